@@ -5,6 +5,7 @@ Each way to overreach is refused, at its line and with the rule of the Fleet, or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ OWN = f'expected namespaces within "team-a-*", those of {A}; "*" means all of th
 OWN_CLUSTERS = f'expected clusters within "dev", those of {A}; "*" means all of them'
 FILE = "teams/a/more.yaml"
 AT = f"policies/{FILE}"
+AT_LINE = re.compile(r"policies/teams/[aA]/(more|z)\.yaml:\d+:\d+: ")
+NAME = "expected a name of lower-case letters, digits, - and . that starts and ends with a letter or digit"
+PATTERN = "expected a namespace or a pattern like dev-*"
 
 
 def sleep(selector: str = "workloads: {}", more: str = "", name: str = "more") -> dict[str, str]:
@@ -228,6 +232,86 @@ REFUSED = [
         [f"{AT}:5:3: spec.tenant: unknown field"],
         id="the tenant of the other",
     ),
+    pytest.param(
+        sleep(name="b/sleep"), [f'{AT}:3:18: metadata.name: is "b/sleep", {NAME}'], id="the other in its name"
+    ),
+    pytest.param(
+        {FILE: CALENDAR.replace("NAME", "b/nights")},
+        [f'{AT}:3:18: metadata.name: is "b/nights", {NAME}'],
+        id="the other in the name of its calendar",
+    ),
+    pytest.param(
+        {FILE: sleep()[FILE].replace("{name: more}", "{name: more, namespace: team-b-web}")},
+        [f"{AT}:3:24: metadata.namespace: unknown field"],
+        id="a policy in a namespace of the other",
+    ),
+    pytest.param(
+        {FILE: PICKER.replace("HOST", "picker.team-a-web.svc").replace("key: k}", "key: k, namespace: team-b-web}")},
+        [f"{AT}:7:134: spec.podPicker.http.httpHeaders[0].valueFrom.secretKeyRef.namespace: unknown field"],
+        id="a picker's Secret of the other",
+    ),
+    pytest.param(
+        {
+            FILE: federated("team-a-web")[FILE].replace(
+                "kind: Deployment, name: web}", "kind: Deployment, name: web, namespace: team-b-web}"
+            )
+        },
+        [f"{AT}:7:65: spec.targetRef.namespace: unknown field"],
+        id="placement of a target of the other",
+    ),
+    pytest.param(
+        sleep("namespaceSelector: {matchLabels: {team: b}}, workloads: {}"),
+        [f"{AT}:5:14: spec.selector.namespaceSelector: unknown field"],
+        id="namespaces by a field of another API",
+    ),
+    pytest.param(
+        sleep("<<: {namespaces: {include: [team-b-web]}}, workloads: {}"),
+        [f'{AT}:5:42: spec.selector.namespaces.include[0]: is "team-b-web", {OWN}'],
+        id="by a merge key",
+    ),
+    pytest.param(
+        sleep("namespaces: {include: &other [team-b-web]}, workloads: {}"),
+        [f'{AT}:5:44: spec.selector.namespaces.include[0]: is "team-b-web", {OWN}'],
+        id="behind an anchor",
+    ),
+    pytest.param(
+        {FILE: "x: &n [team-b-web]\n---\n" + sleep("namespaces: {include: *n}, workloads: {}")[FILE]},
+        [f'{AT}:7:36: "*n" names no anchor that ends before it, expected one'],
+        id="by an alias of another document",
+    ),
+    pytest.param(
+        sleep('namespaces: {include: ["team-a-*"], include: [team-b-web]}, workloads: {}'),
+        [
+            f'{AT}:5:50: "include" is given twice, expected once',
+            f'{AT}:5:60: spec.selector.namespaces.include[0]: is "team-b-web", {OWN}',
+        ],
+        id="in a key that is given twice",
+    ),
+    pytest.param(
+        of_namespaces("team-a-web,team-b-web"),
+        [f'{AT}:5:37: spec.selector.namespaces.include[0]: is "team-a-web,team-b-web", {PATTERN}'],
+        id="two names in one",
+    ),
+    pytest.param(
+        of_namespaces("team-b-web "),
+        [f'{AT}:5:37: spec.selector.namespaces.include[0]: is "team-b-web ", {PATTERN}'],
+        id="with a blank",
+    ),
+    pytest.param(
+        {FILE: sleep()[FILE] + "---\n" + FLEET},
+        [f'{AT}:10:7: kind: is "Fleet", expected '],
+        id="a Fleet behind a policy",
+    ),
+    pytest.param(
+        {FILE: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: freeze, namespace: reconciler}\n"},
+        [f'{AT}:2:7: kind: is "ConfigMap", expected '],
+        id="a freeze of its own",
+    ),
+    pytest.param(
+        sleep(more='  exclude: [{namespaces: {include: ["*"]}}]\n'),
+        [f"{AT}:5:13: spec.exclude[0]: excludes everything, expected "],
+        id="excluding everything",
+    ),
 ]
 EMPTY = [
     pytest.param(of_namespaces("*"), id="everything"),
@@ -255,7 +339,45 @@ EMPTY = [
     pytest.param({FILE: CALENDAR.replace("NAME", "nights")}, id="the name of a platform calendar"),
     pytest.param({FILE: PICKER.replace("HOST", "picker.team-a-web.svc")}, id="its own picker: secrets are its own too"),
     pytest.param(federated("team-a-web"), id="placement everywhere"),
+    pytest.param(sleep("services: {include: [web]}"), id="Services by the name of the other's"),
+    pytest.param(
+        sleep(
+            "namespaces: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [none]}]}, "
+            "workloads: {}"
+        ),
+        id="namespaces but for one that is not there",
+    ),
+    pytest.param(
+        sleep("clusters: {matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}, workloads: {}"),
+        id="clusters but for its own",
+    ),
+    pytest.param(sleep("services: {}, workloads: {}", "  mode: Observe\n"), id="observing everything"),
+    pytest.param(
+        sleep(more="  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}\n"),
+        id="limits of everything",
+    ),
+    pytest.param(sleep("services: {}", "  wake: OnSignal\n"), id="waiting for signals of everything"),
+    pytest.param(
+        sleep("services: {}, workloads: {}", "  onRevert: Insist\n  gitOps: {flux: Pause}\n"), id="insisting everywhere"
+    ),
+    pytest.param(
+        {FILE: PICKER.partition("  podPicker")[0].replace("replicas: 1", "replicas: 0")}, id="everything down to zero"
+    ),
+    pytest.param(
+        {
+            FILE: sleep("services: {}")[FILE].replace(
+                "}]\n", "}, {metric: {query: 'sum(up{namespace=\"team-b-web\"})', atMost: 0, window: 5m}}]\n", 1
+            )
+        },
+        id="a query about the other",
+    ),
 ]
+
+
+def test_more_than_thirty_ways_to_reach_further_are_refused_with_file_and_line():
+    named = [one.id for one in REFUSED if one.values[1] and all(AT_LINE.match(line) for line in one.values[1])]
+    assert len(set(named)) >= 44
+    assert len({one.id for one in (*REFUSED, *EMPTY)}) == len(REFUSED) + len(EMPTY) >= 70
 
 
 RUN = a_run(parse_time(NIGHT))
@@ -316,6 +438,28 @@ def test_overreach_is_refused_at_its_line_and_changes_nothing_for_others(tmp_pat
     assert [line for line in expected if not any(one.startswith(line) for one in lines)] == [], lines
     assert {line.split(":")[0].lower().rpartition("/")[0] for line in lines} == {"policies/teams/a"}
     assert acts(folder.path, ever.state) == {"others": ever.others}
+
+
+LINK = "is a link to a file of another owner, expected one of tenant a"
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "expected"),
+    [
+        pytest.param("more.yaml", "../../platform.yaml", [f"{AT}:1:1: {LINK}"], id="a file of the platform"),
+        pytest.param("more.yaml", "../b/sleep.yaml", [f"{AT}:1:1: {LINK}"], id="a file of the other"),
+        pytest.param("theirs", "../b", [], id="the folder of the other, which is not followed"),
+        pytest.param("all", "..", [], id="the folder of all teams, which is not followed"),
+    ],
+)
+def test_a_link_to_what_is_another_s_is_refused_or_not_followed(tmp_path, ever, link, target, expected):
+    folder = two_teams(Folder(tmp_path), snapshot=False)
+    (tmp_path / "policies" / "teams" / "a" / link).symlink_to(target)
+    with inside(tmp_path):
+        policies, problems = check_policies("policies")
+    assert list(map(str, problems))[: len(expected)] == expected
+    assert expected or [policy.name for policy in policies.idling] == ["a/sleep", "b/sleep", "tools"]
+    assert acts(folder.path, ever.state)["others"] == ever.others
 
 
 @pytest.mark.parametrize("files", EMPTY)
