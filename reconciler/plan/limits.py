@@ -116,7 +116,9 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     for owner, limits in own.items():
         for unit, limit in _units(limits):
             base = bases.policies.get(owner, _EMPTY).of(unit)
-            result = result.then(checks.one(result.decisions, _Rule(owner[1], unit, limit, base, owner)))
+            rule = _Rule(owner[1], unit, limit, base, owner)
+            bound = _bound_by(rule, result.decisions)
+            result = result.then(checks.one(result.decisions, rule, bound.get(owner, ())))
     for rule in _of_the_fleet(policies.fleet, bases.clusters):
         excepted = {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))}
         result = result.then(checks.each_policy(result.decisions, rule, excepted))
@@ -226,9 +228,11 @@ class _Checks(Struct, frozen=True):
 
         Of its use the policy that comes nearest to it is told.
         """
+        bound = _bound_by(rule, decisions)
         result = Limited(decisions, (), ())
-        for owner in sorted({owner_of(decision) for decision in decisions if rule.binds(decision)} - excepted):
-            result = result.then(self.one(result.decisions, replace(rule, owner=owner)))
+        for owner in sorted(bound.keys() - excepted):
+            left = _left(bound[owner], result)
+            result = result.then(self.one(result.decisions, replace(rule, owner=owner), left))
         return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=rule.use(0)),))
 
     def together(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
@@ -236,18 +240,18 @@ class _Checks(Struct, frozen=True):
 
         Its use is told only where it holds something back.
         """
-        counts = Counter(owner_of(decision) for decision in decisions if rule.binds(decision))
+        bound = _bound_by(rule, decisions)
         result = Limited(decisions, (), ())
-        for owner in sorted(counts, key=lambda owner: (-counts[owner], owner)):
-            left = Counter(owner_of(decision) for decision in result.decisions if rule.binds(decision))
+        for owner in sorted(bound, key=lambda owner: (-len(bound[owner]), owner)):
+            left = {one: _left(inside, result) for one, inside in bound.items()}
             if left[owner]:  # what was held back may have taken some of it along
-                step = self.one(result.decisions, replace(rule, owner=owner, beside=left.total() - left[owner]))
+                beside = sum(map(len, left.values())) - len(left[owner])
+                step = self.one(result.decisions, replace(rule, owner=owner, beside=beside), left[owner])
                 result = result.then(step if step.held_back else replace(step, uses=()))
         return result
 
-    def one(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
-        """Return what one limit leaves of the decisions of one policy."""
-        taking = [decision for decision in decisions if rule.binds(decision)]
+    def one(self, decisions: tuple[Decision, ...], rule: _Rule, taking: Sequence[Decision]) -> Limited:
+        """Return what one limit leaves of `decisions`; `taking` are those of one policy that it counts."""
         weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
         used = sum(weights) + rule.beside
         use = rule.use(used)
@@ -262,6 +266,23 @@ class _Checks(Struct, frozen=True):
             limit=use,
         )
         return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), (use,))
+
+
+def _bound_by(rule: _Rule, decisions: Sequence[Decision]) -> dict[PolicyKey, list[Decision]]:
+    """Return the decisions that a limit counts, by whose they are."""
+    found: dict[PolicyKey, list[Decision]] = {}
+    for decision in decisions:
+        if rule.binds(decision):
+            found.setdefault(owner_of(decision), []).append(decision)
+    return found
+
+
+def _left(decisions: Sequence[Decision], result: Limited) -> Sequence[Decision]:
+    """Return those of `decisions` that are not held back yet."""
+    if not result.held_back:
+        return decisions
+    gone = {one.key for held in result.held_back for one in held.decisions}
+    return [decision for decision in decisions if decision.key not in gone]
 
 
 def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]) -> frozenset[str]:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
+from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.limits import Base, Bases, allowed, hold_back, weight_of
+from reconciler.plan.limits import Base, Bases, _Rule, allowed, hold_back, weight_of
 from reconciler.plan.model import LimitUse
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
 from tests.builders import (
@@ -418,3 +418,21 @@ def test_what_is_left_never_exceeds_the_limits(pairs, workloads, replicas):
     assert sum(decision.removed for decision in result.decisions) <= replicas
     kept_out = [decision for one in result.held_back for decision in one.decisions]
     assert sorted(d.key for d in (*result.decisions, *kept_out)) == sorted(d.key for d in decisions)
+
+
+@pytest.mark.parametrize("policies", [1, 40])
+def test_a_decision_is_looked_at_once_by_each_limit_however_many_policies_there_are(
+    policies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Decision] = []
+    binds = _Rule.binds
+
+    def counted(rule: _Rule, decision: Decision) -> bool:
+        asked.append(decision)
+        return binds(rule, decision)
+
+    monkeypatch.setattr(_Rule, "binds", counted)
+    decisions = [a_decision(f"web-{number}", policy=f"idle-{number % policies}") for number in range(40)]
+    fleet = a_fleet(limits=Limits(Limit(1.0, 0), Limit(1.0, 0)), ceiling=Limit(1.0, 0))
+    hold_back(decisions, a_policy_set(fleet), Bases({"east": Base(100, 300)}), frozenset())
+    assert len(asked) == 3 * len(decisions)  # two limits and the ceiling
