@@ -116,6 +116,35 @@ class TestBoundsPutBack:
         assert said(world, "undone")["count"] == 1
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
+@pytest.mark.parametrize(
+    ("acts", "replicas"),
+    [
+        pytest.param(False, 5, id="at its floor it is woken"),
+        pytest.param(True, 2, id="raised by its autoscaler it is released"),
+    ],
+)
+def test_a_policy_that_insists_yields_to_who_puts_the_bounds_back(whole, acts, replicas):
+    """The autoscaler raises what is at its floor within seconds: who insists would take down what serves again."""
+    insists = a_policy(idle_replicas=1, on_revert="Insist")
+    world = the_world()
+    declared = world.objects[HPA]
+    for night in (1, 2):
+        run_in(world, insists)
+        assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
+        world.now += MINUTE
+        world.put_back(declared, whole=whole)
+        if acts:
+            world.controllers()
+        for _ in range(3):
+            world.now += MINUTE
+            run_in(world, insists)
+            assert (world.replicas(WEB), bounds(world)) == (replicas, (2, 10))
+        assert said(world, "undone")["count"] == night
+        world.now += WEEK
+    assert (said(world, "contested")["by"], said(world, "contested")["autoscaler"]) == (GIT, "web")
+
+
 def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
     world = the_world()
     undone_night(world, acts=False)

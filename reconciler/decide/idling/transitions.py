@@ -237,12 +237,16 @@ def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Blocker]]:
 
 
 def _insists(scalable: ScalableState, classification: Classification, now: datetime) -> Blocker | None:
-    """Return that what a tool scaled up is idled again, None where a person did, or a policy yields."""
+    """Return that what a tool scaled up is idled again.
+
+    None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
+    it again within seconds.
+    """
     record, policies = classification.record, scalable.verdict.policies
     if classification.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
         return None
     undo = undo_of(scalable, record, now)
-    if not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
+    if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
         return None
     yields = field_is("onRevert", f"Yield in {policies[0].name}")
     return blocker(ReasonCode.INSISTED, yields, by=undo.by, replicas=scalable.scale.replicas)
