@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.completion import COMPLETE, complete
+from reconciler.cli.habits import verb_here
 from reconciler.cli.output import report_failure, say, say_text
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import VERBS, help_text
@@ -37,7 +38,9 @@ class _Verbs(click.Group):
         except click.UsageError as error:
             from reconciler.messages import nearest
 
-            raise click.UsageError(f"{error.message.rstrip('.')}{nearest(args[0], VERBS)}", ctx) from None
+            here = verb_here(args[0])
+            hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or "; `reconciler --help` lists them"
+            raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         verbs = [CompletionItem(verb, help=words) for verb, words in VERBS.items() if verb.startswith(incomplete)]

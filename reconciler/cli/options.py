@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
+from reconciler.cli.habits import one_dash, option_here
 from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
@@ -48,7 +49,16 @@ class _Verb(click.Command):
     """A verb whose help has its options in groups, and examples."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        left = super().parse_args(ctx, args)
+        wrong = one_dash(args, {name for one in self.get_params(ctx) for name in one.opts})
+        if wrong:
+            raise click.UsageError(wrong, ctx)
+        try:
+            left = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            here = option_here(error.option_name)
+            if not here:
+                raise
+            raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
         check_variables({str(one.envvar) for one in self.params})
         return left
 

@@ -59,6 +59,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
         too_young=tuple(_too_young(desired, state, inputs.filters)),
+        selects_nothing=_selects_nothing(policies, desired),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
         source=inputs.source,
@@ -76,6 +77,12 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
         and (since := optional_instant(one.annotations, AWAKE_SINCE)) is not None
         and since > now - _LATELY
     )
+
+
+def _selects_nothing(policies: PolicySet, desired: DesiredState) -> bool:
+    """Return whether there are policies, and none of them selects anything: who has just written them wonders."""
+    selects = desired.placements or any(one.selected for one in desired.explanations)
+    return bool(policies.idling or policies.federated or policies.downscale) and not selects
 
 
 def _too_young(desired: DesiredState, state: ObservedState, filters: Filters) -> Iterator[datetime]:

@@ -126,6 +126,7 @@ class Plan(Struct, frozen=True):
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
     too_young: tuple[datetime, ...] = ()  # when each workload that waits for minAge alone may be idled; not in its JSON
+    selects_nothing: bool = False  # there are policies, and none selects anything that was read; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"

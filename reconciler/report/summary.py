@@ -286,7 +286,11 @@ def _nothing(plan: Plan, words: str) -> str:
     settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
-    return "No changes. The clusters match the policies." if settled and not plan.too_young else "No changes."
+    if not settled or plan.too_young:
+        return "No changes."
+    return (
+        f"No changes. {'No policy selects a workload' if plan.selects_nothing else 'The clusters match the policies'}."
+    )
 
 
 def _too_young(plan: Plan) -> Iterator[str]:

@@ -146,7 +146,10 @@ class _Reader:
             return int(start + error.mark.index)
         except MarkedYAMLError as error:
             mark: Any = error.problem_mark or error.context_mark
-            self._tell(mark, f"is no YAML: {error.problem}")
+            problem, at = error.problem, None if mark is None else start + mark.index
+            if at is not None and "cannot start any token" in str(problem) and self._text[at : at + 1] == "\t":
+                problem = "found a tab, expected spaces"
+            self._tell(mark, f"is no YAML: {problem}")
             return int(start + mark.index) if mark is not None else None
         except ReaderError as error:
             self._tell_unreadable(error)

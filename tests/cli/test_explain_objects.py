@@ -162,7 +162,7 @@ def test_a_cluster_that_cannot_be_read_says_so_and_names_the_way_without_it(fold
     monkeypatch.delenv("KUBECONFIG", raising=False)
     said = folder.call("explain", "east/shop/deploy/web", "--now", NOW)
     assert (said.code, said.out) == (1, "")
-    words = "no configuration found, expected a kubeconfig that names it"
+    words = "there is no file ~/.kube/config, expected a kubeconfig that names it"
     assert f"cluster east cannot be read: kubeconfig ~/.kube/config: {words}; --snapshot DIR reads a folder" in said.err
 
 

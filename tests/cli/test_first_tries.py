@@ -179,3 +179,82 @@ def test_a_context_takes_no_lock_beside_that_of_the_lost_fleet(lost, verb):
 def test_a_context_needs_no_namespace_where_there_is_no_other(lost, found):
     leases(lost, *found)
     assert lost.call("wake", API, "--context", "dev", *LATER).code == 0
+
+
+NARROW = "narrow with --policy, --cluster, --namespace or --selector"
+PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("plan -out=f", "-out=f: long options begin with two dashes, expected --out=f"),
+        (
+            "plan -detailed-exitcode",
+            "-detailed-exitcode: long options begin with two dashes, expected --detailed-exitcode",
+        ),
+        ("apply -auto-approve", "-auto-approve: long options begin with two dashes, expected --auto-approve"),
+        ("plan -target=web", f"No such option '-target'; {NARROW}"),
+        ("plan --target web", f"No such option '--target'; {NARROW}"),
+        ("plan -A", "No such option '-A'; all namespaces are looked at, unless --namespace names some"),
+        (
+            "apply --dry-run=server",
+            "No such option '--dry-run'; `reconciler plan` shows what would change, and writes nothing",
+        ),
+        ("plan --kubeconfig f", "No such option '--kubeconfig'; the environment variable KUBECONFIG names the file"),
+        ("apply --yes", "No such option '--yes'; approve with --auto-approve"),
+        ("wake api -n dev", "No such option '-n'; name it in the OBJECT, CLUSTER/NAMESPACE/KIND/NAME"),
+        (
+            "plan -f policies",
+            f"No such option '-f'; {PATH_IS}",
+        ),
+        ("destroy", "No such command 'destroy'; here it is restore --all"),
+        ("get deployments", "No such command 'get'; here it is status"),
+        ("version", "No such command 'version'; here it is --version"),
+        ("fmt", "No such command 'fmt'; `reconciler --help` lists them"),
+    ],
+)
+def test_habits_of_kubectl_and_terraform_are_answered_with_what_it_is_called_here(folder, call, said):
+    answer = folder.call(*call.split())
+    assert (answer.code, answer.out, answer.err) == (64, "", f"error: {said}\n")
+
+
+@pytest.mark.parametrize("form", [("-ojson",), ("-o", "json"), ("-nteam-a",), ("-lapp=api",), ("--", "policies")])
+def test_short_options_with_their_value_are_no_habit_of_others(folder, form):
+    assert folder.call("plan", "--snapshot", "snapshot", "--now", NIGHT, *form).code == 0
+
+
+def test_no_option_is_answered_with_something_else_where_the_verb_has_it(folder):
+    """Verbs that know --namespace, --all or --yes take them."""
+    assert folder.plan(NIGHT, "-n", "team-a").code == 0
+    assert folder.call("restore", "--all", "--yes", "--snapshot", "snapshot", "--now", NIGHT).code == 0
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        pytest.param("include: [team-a]", "include: [taem-a]", id="a misspelt namespace"),
+        pytest.param("kinds: [Deployment]", "matchLabels: {app: apii}", id="a misspelt label"),
+    ],
+)
+def test_a_plan_whose_policies_select_nothing_does_not_call_the_clusters_matching(folder, former, now):
+    folder.write("policies/nights.yaml", NIGHTS.replace(former, now))
+    assert last(folder.plan(NIGHT)) == last(folder.apply(NIGHT)) == "No changes. No policy selects a workload."
+
+
+def test_a_fleet_without_policies_matches(folder):
+    (folder.path / "policies" / "nights.yaml").unlink()
+    assert last(folder.plan(NIGHT)) == "No changes. The clusters match the policies."
+
+
+def test_a_tab_is_called_a_tab(folder):
+    folder.write("policies/nights.yaml", NIGHTS.replace("spec:\n  selector", "spec:\n\tselector"))
+    said = folder.call("validate").err
+    assert said == "error: policies/nights.yaml:5:1: is no YAML: found a tab, expected spaces\n"
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(folder, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/a:/nowhere/b")
+    said = folder.call("plan")
+    assert said.code == 1
+    assert "? dev  kubeconfig as KUBECONFIG says: there is no file /nowhere/a or /nowhere/b, expected" in said.out

@@ -109,7 +109,7 @@ def kubeconfig_context(
     with _reading:
         parsed = [(path, _parsed(path, *_stamp(path))) for path in found if Path(path).exists()]
     if not parsed:
-        raise KubeconfigError("no configuration found")
+        raise KubeconfigError(f"there is no file {' or '.join(path for path in paths if path)}")
     files = ", ".join(path for path, _ in parsed)
     named = _required(parsed, "contexts", context, files).node("context")
     entry = _found(parsed, "users", named["user"]) if named.get("user") else None
