@@ -265,6 +265,7 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
     api_version: str = "autoscaling/v2"
     has_annotations: bool = True
     bounds_writer: FieldWriter | None = None
+    labels: Mapping[str, str] = NOTHING
 
 
 class Event(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
 from reconciler.decide.idling.contested import fingerprint, remedy
-from reconciler.model import FieldWriter
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_ref, a_service, a_workload
 from tests.idling.idling_policies import (
@@ -28,6 +28,7 @@ from tests.idling.idling_policies import (
 from tests.idling.world import World, a_world
 
 WEB = a_ref("web")
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
 GIT = "argocd-controller"
 MINUTE = timedelta(minutes=1)
 INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
@@ -111,6 +112,10 @@ FLUX = {FLUX_NAME_LABEL: "apps"}
 PAUSES = a_policy("nights", a_schedule(), pauses_flux=True)
 
 
+def an_autoscaler(**fields: Any) -> HorizontalPodAutoscaler:
+    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), 10, 2, **fields)
+
+
 class TestFlux:
     def test_while_idle_flux_leaves_it_alone_and_no_longer_after_the_wake(self):
         world = an_idle_world(PAUSES, labels=FLUX)
@@ -145,6 +150,51 @@ class TestFlux:
         world.now = MONDAY
         run_in(world, policy)
         assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+
+    def test_its_autoscaler_is_left_alone_too_while_its_bounds_are_held(self):
+        policy = replace(PAUSES, idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        decisions = run_in(world, policy).desired.decisions
+        (held,) = [one for one in decisions if one.ref == HPA]
+        paths = {change.path[-1] for change in held.changes}
+        assert {"minReplicas", "maxReplicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
+        assert world.objects[HPA].annotations[FLUX_RECONCILE] == "disabled"
+        assert run_in(world, policy).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, policy)
+        hpa = world.objects[HPA]
+        assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
+
+    @pytest.mark.parametrize("writes", range(6))
+    def test_a_run_that_dies_between_two_writes_leaves_no_autoscaler_paused(self, writes):
+        policy = replace(PAUSES, idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        run_in(world, policy, writes=min(writes, 3))
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy, writes=max(0, writes - 3))
+        run_in(world, policy)
+        hpa = world.objects[HPA]
+        assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
+
+    @pytest.mark.parametrize(
+        ("labels", "annotations"),
+        [
+            pytest.param({}, {}, id="not of Flux"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, id="paused by somebody else"),
+        ],
+    )
+    def test_an_autoscaler_that_is_not_ours_to_pause_stays_as_it_is(self, labels, annotations):
+        policy = replace(PAUSES, idle_replicas=1)
+        hpa = an_autoscaler(labels=labels, annotations=annotations)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), hpa, now=NIGHT)
+        for now in (NIGHT, MONDAY):
+            world.now = now
+            run_in(world, policy)
+            assert world.objects[HPA].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+            assert FLUX_PAUSED not in world.objects[HPA].annotations
 
     def test_a_pause_that_somebody_changed_is_theirs(self):
         world = an_idle_world(PAUSES, labels=FLUX)

@@ -175,6 +175,7 @@ def _autoscaler(
         scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
         has_annotations=metadata.annotations is not None,
         bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
+        labels=metadata.labels or NOTHING,
     )
 
 

@@ -43,7 +43,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.owners import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
@@ -175,22 +175,23 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     # The owner that placement wrote must stay: without it the local ReplicaSet would count as somebody else's.
     owner = [OWNER] if idling_owner({OWNER: annotations.get(OWNER, "")}) else []
     scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
-    flux = _flux_resumed(annotations)
-    return dict.fromkeys([*_OF_RECORD, *scale, *owner, *flux, *(_OPENSHIFT if foreign else ())])
+    cleared = dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
+    return {**cleared, **flux_resumed(annotations)}
 
 
-def flux_paused(workload: Workload, now: datetime) -> dict[str, str | None]:
-    """Return the annotations that keep Flux from reconciling `workload`, where it does and nobody paused it yet."""
-    if FLUX_NAME_LABEL not in workload.labels or FLUX_RECONCILE in workload.annotations:
+def flux_paused(one: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str | None]:
+    """Return the annotations that keep Flux from reconciling `one`, where it does and nobody paused it yet."""
+    if FLUX_NAME_LABEL not in one.labels or FLUX_RECONCILE in one.annotations:
         return {}
     return {FLUX_RECONCILE: FLUX_DISABLED, FLUX_PAUSED: format_time(now)}
 
 
-def _flux_resumed(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the annotations that pause Flux, where we wrote them and nobody changed them since."""
+def flux_resumed(annotations: Mapping[str, str]) -> dict[str, None]:
+    """Return the annotations to take off so that Flux goes on, where we paused it and nobody changed that since."""
     if FLUX_PAUSED not in annotations:
-        return ()
-    return (FLUX_PAUSED, FLUX_RECONCILE) if annotations.get(FLUX_RECONCILE) == FLUX_DISABLED else (FLUX_PAUSED,)
+        return {}
+    ours = annotations.get(FLUX_RECONCILE) == FLUX_DISABLED
+    return dict.fromkeys((FLUX_PAUSED, FLUX_RECONCILE) if ours else (FLUX_PAUSED,))
 
 
 def reason_of_others(workload: Workload, record: Record) -> str | None:

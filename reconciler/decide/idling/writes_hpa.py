@@ -18,6 +18,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler
 from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.idling.records import flux_paused, flux_resumed
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
 from reconciler.decide.idling.transitions import Transition
@@ -27,6 +28,7 @@ from reconciler.decide.idling.writes_workload import (
     cause_of,
     decision_key,
     own_decision_key,
+    pauses_flux,
     record_after,
 )
 
@@ -50,8 +52,9 @@ def autoscaler_decisions(transition: Transition, own: Decision | None, context: 
         return ()
     record = record_after(transition, context)
     if record is not None and record.idled_to > 0:
-        owner = idling_owner_text(context.fleet.name, record.policy)
-        return tuple(_pinned(transition, autoscaler, pin_changes(autoscaler, record.idled_to, owner), own, context))
+        marks: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
+        marks |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(transition) else {}
+        return tuple(_pinned(transition, autoscaler, pin_changes(autoscaler, record.idled_to, marks), own, context))
     return tuple(_released(transition, autoscaler, own, context))
 
 
@@ -130,11 +133,14 @@ def bounds_first(transition: Transition, decisions: tuple[Decision, ...]) -> tup
 # The changes of one HorizontalPodAutoscaler.
 
 
-def pin_changes(autoscaler: PinnedAutoscaler, floor: int, owner: str) -> tuple[FieldChange, ...]:
-    """Return the changes that hold the autoscaler at `floor`, () where it is held there already."""
+def pin_changes(autoscaler: PinnedAutoscaler, floor: int, marks: Mapping[str, str | None]) -> tuple[FieldChange, ...]:
+    """Return the changes that hold the autoscaler at `floor`, () where it is held there already.
+
+    `marks` are the annotations that say for whom, and that pause Flux.
+    """
     own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), OWNER: owner, WAKE_BEGUN_AT: None}
+    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), **marks, WAKE_BEGUN_AT: None}
     if autoscaler.is_pinned_at(floor) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(floor)):
         return ()
     return (*_bounds_changes(autoscaler, Bounds(floor, floor)), *annotation_changes(autoscaler.hpa.annotations, wanted))
@@ -170,7 +176,8 @@ def clear_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldCha
 def _clear_changes(autoscaler: PinnedAutoscaler, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
     if autoscaler.previous is None:
         return ()
-    return annotation_changes(annotations, {PREVIOUS_BOUNDS: None, IDLED_TO: None, WAKE_BEGUN_AT: None, OWNER: None})
+    ours = dict.fromkeys((PREVIOUS_BOUNDS, IDLED_TO, WAKE_BEGUN_AT, OWNER))
+    return annotation_changes(annotations, {**ours, **flux_resumed(annotations)})
 
 
 def release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:

@@ -207,7 +207,7 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         CAUSE: cause_text(repair.cause, context.run),
         CONTESTED: None,
         **_insisted(transition, context),
-        **(flux_paused(scale.written, now) if _pauses_flux(transition) else {}),
+        **(flux_paused(scale.written, now) if pauses_flux(transition) else {}),
     }
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
     # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
@@ -238,7 +238,8 @@ def _insisted(transition: Transition, context: WriteContext) -> dict[str, str | 
     return {UNDONE: undo_of(transition.scalable, record, context.run.now).text}
 
 
-def _pauses_flux(transition: Transition) -> bool:
+def pauses_flux(transition: Transition) -> bool:
+    """Return whether a policy that idles it pauses Flux while it is idle."""
     return any(policy.pauses_flux for policy in transition.scalable.verdict.policies)
 
 

@@ -194,8 +194,9 @@ class GitOpsFields(Fields, frozen=True, kw_only=True):
         Literal["Leave", "Pause"],
         Meta(
             description="flux is Pause: while a workload that a Kustomization of Flux manages is idle, it carries "
-            "kustomize.toolkit.fluxcd.io/reconcile: disabled, so that Flux changes nothing of it; a wake removes that, "
-            "if it was not there before. Leave: Flux is not paused."
+            "kustomize.toolkit.fluxcd.io/reconcile: disabled, so that Flux changes nothing of it; so does its "
+            "HorizontalPodAutoscaler while its bounds are held. A wake removes that, if it was not there before. "
+            "Leave: Flux is not paused."
         ),
     ] = "Leave"
 
