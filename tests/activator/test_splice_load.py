@@ -178,37 +178,81 @@ def test_a_slow_reader_stops_the_sender_in_bounded_memory() -> None:
     server.close()
 
 
-def test_thousands_of_connections_are_held_and_then_all_answered() -> None:
-    """As many as descriptors allow: the process needs two for each once they are joined."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(20_000, (hard - 1024) // 2)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    command = [sys.executable, "-c", _COUNTING]
-    target = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    clients: list[socket.socket] = []
-    try:
-        assert target.stdout is not None
-        with splicing(int(target.stdout.readline()), count, joined=False) as (port, process):
-            before, began = memory(process), time.monotonic()
-            clients += [connected(port, f"127.0.0.{2 + number // 5000}") for number in range(count)]
-            for client in clients:
-                client.sendall(b"hello\n")
-            wait_for(process, lambda held, _: held == count)
-            held = memory(process)
-            print(f"{count} held in {time.monotonic() - began:.1f} s: {before} -> {held} MiB")
-            assert (held - before) * 1024 / count < 16  # KiB each
-            process.send_signal(signal.SIGUSR1)
-            for client in clients:
-                client.shutdown(socket.SHUT_WR)
-                assert client.recv(100) == b"HELLO\n"
-            print(f"all answered after {time.monotonic() - began:.1f} s, {memory(process)} MiB")
-    finally:
-        for client in clients:
-            client.close()
-        target.kill()
-        target.wait(30)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+_CONNECTIONS = 20_000
 
+
+def test_twenty_thousand_connections_are_held_and_then_all_answered() -> None:
+    """By as many processes as their descriptors allow: each needs two for a connection once it is joined."""
+    most = (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1024) // 2
+    processes = -(-_CONNECTIONS // most)
+    count = -(-_CONNECTIONS // processes)
+    with contextlib.ExitStack() as crowds:
+        held = [crowds.enter_context(a_crowd(count)) for _ in range(processes)]
+        began = time.monotonic()
+        for process, clients in held:
+            process.send_signal(signal.SIGUSR1)
+            say(clients, "go")
+        assert [line_of(clients) for _, clients in held] == [str(count)] * processes
+        rest = [memory(process) for process, _ in held]
+        print(f"all {processes} x {count} answered after {time.monotonic() - began:.1f} s, {rest} MiB")
+
+
+@contextlib.contextmanager
+def a_crowd(count: int) -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
+    """A process that holds `count` connections, and the one that made them."""
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(started(_COUNTING))
+        port, process = stack.enter_context(splicing(int(line_of(target)), count, joined=False))
+        before, began = memory(process), time.monotonic()
+        clients = stack.enter_context(started(_CLIENTS, str(port), str(count)))
+        assert line_of(clients) == "all have said hello"
+        wait_for(process, lambda held, _: held == count)
+        held = memory(process)
+        print(f"{count} held in {time.monotonic() - began:.1f} s: {before} -> {held} MiB")
+        assert (held - before) * 1024 / count < 16  # KiB each
+        yield process, clients
+
+
+@contextlib.contextmanager
+def started(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", script, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def say(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    print(line, file=process.stdin, flush=True)
+
+
+_CLIENTS = """
+import resource, socket, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+port, count = map(int, sys.argv[1:])
+def connected(number):
+    source = (f"127.0.0.{2 + number // 5000}", 0)
+    return socket.create_connection(("127.0.0.1", port), timeout=300, source_address=source)
+clients = [connected(number) for number in range(count)]
+for client in clients:
+    client.sendall(b"hello\\n")
+print("all have said hello", flush=True)
+sys.stdin.readline()
+answered = 0
+for client in clients:
+    client.shutdown(socket.SHUT_WR)
+    answered += client.recv(100) == b"HELLO\\n"
+print(answered, flush=True)
+"""
 
 _COUNTING = """
 import asyncio, resource
