@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
-from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
+from reconciler.decide.idling.decide import decide_idling
 from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
@@ -32,10 +31,13 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
     idling = decide_idling(usable, seen, run)
-    after, asleep = _after_idling(seen, idling)
-    placement = decide_placement(usable, after, run, asleep, counterfactuals=counterfactuals)
-    # Idling wins: of two decisions on one object the second would find replicas that it does not expect.
     written = {decision.ref for decision in idling.desired.decisions}
+    # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written now
+    # says by its own record whether it is idle then.
+    after = after_writes(seen, idling.desired.decisions)
+    untouched = {ref: policy for ref, policy in idling.claims.items() if ref not in written}
+    placement = decide_placement(usable, after, run, untouched, counterfactuals=counterfactuals)
+    # Idling wins: of two decisions on one object the second would find replicas that it does not expect.
     placement = replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
     claims = {**placed_workloads(policies), **idling.claims}
     downscale = decide_downscale(usable, seen, run, claims)
@@ -52,22 +54,6 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     groups = {one.group for one in desired.decisions if one.verb is Verb.WAKE and one.ref in woken}
     kept = (one for one in desired.decisions if one.group in groups and one.phase <= Phase.REPAIR)
     return DesiredState(decisions=tuple(kept))
-
-
-def _after_idling(state: ObservedState, idling: IdlingOutcome) -> tuple[ObservedState, dict[ObjectRef, str]]:
-    """Return `state` as idling leaves it, and the workloads that are idle then, with the policy's name.
-
-    Placement looks at these, so that the status it writes is true after the run.
-    """
-    written = {decision.ref for decision in idling.desired.decisions}
-    after = after_writes(state, idling.desired.decisions)
-    idle = {
-        workload.ref
-        for name in {ref.cluster for ref in written}
-        for workload in after.clusters[name].workloads
-        if workload.ref in written and PREVIOUS_SCALE in workload.annotations
-    }
-    return after, {ref: name for ref, name in idling.claims.items() if ref not in written or ref in idle}
 
 
 def after_writes(state: ObservedState, decisions: Sequence[Decision]) -> ObservedState:

@@ -77,6 +77,11 @@ class TestBoundsPutBack:
         assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
         assert run_in(world, FLOOR).desired.decisions == ()
 
+    def test_what_is_put_back_within_the_second_is_undone_then(self, whole):
+        world = the_world()
+        undone_night(world, acts=False, after=timedelta(0), whole=whole)
+        assert said(world, "undone")["at"] == "2026-11-20T22:00:00Z"
+
     def test_defect_14_where_the_autoscaler_raised_it_it_is_released(self, whole):
         world = the_world()
         undone_night(world, whole=whole)

@@ -253,6 +253,11 @@ def test_each_tool_has_its_remedy(by: str, words: str):
     assert words in remedy(by, [WEB])
 
 
+def test_what_helm_writes_of_two_kinds_is_advised_for_each():
+    job = a_ref("job", kind="CronJob")
+    assert remedy("helm", [WEB, job]) == f"{remedy('helm', [WEB])}; {remedy('helm', [job])}"
+
+
 def test_a_cron_job_and_a_scaled_object_have_their_own_fields():
     refs = [a_ref("job", kind="CronJob"), a_ref("so", kind="ScaledObject")]
     text = remedy(GIT, refs)

@@ -98,6 +98,11 @@ def test_office_hours(at, opened, until, following):
     assert opens_next(OFFICE, utc(at)) == utc(following)
 
 
+def test_a_weekly_window_comes_each_week():
+    found = open_periods(a_calendar("UTC", "Wed 08:00-10:00"), utc("2026-11-20T12:00"), utc("2026-12-11T12:00"))
+    assert written(found) == [f"{day}T08:00/{day}T10:00" for day in ("11-25", "12-02", "12-09")]
+
+
 @pytest.mark.parametrize(
     ("windows", "expected"),
     [

@@ -196,7 +196,7 @@ def remedy(by: str, refs: Iterable[ObjectRef]) -> str:
     """Return advice that lets us scale all of `refs`, which `by` writes too: each kind once, for Argo CD as one."""
     kinds = {(ref.group, ref.kind): ref for ref in sorted(refs)}
     texts = [advice(by, kinds[key]) for key in sorted(kinds)]
-    if not by.startswith(_ARGO_CD) or len(texts) == 1:
+    if not by.startswith(_ARGO_CD):
         return "; ".join(texts)
     before, _, _ = texts[0].partition("[{")
     entries = (text[len(before) + 1 :].partition("}]")[0] for text in texts)
