@@ -13,7 +13,7 @@ from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, Clus
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
-from reconciler.decide.owners import OwnerKey, own_key, owner_key
+from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
 from reconciler.model import (

@@ -24,7 +24,7 @@ from reconciler.decide.downscale.victim_choice import (
     victim_strategies,
     without_domains,
 )
-from reconciler.decide.workload_status import replaces_replica_sets
+from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import PickerError
 from reconciler.model import Condition, HorizontalPodAutoscaler, PickerAnswer, Pod, PodPicker
 from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload

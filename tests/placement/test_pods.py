@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.placement.pods import PodCounts, is_calm, pod_counts
-from reconciler.decide.workload_status import replaces_replica_sets
+from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
 

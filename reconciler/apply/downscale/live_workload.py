@@ -10,8 +10,7 @@ from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import Decision, DownscaleSettings
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.downscale.victim_forecast import domains_of
-from reconciler.decide.owners import own_key, owner_key
-from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
+from reconciler.decide.workloads import THROUGH_REPLICA_SETS, own_key, owner_key
 from reconciler.errors import NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload

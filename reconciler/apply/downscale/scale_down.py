@@ -45,7 +45,7 @@ from reconciler.decide.downscale.victim_choice import (
     victim_selection,
     without_domains,
 )
-from reconciler.decide.workload_status import replaces_replica_sets
+from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,
     LockHeldError,

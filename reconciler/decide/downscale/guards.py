@@ -10,7 +10,7 @@ from reconciler.decide.downscale.targets import Result, WorkloadTarget
 from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, reason, text_of
 from reconciler.decide.selectors import exclusion
-from reconciler.decide.workload_status import replaces_replica_sets
+from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.untrusted_text import whole_number_in
 
 _Guard = Callable[[WorkloadTarget], Iterator[Result]]

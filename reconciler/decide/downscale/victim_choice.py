@@ -14,7 +14,6 @@ from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
 from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, is_active, rank_victims
-from reconciler.decide.owners import OwnerKey, owner_key
 from reconciler.decide.selectors import (
     LocalKey,
     exclusions_by,
@@ -24,7 +23,7 @@ from reconciler.decide.selectors import (
     of_highest_priority,
     selects_workload,
 )
-from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
+from reconciler.decide.workloads import THROUGH_REPLICA_SETS, OwnerKey, owner_key
 from reconciler.errors import PickerError
 from reconciler.model import (
     ObjectRef,

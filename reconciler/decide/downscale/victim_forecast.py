@@ -42,7 +42,7 @@ from reconciler.decide.downscale.victim_choice import (
     without_cost,
     without_domains,
 )
-from reconciler.decide.workload_status import THROUGH_REPLICA_SETS
+from reconciler.decide.workloads import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (
     NOTHING,

@@ -23,7 +23,7 @@ from reconciler.decide.reasons import (
     reason,
 )
 from reconciler.decide.selectors import names_kind
-from reconciler.decide.workload_status import in_rollout
+from reconciler.decide.workloads import in_rollout
 from reconciler.model import SCALABLE_KINDS
 
 ANOTHER_STATE = change_if(CounterfactualCode.CLUSTER_STATE)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.owners import Owners, owners_in
+from reconciler.decide.workloads import Owners, owners_in
 from reconciler.model import (
     SCALABLE_KINDS,
     Endpoints,

@@ -41,7 +41,7 @@ from reconciler.decide.annotations import (
     parsed,
     whole_number,
 )
-from reconciler.decide.owners import OwnerKey, own_key, owner_key
+from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in

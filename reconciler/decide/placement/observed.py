@@ -30,7 +30,7 @@ from reconciler.decide.placement.status import (
 )
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import key_of, local_key, local_ref
-from reconciler.decide.workload_status import replaces_replica_sets
+from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import (
     NOTHING,
     ConfigMap,

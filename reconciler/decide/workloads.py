@@ -1,7 +1,8 @@
-"""The owner of an object, and what an object owns: looked up within one namespace only.
+"""Facts of a workload for all three jobs: its owner and what it owns, and what its status says about its rollout.
 
 An owner reference has a uid and no namespace, and whoever may create a ReplicaSet or a Pod may write any uid into it.
-Kubernetes takes an owner in another namespace for absent; to follow it would let one namespace scale another one.
+Kubernetes takes an owner in another namespace for absent; to follow it would let one namespace scale another one. So
+owners are looked up within one namespace only.
 """
 
 from __future__ import annotations
@@ -49,3 +50,30 @@ def own_key(workload: Workload) -> OwnerKey:
 def owner_key(workload: Workload) -> OwnerKey | None:
     """Return the key of the controller of `workload`, which need not be a workload itself; None without one."""
     return None if workload.owner is None else (workload.ref.namespace, workload.owner.uid)
+
+
+THROUGH_REPLICA_SETS = ("Deployment", "Rollout")
+"""Kinds whose pods belong to ReplicaSets. Their status leaves `updatedReplicas` out where it is 0."""
+
+
+def is_lagging(workload: Workload) -> bool:
+    """Return whether the workload's controller has not looked at its spec yet."""
+    observed, generation = workload.observed_generation, workload.generation
+    return observed is not None and generation is not None and observed < generation
+
+
+def in_rollout(workload: Workload) -> bool:
+    """Return whether the pods of `workload` are being replaced; one past its progress deadline is not."""
+    if is_lagging(workload):
+        return True
+    progressing = workload.condition("Progressing")
+    if progressing is not None and progressing.status == "False":
+        return False
+    if workload.updated_replicas is None and workload.ref.kind not in THROUGH_REPLICA_SETS:
+        return False  # absent means 0 where it is omitted when empty, and "does not say" for other kinds
+    return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
+
+
+def replaces_replica_sets(workload: Workload) -> bool:
+    """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
+    return workload.ref.kind in THROUGH_REPLICA_SETS and in_rollout(workload)
