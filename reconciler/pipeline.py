@@ -18,11 +18,10 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
-from reconciler.decide.decide import decide, urgent
+from reconciler.decide.decide import decide, urgent, without_faulty
 from reconciler.decide.decisions import DesiredState, Job, Undecided
-from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
-from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, Notice, PolicyExplanation, Undecided
-from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import NOTHING, ObservedCluster, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet, Tenant

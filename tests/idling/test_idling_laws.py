@@ -29,8 +29,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.idling.decide import decide_idling
-from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.schedule import is_open
 from reconciler.model import (
     Endpoints,

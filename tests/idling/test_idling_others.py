@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.idling.wakes_due import decide_wakes_due
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,

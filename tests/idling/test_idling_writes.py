@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, FieldChange
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.idling.wakes_due import decide_wakes_due
 from reconciler.model import Endpoints, FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Workload
 from reconciler.policy.types import (
     AnyOf,

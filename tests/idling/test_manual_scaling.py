@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.events import event_message
 from reconciler.decide.idling.contested import advice, fingerprint
-from reconciler.decide.idling.wakes_due import decide_wakes_due
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.policy.types import (

@@ -1,4 +1,4 @@
-"""The decisions of all IdlingPolicies on the observed clusters."""
+"""The decisions of all IdlingPolicies on the observed clusters, and the wakes that need no policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
-from reconciler.policy.types import PolicySet, Writes
+from reconciler.policy.types import Fleet, PolicySet, Writes
 
 
 class IdlingOutcome(Struct, frozen=True):
@@ -331,3 +331,40 @@ def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
 
 def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:
     return (ref.kind != "Service", ref)
+
+
+# Wakes that take place without usable policies: due by their record, requested, or scaled by hand.
+
+
+_DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})
+
+
+def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
+    """Return the wakes where the policies cannot be used: those that are due by their record, or requested.
+
+    What was scaled by hand is released; nothing else is repaired. Clusters of `wakes_only` are like any other here.
+    """
+    every = replace(state, clusters={**state.clusters, **state.wakes_only})
+    clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
+    alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    done = {ref: transition for ref, transition in alone.items() if transition.action in _DONE_BLIND}
+    transitions = staggered(done, run.now, owner_in(fleet))
+    desired = explained(clusters, transitions, run)
+    context = WriteContext(fleet, run, repairs=False)
+    decisions = decisions_of(_others_kept(alone, transitions), services_of(clusters), context)
+    return replace(desired, decisions=decisions, explanations=())
+
+
+def _others_kept(
+    alone: Mapping[ObjectRef, Transition], done: Mapping[ObjectRef, Transition]
+) -> dict[ObjectRef, Transition]:
+    """Return `done`, and for everything else that it stays as it is: its Service's mark still lists it."""
+    return {
+        ref: done.get(
+            ref,
+            transition
+            if transition.was_idle
+            else replace(transition, choice=ChosenAction(IdleAction.LEAVE, transition.reasons)),
+        )
+        for ref, transition in alone.items()
+    }
