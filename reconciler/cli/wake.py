@@ -33,9 +33,8 @@ from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore import of_every_fleet
+from reconciler.decide.idling.restore import IdleWorkload, idle_workloads, of_every_fleet
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS as MIN_AWAKE_BY_DEFAULT
-from reconciler.decide.idling.wake_requests import IdleWorkload, idle_workloads
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe

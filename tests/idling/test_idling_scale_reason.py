@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.idling.wake_requests import idle_workloads
+from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, of_state, run_in, verbs, why_of, written

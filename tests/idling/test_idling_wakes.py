@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.wake_requests import idle_workloads
+from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
 from reconciler.plan.json import change_document

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.wake_requests import idle_workloads
+from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
