@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from reconciler.decide.placement import kubefed
+from reconciler.decide.placement import rounding
 from tests.mutation.__main__ import accepted, problems_of
 from tests.mutation.mutants import mutants_of
 from tests.mutation.runner import ROOT, remembering, sampled
@@ -90,7 +90,7 @@ def test_an_accepted_mutant_whose_line_is_gone_is_named():
 
 
 def test_functions_that_remember_results_are_found_to_be_emptied_for_each_test():
-    found = {one.__qualname__ for one in remembering((kubefed.__name__,))}
+    found = {one.__qualname__ for one in remembering((rounding.__name__,))}
     assert {"_Lanes.over", "_prefix"} <= found
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import AllocationSteps, allocate_replicas
-from reconciler.decide.placement.fair import fair_order
-from reconciler.decide.placement.kubefed import kubefed_order, tie_hashes
+from reconciler.decide.placement.rounding import fair_order, kubefed_order, tie_hashes
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases

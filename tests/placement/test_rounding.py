@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reconciler.decide.placement.fair import Claims, fair_seats, kept_seats, seats_until_more
+from reconciler.decide.placement.rounding import Claims, fair_seats, kept_seats, seats_until_more
 
 
 def some_claims(count, most=8, *, weights=range(6)):
