@@ -1,4 +1,4 @@
-"""The three jobs joined: idling wins over placement, placement over a downscale target; faulty clusters are left out."""
+"""The three jobs joined: idling wins over placement, placement over a downscale target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions of `reconciler restore`: idle workloads get their replicas back, without any policy; and what can be woken."""
+"""The decisions of `reconciler restore`, without any policy, and what `reconciler wake` can ask to wake."""
 
 from __future__ import annotations
 
