@@ -43,7 +43,7 @@ from reconciler.model import (
 from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
-from reconciler.plan.patch import patch_of, write_of
+from reconciler.plan.model import patch_of, write_of
 from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
 from reconciler.worker_pool import WorkerPool
 

@@ -36,8 +36,7 @@ from reconciler.errors import (
     reason_of,
 )
 from reconciler.model import Run
-from reconciler.plan.model import Action
-from reconciler.plan.patch import write_of
+from reconciler.plan.model import Action, write_of
 from reconciler.worker_pool import WorkerPool
 
 

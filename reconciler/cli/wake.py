@@ -39,7 +39,7 @@ from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan
-from reconciler.plan.patch import patch_of
+from reconciler.plan.model import patch_of
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 

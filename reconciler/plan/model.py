@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -22,7 +22,7 @@ from reconciler.decide.decisions import (
     Undecided,
     Verb,
 )
-from reconciler.model import NOTHING, ObjectRef, QueryKey
+from reconciler.model import NOTHING, ObjectRef, PatchOperation, QueryKey, Write
 
 
 class Action(Struct, frozen=True):
@@ -244,3 +244,49 @@ def fewer(decisions: Iterable[Decision]) -> int:
 def more(decisions: Iterable[Decision]) -> int:
     """Return how many replicas `decisions` add in all."""
     return sum(map(added, decisions))
+
+
+# The request that carries a decision out, made from the plan alone.
+
+
+def write_of(decision: Decision) -> Write:
+    """Return the request that carries out `decision`, with a test of everything the decision rests on."""
+    if decision.verb is Verb.CREATE or (decision.uid is None and decision.manifest is not None):
+        return Write("create", decision.ref, decision.api_version, manifest=decision.manifest)
+    if decision.verb is Verb.DELETE:
+        return Write("delete", decision.ref, decision.api_version, uid=decision.uid, orphan=decision.orphan)
+    return Write(
+        "patch",
+        decision.ref,
+        decision.api_version,
+        uid=decision.uid,
+        patch=tuple(patch_of(decision.changes, _missing_maps(decision))),
+    )
+
+
+def _missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
+    present = {("metadata", "annotations"): decision.has_annotations, ("metadata", "labels"): decision.has_labels}
+    return tuple(path for path, there in present.items() if not there)
+
+
+def patch_of(changes: Sequence[FieldChange], missing: Sequence[tuple[str, ...]] = ()) -> Iterator[PatchOperation]:
+    """Yield a JSON Patch: all tests first, then the changes; maps in `missing` are made whole.
+
+    An `add` into a map that is absent is refused, so such a map is tested to be absent and added at once.
+    """
+    whole = [(parent, [change for change in changes if change.path[:-1] == parent]) for parent in missing]
+    single = [change for change in changes if change.path[:-1] not in missing]
+    yield from (PatchOperation("test", pointer(parent), None) for parent, entries in whole if entries)
+    yield from (PatchOperation("test", pointer(change.path), change.before) for change in single)
+    for parent, entries in whole:
+        added = {change.path[-1]: change.after for change in entries if change.after is not None}
+        if added:
+            yield PatchOperation("add", pointer(parent), added)
+    yield from (_operation(change) for change in single if change.before != change.after)
+
+
+def _operation(change: FieldChange) -> PatchOperation:
+    path = pointer(change.path)
+    if change.after is None:
+        return PatchOperation("remove", path)
+    return PatchOperation("add" if change.before is None else "replace", path, change.after)

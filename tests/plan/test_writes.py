@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.decide.decisions import FieldChange, Verb, annotation_changes
 from reconciler.model import PatchOperation
-from reconciler.plan.patch import patch_of, write_of
+from reconciler.plan.model import patch_of, write_of
 from tests.plan.decisions import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")

@@ -11,7 +11,7 @@ from reconciler.decide.decisions import FieldChange
 from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.model import ObjectRef, Pod, Write
-from reconciler.plan.patch import patch_of
+from reconciler.plan.model import patch_of
 
 _AT_ONCE = 16
 _ATTEMPTS = 3

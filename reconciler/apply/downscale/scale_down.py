@@ -58,7 +58,7 @@ from reconciler.errors import (
     StoppedError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write
-from reconciler.plan.patch import write_of
+from reconciler.plan.model import write_of
 
 _POLL_SECONDS = 1.0
 _SCALE_STRATEGY = "/spec/scaleStrategy"
