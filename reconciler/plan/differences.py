@@ -13,9 +13,8 @@ from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
-from reconciler.plan.documents import CauseDocument
+from reconciler.plan.documents import CauseDocument, json_value
 from reconciler.plan.json import change_document
-from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short

@@ -53,8 +53,8 @@ from reconciler.plan.documents import (
     SecretKeyDocument,
     UndecidedDocument,
     VictimsDocument,
+    json_value,
 )
-from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, counts_of, pointer
 from reconciler.untrusted_text import one_line
 

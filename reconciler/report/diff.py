@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
-from reconciler.plan.json_values import json_value
+from reconciler.plan.documents import json_value
 from reconciler.plan.model import Action, Plan
 from reconciler.report.wording import name_of, value_text
 from reconciler.untrusted_text import one_line

@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectorMatch
 from reconciler.model import ObjectRef, Workload
-from reconciler.plan.json_values import json_value
+from reconciler.plan.documents import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
 from reconciler.report.wording import (

@@ -28,7 +28,7 @@ from reconciler.decide.reasons import (
     stable,
 )
 from reconciler.model import JOURNAL, ObjectRef
-from reconciler.plan.json_values import json_value
+from reconciler.plan.documents import json_value
 from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
 

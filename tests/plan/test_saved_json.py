@@ -23,8 +23,8 @@ from reconciler.decide.decisions import (
 from reconciler.errors import PlanFileError
 from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.build import number
+from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict
-from reconciler.plan.json_values import json_value
 from reconciler.plan.model import HeldBackActions, LimitUse, Plan
 from tests.builders import NOW, a_ref, said
 from tests.plan.decisions import a_decision
