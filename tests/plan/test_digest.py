@@ -24,7 +24,7 @@ from reconciler.model import (
     Sample,
     ScaleKind,
 )
-from reconciler.plan.digest import digest_with_activators, run_id, state_digest
+from reconciler.plan.build import digest_with_activators, run_id, state_digest
 from tests.builders import NOW, a_cluster, a_namespace, a_pod, a_ref, a_run, a_service, a_state, a_workload
 
 REF = ObjectRef("east", "shop", "x", "x")
