@@ -16,7 +16,7 @@ from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
-from reconciler.policy.durations import parse_duration
+from reconciler.policy.kinds.fields import parse_duration
 from reconciler.policy.types import PolicySet
 from reconciler.version import OUTPUT_VERSION
 from reconciler.world import RealClock

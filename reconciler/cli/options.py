@@ -22,7 +22,7 @@ from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.messages import nearest
 from reconciler.plan.filters import Filters
-from reconciler.policy.durations import parse_duration
+from reconciler.policy.kinds.fields import parse_duration
 from reconciler.policy.types import Fleet, Tenant
 
 _EXAMPLE = "2026-11-20T15:41:23Z"

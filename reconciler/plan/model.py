@@ -1,4 +1,4 @@
-"""A plan as data: actions in a total order, the notices beside them, and their counts."""
+"""A plan as data: actions in a total order, the request of each, the notices beside them, and their counts."""
 
 from __future__ import annotations
 

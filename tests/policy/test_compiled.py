@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.kinds.fields import parse_duration, parse_share, spelt_duration, spelt_share
 from reconciler.policy.load import read_policies
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import Place

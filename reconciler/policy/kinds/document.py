@@ -11,8 +11,7 @@ import msgspec
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
-from reconciler.policy.durations import MOST_DURATION, parse_duration, spelt_duration
-from reconciler.policy.kinds.fields import Duration, Share, scalar_of
+from reconciler.policy.kinds.fields import MOST_DURATION, Duration, Share, parse_duration, scalar_of, spelt_duration
 from reconciler.policy.problems import shape_problems
 from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.policy.types import Place

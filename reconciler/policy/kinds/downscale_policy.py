@@ -15,11 +15,12 @@ from reconciler.policy.kinds.fields import (
     LabelKey,
     MetadataField,
     Query,
+    RemovedReplicasFields,
     Replicas,
     Whole,
     given,
+    stated_limit,
 )
-from reconciler.policy.kinds.limits import RemovedReplicasFields, stated_limit
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import (
     WorkloadExclusionFields,

@@ -8,8 +8,45 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from reconciler.policy.durations import parse_duration, parse_share, spelt_duration, spelt_share
+from reconciler.policy.types import Limit, Limits
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
+
+_DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
+MOST_DURATION = timedelta(days=999)
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or more than 999d."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    found = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return found if found <= MOST_DURATION else None
+
+
+def parse_share(text: str) -> float | None:
+    """Return `25%` as 0.25; None where `text` is no share from 0% to 100%."""
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or float(match[1]) > 100:
+        return None
+    return float(match[1]) / 100
+
+
+def spelt_duration(duration: timedelta) -> str:
+    """Return a duration of whole seconds as `parse_duration` reads it: 1h30m; 0s for none."""
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def spelt_share(share: float) -> str:
+    """Return 0.25 as `25%`."""
+    return f"{round(share * 100, 6):.15g}%"
+
 
 _DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
 _LABEL_KEY = (
@@ -202,3 +239,88 @@ class MetadataFields(Fields, frozen=True, kw_only=True):
 
 MetadataField = Annotated[MetadataFields, Meta(description="metadata names the policy.")]
 KIND = Meta(description="kind is the kind of this document.")
+
+
+# How much one run may change.
+
+
+class LimitFields(Fields, frozen=True, kw_only=True):
+    """The greater of share of the base, rounded down, and atLeast is allowed."""
+
+    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.25)
+    at_least: Annotated[
+        Replicas, Meta(description="atLeast is the number that one run may change however small the base is.")
+    ] = 10
+
+
+_IDLED = Meta(
+    description="idledWorkloads limits how many workloads one run may newly idle. What the same schedule idled in the "
+    "last 35 days does not count."
+)
+_REMOVED = Meta(
+    description="removedReplicas limits how many replicas one run may remove. Idling and moves are included."
+)
+
+
+class CeilingFields(LimitFields, frozen=True, kw_only=True):
+    """The greater of share of the base, rounded down, and atLeast is allowed."""
+
+    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.6)
+
+
+class LimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of one policy."""
+
+    idled_workloads: Annotated[LimitFields | UnsetType, _IDLED] = UNSET
+    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+
+
+class RemovedReplicasFields(Fields, frozen=True, kw_only=True):
+    """The limit of a policy that idles nothing."""
+
+    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+
+
+class FleetLimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of every policy that has none of its own."""
+
+    idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
+    removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+    ceiling: Annotated[
+        CeilingFields,
+        Meta(
+            description="ceiling limits how many workloads of a cluster one run may newly idle, for all policies "
+            "together, those with limits of their own included. Those that idle most are held back first."
+        ),
+    ] = CeilingFields()
+    fleet: Annotated[
+        LimitsFields,
+        Meta(
+            description="fleet are limits of a policy on all clusters together. If they are not set, only those of "
+            "each cluster apply."
+        ),
+    ] = LimitsFields()
+
+
+class ClusterLimitsFields(Fields, frozen=True, kw_only=True):
+    """Limits of one cluster."""
+
+    ceiling: Annotated[
+        CeilingFields | UnsetType,
+        Meta(description="ceiling replaces the ceiling of the Fleet, for example for a cluster that may sleep whole."),
+    ] = UNSET
+
+
+def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
+    """Return the limits that `fields` state."""
+    return Limits(stated_limit(fields.idled_workloads), stated_limit(fields.removed_replicas))
+
+
+def stated_limit(fields: LimitFields | UnsetType) -> Limit | None:
+    """Return the limit that `fields` state, None for none."""
+    return None if isinstance(fields, UnsetType) else limit_of(fields)
+
+
+def limit_of(fields: LimitFields) -> Limit:
+    """Return the limit that `fields` state."""
+    return Limit(float(fields.share), fields.at_least)

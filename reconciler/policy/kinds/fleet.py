@@ -13,8 +13,10 @@ from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
     ApiVersionField,
+    ClusterLimitsFields,
     ClusterName,
     Fields,
+    FleetLimitsFields,
     Labels,
     MetadataField,
     Name,
@@ -23,8 +25,10 @@ from reconciler.policy.kinds.fields import (
     Text,
     expected,
     given,
+    limit_of,
+    limits_of,
+    stated_limit,
 )
-from reconciler.policy.kinds.limits import ClusterLimitsFields, FleetLimitsFields, limit_of, limits_of, stated_limit
 from reconciler.policy.kinds.tenant import TenantFields, check_tenants, tenants_of
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
 from reconciler.request_rules import HEADER_NAME, RESERVED_HEADERS

@@ -16,6 +16,7 @@ from reconciler.policy.kinds.fields import (
     ApiVersionField,
     Duration,
     Fields,
+    LimitsFields,
     MetadataField,
     Number,
     PositiveDuration,
@@ -24,8 +25,8 @@ from reconciler.policy.kinds.fields import (
     Text,
     Whole,
     given,
+    limits_of,
 )
-from reconciler.policy.kinds.limits import LimitsFields, limits_of
 from reconciler.policy.kinds.selector import ExclusionFields, SelectorFields, exclusions_of, selector_of
 from reconciler.policy.types import (
     AllOf,

@@ -10,8 +10,16 @@ from msgspec import Meta
 from reconciler.messages import Path, shown
 from reconciler.policy.globs import TooComplexError, overlap
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterPattern, Fields, NamespaceName, NamespacePattern, Whole, expected
-from reconciler.policy.kinds.limits import LimitsFields, limits_of
+from reconciler.policy.kinds.fields import (
+    ClusterPattern,
+    Fields,
+    LimitsFields,
+    NamespaceName,
+    NamespacePattern,
+    Whole,
+    expected,
+    limits_of,
+)
 from reconciler.policy.types import Fleet, Place, Tenant
 
 FilePattern = Annotated[
