@@ -24,8 +24,8 @@ from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDoc
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.json_schema import DOCUMENTS
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
-from reconciler.policy.kinds.scheme import DOCUMENTS
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FileOwners, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet

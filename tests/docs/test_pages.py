@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.policy.kinds.scheme import policy_schema
+from reconciler.policy.kinds.json_schema import policy_schema
 from reconciler.policy.load import read_policies
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed

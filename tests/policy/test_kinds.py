@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from reconciler.policy.kinds.federated_replica_set import PreferencesFields
 from reconciler.policy.kinds.fields import scalar_of
+from reconciler.policy.kinds.json_schema import DOCUMENTS, policy_schema
 from reconciler.policy.kinds.replica_set import PREFERENCES
-from reconciler.policy.kinds.scheme import DOCUMENTS, policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
 from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from reconciler.cli.app import run
 from reconciler.errors import UsageError
 from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
+from reconciler.policy.kinds.json_schema import any_policy_schema
 from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.kinds.scheme import any_policy_schema
 from reconciler.policy.load import load, read_policies
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.policy.kinds.json_schema import DOCUMENTS, any_policy_schema, policy_schema
 from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.kinds.scheme import DOCUMENTS, any_policy_schema, policy_schema
 from reconciler.report.json import change_schema, plan_schema, report_schema, schema_text
 from tests.report.validators import SCHEMAS
 
