@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
+from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -38,7 +39,6 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_templates, compared
 from reconciler.plan.model import Action, Plan
-from reconciler.policy.git_commit import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
