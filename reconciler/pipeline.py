@@ -25,8 +25,7 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, no_progress
-from reconciler.observe.identities import identified
+from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import (
     Inputs,
