@@ -11,7 +11,7 @@ from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
 from reconciler.policy.schemas import validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.documents import Document
-from reconciler.yaml.scalars import plain_value
+from reconciler.yaml.reader import plain_value
 
 _TYPES = {
     "string": "a text",

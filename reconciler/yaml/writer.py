@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.yaml.scalars import plain_value
+from reconciler.yaml.reader import plain_value
 
 _ENDLESS = 2**31 - 1
 _YAML_1_1_BOOL = re.compile(r"[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.yaml.scalars import TOO_LARGE
+from reconciler.yaml.reader import TOO_LARGE
 from tests.policy.base import CALENDAR, FEDERATED, FILES, FLEET, IDLING, REPLICA_SET, edited, problems_in
 
 TARGET = "    query: 'ceil(sum(airflow_running_tasks) / 8)'\n"

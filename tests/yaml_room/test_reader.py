@@ -10,8 +10,7 @@ import pytest
 
 from reconciler.errors import Problem
 from reconciler.yaml.documents import Document
-from reconciler.yaml.reader import MAX_ALIASED_NODES, MAX_DEPTH, read_documents
-from reconciler.yaml.scalars import TOO_LARGE
+from reconciler.yaml.reader import MAX_ALIASED_NODES, MAX_DEPTH, TOO_LARGE, read_documents
 
 
 def read(text: str) -> tuple[list[Document], list[Problem], bool]:

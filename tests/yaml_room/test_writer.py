@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.yaml.reader import read_documents
-from reconciler.yaml.scalars import plain_value
+from reconciler.yaml.reader import plain_value, read_documents
 from reconciler.yaml.writer import block_text, flow_text
 
 
