@@ -1,6 +1,7 @@
-"""`MetricsSource` over the HTTP API of a Prometheus, or of what speaks like one (Thanos, Mimir, VictoriaMetrics).
+"""What a run asks of a Prometheus, or of what speaks like one (Thanos, Mimir, VictoriaMetrics), and what it pushes.
 
-Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format overview".
+Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format overview"; prometheus/pushgateway
+README.md, "PUT method", "POST method".
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -280,3 +281,57 @@ def _one_line(words: str) -> str:
     """Return what a server said on one line, and not more of it than can be read."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in words[: 4 * _LONGEST_WORDS]).split())
     return line if len(line) <= _LONGEST_WORDS else line[: _LONGEST_WORDS - 1] + "…"
+
+
+_PUSH_SECONDS = 5.0
+_LONGEST_REPLY = 200
+_JOB = "/metrics/job/"
+_METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def is_address(url: str) -> bool:
+    """Return whether `url` can be that of a push gateway."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+
+
+def push(url: str, verb: str, text: str, *, whole: bool, run_left: Callable[[], float] = endless) -> str:
+    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, or `run_left`.
+
+    `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
+    group is `job="reconciler"` with the verb, unless `url` names one.
+    """
+    parts = urlsplit(url)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
+    group = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb}"
+    method = "PUT" if whole else "POST"
+    request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
+    words = _pushed(request, Deadline(_PUSH_SECONDS, run_left))
+    return words and f"{address}: {words}"
+
+
+def _pushed(request: HttpRequest, deadline: Deadline) -> str:
+    from reconciler.backends.http.connections import connections
+
+    try:
+        response = HttpClient(connections(kept=1)).exchange(request, deadline)
+    except TimedOutError:
+        return f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
+    except HttpError as error:
+        return f"{error}, expected a push gateway"
+    if response.status in (200, 202):
+        return ""
+    line = " ".join(response.body[:_LONGEST_REPLY].decode(errors="replace").split())
+    return f"status {response.status} ({line}), expected 200; is it a push gateway?"
+
+
+def _push_headers(parts: SplitResult) -> dict[str, str]:
+    headers = {"Content-Type": _METRICS_TEXT, "User-Agent": "reconciler", "Connection": "close"}
+    if parts.username is None:
+        return headers
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return headers | {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}

@@ -87,7 +87,7 @@ def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Run
     Raises:
         UsageError: the push gateway's address is none.
     """
-    from reconciler.backends.push_gateway import is_address
+    from reconciler.backends.prometheus import is_address
 
     file, gateway = flags["metrics_file"], flags["push_gateway"]
     if gateway is not None and not is_address(gateway):
@@ -131,7 +131,7 @@ def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, stop: St
 
     Once the run is asked to stop, the push has what is left of its grace.
     """
-    from reconciler.backends.push_gateway import push
+    from reconciler.backends.prometheus import push
 
     text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
     return push(gateway, verb, text, whole=ended_well, run_left=lambda: stop.grace_left() if stop.asked else inf)
