@@ -12,8 +12,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.code_host.comments import publish
-from reconciler.backends.code_host.review_run import ReviewRun, github_run, gitlab_run
+from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
 from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_command
 from reconciler.cli.validate import annotate, checked

@@ -1,1 +1,0 @@
-"""The comment of a review on GitHub and GitLab."""
