@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reconciler.backends.file_lock import FileLock
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.folder import FileLock
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef
 from tests.backends.clocks import PatientClock

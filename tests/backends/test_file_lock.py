@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.file_lock import LOCK_FILE, FileLock
+from reconciler.backends.snapshot.folder import LOCK_FILE, FileLock
 from reconciler.errors import ClusterError, LockHeldError
 from tests.backends.clocks import CountingClock
 
 HOLD = """
 import sys, time
-from reconciler.backends.file_lock import FileLock
+from reconciler.backends.snapshot.folder import FileLock
 from tests.backends.clocks import PatientClock
 lock = FileLock(sys.argv[1], "the other process", PatientClock())
 lock.acquire(10)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.file_lock import FileLock
+from reconciler.backends.snapshot.folder import FileLock
 from reconciler.world import RealClock
 from tests.way.calls import Folder
 

@@ -14,9 +14,15 @@ from typing import TypeVar
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
-from reconciler.backends.file_lock import FileLock
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource, VictimOrder
-from reconciler.backends.snapshot.folder import METRICS_FILES, check_finished, finish, is_manifest_name, locked
+from reconciler.backends.snapshot.folder import (
+    METRICS_FILES,
+    FileLock,
+    check_finished,
+    finish,
+    is_manifest_name,
+    locked,
+)
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store

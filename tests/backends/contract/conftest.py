@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from reconciler.backends.file_lock import FileLock
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.protocols import Cluster, Lock
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.folder import FileLock
 from reconciler.model import ClusterConnection
 from tests.backends.clocks import PatientClock
 from tests.backends.folders import last_names_first
