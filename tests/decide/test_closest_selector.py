@@ -67,6 +67,12 @@ def labelled(**fields):
             id="namespace excluded",
         ),
         pytest.param(
+            {"workloads": WorkloadSelector(), "namespaces": ObjectSelector(exclude=("b",), within=("team-a-*", "a"))},
+            a_workload(),
+            {"namespaces": "shop is not of the tenant, which has team-a-*, a"},
+            id="namespace of another tenant",
+        ),
+        pytest.param(
             {"workloads": WorkloadSelector(), "namespaces": ObjectSelector(labels=LabelSelector((("env", "prod"),)))},
             a_workload(),
             {"namespaces": 'label env is "dev", expected In prod'},

@@ -104,6 +104,19 @@ class TestExplanations:
         assert rows == [("Deployment", "idle-dev", "wakes", False, ())]
 
     @pytest.mark.parametrize(
+        ("web", "rows"),
+        [
+            pytest.param(
+                {"replicas": 0, "annotations": OC_RECORD},
+                [("Deployment", "", "left as it is", False, ())], id="idled by somebody else",
+            ),
+            pytest.param({"annotations": {"reconciler/wake-requested-at": AT}}, [], id="a request, and it runs"),
+        ],
+    )  # fmt: skip
+    def test_what_no_policy_selects_is_explained_where_it_is_idle(self, web, rows):
+        assert self.rows(of(a_policy("other", selector=labelled("no", "one")), web=web)) == rows
+
+    @pytest.mark.parametrize(
         ("cluster", "kinds", "words"),
         [
             pytest.param({}, ["Deployment"], "schedule office-hours-off", id="a workload is behind it"),

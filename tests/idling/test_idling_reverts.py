@@ -60,7 +60,7 @@ class TestInsist:
             assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == count
             assert "reconciler/contested" not in world.objects[WEB].annotations
             (told,) = notices_of(outcome, "contested")
-            assert GIT in told
+            assert f"by {GIT} {'once' if count == 1 else f'{count} times in a row'}; " in told
             assert "ignoreDifferences" in told
             (later,) = notices_of(run_in(world, INSISTS), "contested") or [""]
             assert ("idled again" in later) is (count > 1)
@@ -231,6 +231,12 @@ class TestFirstPlan:
             "[/spec/replicas]}, {group: apps, kind: StatefulSet, jsonPointers: [/spec/replicas]}] and syncOptions: "
             "[RespectIgnoreDifferences=true]"
         ]
+
+    def test_a_single_workload_is_named(self):
+        web = a_workload(replicas_writer=FieldWriter("helm", NIGHT - timedelta(days=3)))
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
+        (text,) = notices_of(run_in(a_world(web, now=NIGHT), policy, writes=0), "otherWriter")
+        assert text.startswith("east: helm writes the scale of east/shop/Deployment/web too, and may undo that; let ")
 
     def test_what_slept_before_is_not_told_again(self):
         by = FieldWriter("helm", NIGHT - timedelta(days=3))
