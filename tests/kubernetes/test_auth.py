@@ -32,6 +32,7 @@ from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
+from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.model import ClusterConnection
@@ -213,6 +214,12 @@ def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) ->
         pytest.param("print('hello')", "plugin.py printed no ExecCredential with a status", id="it prints no JSON"),
         pytest.param("print('{}')", "plugin.py printed no ExecCredential with a status", id="it prints other JSON"),
         pytest.param(a_credential(), "gave neither a token nor a certificate with its key", id="it gives nothing"),
+        pytest.param(
+            a_credential(token="t", expirationTimestamp="tomorrow"),
+            "plugin.py printed a malformed ExecCredential (no time as in RFC 3339 - at `$.status.expirationTimestamp`)",
+            id="it expires at no time",
+        ),
+        pytest.param(a_credential(token=12), "at `$.status.token`), expected valid", id="its token is a number"),
     ],
 )
 def test_a_plugin_that_gives_no_credentials(
@@ -227,6 +234,74 @@ def test_a_plugin_that_gives_no_credentials(
     assert capfd.readouterr().err == ""
 
 
+def test_a_plugin_that_is_not_installed_is_told_with_the_hint_of_the_kubeconfig(tmp_path: Path) -> None:
+    user = an_exec_plugin(tmp_path, "")
+    user["exec"] |= {
+        "command": "no-such-plugin",
+        "installHint": "Install no-such-plugin:\n  see https://plugin.example\n",
+    }
+    with pytest.raises(UnauthorisedError) as raised:
+        a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon())
+    words = (
+        "no-such-plugin cannot be run (No such file or directory; Install no-such-plugin: see https://plugin.example)"
+    )
+    assert words in str(raised.value)
+
+
+def a_plugin_that_answers_once(folder: Path, expires: str) -> str:
+    """Return a kubeconfig whose exec plugin gives a token that `expires` then, and fails from then on."""
+    credential = a_credential(token="first", expirationTimestamp=expires)
+    body = f"{credential} if len(open({str(folder / 'calls')!r}).read()) == 1 else sys.exit('away')"
+    return a_kubeconfig(folder / "config", an_exec_plugin(folder, body))
+
+
+def test_a_plugin_that_fails_changes_nothing_while_its_token_is_valid(tmp_path: Path) -> None:
+    """A token is replaced five minutes before it expires, and whoever gives it may be away for one of them."""
+    expires = datetime.fromtimestamp(int(time.time()) + 200, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    access = kubeconfig_context(a_plugin_that_answers_once(tmp_path, expires), "east", soon())
+    assert access.authorization(soon()) == "Bearer first"
+    assert (tmp_path / "calls").read_text() == "xx"
+
+
+def test_a_plugin_that_fails_once_its_token_has_expired_is_told(tmp_path: Path) -> None:
+    access = kubeconfig_context(a_plugin_that_answers_once(tmp_path, "2020-01-01T00:00:00Z"), "east", soon())
+    with pytest.raises(CredentialError, match='said "away"'):
+        access.authorization(soon())
+
+
+def test_a_plugin_is_told_of_the_cluster_with_what_its_authority_file_holds(tmp_path: Path) -> None:
+    """Source: client-go rest/exec.go, ConfigToExecCluster."""
+    authority = trustme.CA().cert_pem
+    authority.write_to_path(str(tmp_path / "ca.crt"))
+    note = f"import os\nopen({str(tmp_path / 'info')!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])\n"
+    user = an_exec_plugin(tmp_path, note + a_credential(token="t"))
+    user["exec"] |= {"provideClusterInfo": True, "interactiveMode": "IfAvailable"}
+    extensions = [
+        {"name": "other", "extension": 1},
+        {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}},
+    ]
+    cluster = {"certificate-authority": "ca.crt", "tls-server-name": "east", "extensions": extensions}
+    a_connection(a_kubeconfig(tmp_path / "config", user, cluster)).header(soon())
+    assert json.loads((tmp_path / "info").read_text())["spec"] == {
+        "interactive": False,
+        "cluster": {
+            "server": SERVER,
+            "tls-server-name": "east",
+            "certificate-authority-data": base64.b64encode(authority.bytes()).decode(),
+            "config": {"a": 1},
+        },
+    }
+
+
+def test_a_plugin_may_give_a_token_and_a_certificate(tmp_path: Path) -> None:
+    made = trustme.CA().issue_cert("us")
+    certificate, key = made.cert_chain_pems[0].bytes().decode(), made.private_key_pem.bytes().decode()
+    body = a_credential(token="t", clientCertificateData=certificate, clientKeyData=key)
+    connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body)))
+    assert connection.header(soon()) == "Bearer t"
+    assert connection.endpoint(soon()).certificate == certificate.encode()
+
+
 ON_A_TERMINAL = """
 import sys
 from reconciler.errors import UnauthorisedError
@@ -239,9 +314,18 @@ except UnauthorisedError as error:
 """
 
 
-def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path) -> None:
-    """It says why there; nobody else hears it."""
-    kubeconfig = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, "sys.exit('no login')"))
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        pytest.param("IfAvailable", "said why on the terminal", id="it may ask"),
+        pytest.param("Never", 'said "no login"', id="it never asks"),
+    ],
+)
+def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path, mode: str, words: str) -> None:
+    """One that may ask there says why there; nobody else hears it."""
+    user = an_exec_plugin(tmp_path, "sys.exit('no login')")
+    user["exec"]["interactiveMode"] = mode
+    kubeconfig = a_kubeconfig(tmp_path / "config", user)
     ours, terminal = pty.openpty()
     command = [sys.executable, "-c", ON_A_TERMINAL, kubeconfig, str(tmp_path / "said")]
     try:
@@ -250,7 +334,7 @@ def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path) -> None:
         os.close(terminal)
         os.close(ours)
     said = (tmp_path / "said").read_text()
-    assert "plugin.py ended with 1 and said why on the terminal, expected valid credentials" in said
+    assert f"plugin.py ended with 1 and {words}, expected valid credentials" in said
 
 
 HANGING = """
@@ -323,6 +407,18 @@ def _no_context(folder: Path) -> str:
     return str(folder / "config")
 
 
+def _no_user(folder: Path) -> str:
+    content = json.loads(Path(a_kubeconfig(folder / "config", {})).read_text())
+    content["users"][0]["name"] = "other"
+    (folder / "config").write_text(json.dumps(content))
+    return str(folder / "config")
+
+
+def _arguments_on_one_line(folder: Path) -> str:
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login", "args": "get-token"}}
+    return a_kubeconfig(folder / "config", user)
+
+
 def _an_empty_authority(folder: Path) -> str:
     return a_kubeconfig(folder / "config", {}, {"certificate-authority-data": "="})
 
@@ -344,6 +440,8 @@ def _no_authority(folder: Path) -> str:
         pytest.param(_a_list, "expected a well-formed kubeconfig", id="no mapping"),
         pytest.param(_half, "clusters", id="no clusters"),
         pytest.param(_no_context, "east in ", id="no such context"),
+        pytest.param(_no_user, "Expected u in users of ", id="no such user"),
+        pytest.param(_arguments_on_one_line, "/user/exec is no list of texts", id="arguments on one line"),
         pytest.param(_no_authority, "ca.crt", id="no such certificate file"),
         pytest.param(_an_empty_authority, "certificate-authority-data of ", id="an authority of nothing"),
         pytest.param(_no_server, "Expected key server in ", id="no server"),
@@ -381,8 +479,10 @@ def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        pytest.param({}, "nothing vouches for its issuer: no", id="nobody vouches for it"),
-        pytest.param({"idp-certificate-authority": "ca.crt"}, "its issuer gave no other (", id="the issuer fails"),
+        pytest.param({}, "its issuer gave no other (HttpError)", id="the issuer fails"),
+        pytest.param(
+            {"idp-certificate-authority": "ca.crt"}, "gave no other (FileNotFoundError)", id="no such authority"
+        ),
     ],
 )
 def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], words: str) -> None:
@@ -410,6 +510,21 @@ def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(tmp_path: Path, h
     assert request.form.to_dict() == {"grant_type": "refresh_token", "refresh_token": SECRET}
     assert request.authorization is not None
     assert (request.authorization.username, request.authorization.password) == ("us", SECRET)
+
+
+def test_an_issuer_needs_no_authority_of_its_own_and_a_public_client_no_secret(
+    tmp_path: Path, httpserver: HTTPServer
+) -> None:
+    made = an_id_token(4102444800)
+    discovered = {"token_endpoint": httpserver.url_for("/token")}
+    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
+    httpserver.expect_request("/token", method="POST").respond_with_json({"id_token": made})
+    user = an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for("")})
+    del user["auth-provider"]["config"]["client-secret"]
+    assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == f"Bearer {made}"
+    (request,) = (request for request, _ in httpserver.log if request.method == "POST")
+    assert request.form.to_dict() == {"grant_type": "refresh_token", "refresh_token": SECRET, "client_id": "us"}
+    assert request.authorization is None
 
 
 def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from reconciler.backends.http.deadline import Deadline
 from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
 
-_AUTHORITIES = ("idp-certificate-authority-data", "idp-certificate-authority")
 _Package: Any = KubeConfigLoader
 
 
@@ -64,12 +63,8 @@ class _Loader(_Package):  # type: ignore[misc]
         raise CredentialError("its access token has expired, and kubectl gives up this way too (auth-provider gcp)")
 
     def _refresh_oidc(self, provider: Any) -> None:
-        """Get a new id-token. Without an authority anybody could answer and be told client secret and refresh token."""
+        """Get a new id-token, from an issuer whose certificate is valid: it is told client secret and refresh token."""
         config = provider["config"].value
-        if not any(config.get(name) for name in _AUTHORITIES):
-            raise CredentialError(
-                "its id-token has expired, and nothing vouches for its issuer: no idp-certificate-authority"
-            )
         try:
             config["id-token"] = id_token(config, self.deadline)
         except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
@@ -80,25 +75,29 @@ class _Loader(_Package):  # type: ignore[misc]
 
 
 def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
-    """Return a new id-token from the issuer.
+    """Return a new id-token from the issuer. Without an authority of its own the system's vouch for it.
 
     Raises:
         HttpError: it does not answer. OSError, ValueError, KeyError, TypeError: it answers something else.
 
-    Source: RFC 6749, section 6; OpenID Connect Discovery 1.0, section 4.
+    Source: RFC 6749, sections 2.3.1, 3.2.1 and 6; OpenID Connect Discovery 1.0, section 4.
     """
     from reconciler.backends.http.connections import connections, environment_proxy, tls_context
 
     data = config.get("idp-certificate-authority-data")
     tls = tls_context(
         ca_data=base64.b64decode(data).decode() if data else None,
-        ca_file=None if data else config["idp-certificate-authority"],
+        ca_file=None if data else config.get("idp-certificate-authority") or None,
     )
     issuer = config["idp-issuer-url"].rstrip("/")
     client = HttpClient(connections(tls=tls, proxy=environment_proxy(issuer)))
     found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), deadline)
     form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
-    login = base64.b64encode(f"{config['client-id']}:{config['client-secret']}".encode()).decode()
-    headers = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Basic {login}"}
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    if config.get("client-secret"):
+        login = base64.b64encode(f"{config['client-id']}:{config['client-secret']}".encode()).decode()
+        headers["Authorization"] = f"Basic {login}"
+    else:  # a public client
+        form["client_id"] = config["client-id"]
     request = HttpRequest("POST", json.loads(found.body)["token_endpoint"], headers, urlencode(form).encode())
     return str(json.loads(client.exchange(request, deadline).body)["id_token"])

@@ -61,6 +61,23 @@ class ConfigNode:
             raise KubeconfigError(f"{key} of {self.name} is no text")
         return found
 
+    def required_text(self, key: str) -> str:
+        """Return the text that `key` has.
+
+        Raises:
+            KubeconfigError: there is none.
+        """
+        _ = self[key]
+        return self.text(key)
+
+    def texts(self, key: str) -> list[str]:
+        """Return the texts in the list that `key` has, none where it is missing.
+
+        Raises:
+            KubeconfigError: it is something else.
+        """
+        return texts_in(self.get(key), f"{key} of {self.name}")
+
     def node(self, key: str) -> ConfigNode:
         """Return the mapping that `key` has.
 
@@ -79,3 +96,16 @@ class ConfigNode:
         if not isinstance(found, list):
             raise KubeconfigError(f"{key} of {self.name} is no list")
         return [ConfigNode(f"{self.name}/{key}[{index}]", one, self.folder) for index, one in enumerate(found)]
+
+
+def texts_in(values: Any, where: str) -> list[str]:
+    """Return `values`, a list of texts, none for None; `where` names it in errors.
+
+    Raises:
+        KubeconfigError: it is something else.
+    """
+    if values is None:
+        return []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise KubeconfigError(f"{where} is no list of texts")
+    return values

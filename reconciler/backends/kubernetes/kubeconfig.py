@@ -8,13 +8,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
-import json
 import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,18 +21,19 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.decode.wire import instant
 from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
+from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 
 if TYPE_CHECKING:
-    import subprocess
+    from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
 
 _PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _LISTS = ("clusters", "contexts", "users")
 _DEFAULT = "~/.kube/config"
 _TOKEN = "!#$&'*+-.^_`|~"  # what names of headers may hold beside letters and digits
 _SOON = 300  # seconds before it expires, a token is replaced
+_CLUSTER_INFO = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
+_EXTENSION = "client.authentication.k8s.io/exec"
 
 _Parts = dict[str, dict[Any, Any]]
 Impersonation = tuple[tuple[str, str], ...]
@@ -115,7 +113,7 @@ def kubeconfig_context(
         raise KubeconfigError(f"there is no file {' or '.join(path for path in paths if path)}")
     files = ", ".join(path for path, _ in parsed)
     named = _required(parsed, "contexts", context, files).node("context")
-    entry = _found(parsed, "users", named["user"]) if named.get("user") else None
+    entry = _required(parsed, "users", named["user"], files) if named.get("user") else None
     check([] if entry is None else [entry.value])
     cluster = _required(parsed, "clusters", named["cluster"], files).node("cluster")
     user = ConfigNode("no user", {}) if entry is None else entry.node("user")
@@ -156,9 +154,14 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
     if token is not None:
         return token, None
     if user.get("exec") is not None:
-        plugin = ExecPlugin(user.node("exec"), user.folder, cluster.value)
+        from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+
+        config = user.node("exec")
+        plugin = ExecPlugin(
+            config, user.folder, _cluster_info(cluster) if config.is_set("provideClusterInfo") else None
+        )
         given = _PluginToken(plugin, deadline)
-        return given, given.certificate
+        return given, given.credential.certificate
     if user.get("username") is not None and user.get("password") is not None:
         both = base64.b64encode(f"{user.text('username')}:{user.text('password')}".encode()).decode()
         return _always(f"Basic {both}"), None
@@ -195,25 +198,38 @@ class _FileToken:
 
 
 class _PluginToken:
-    """What a program gives: a token, asked for anew once it is about to expire, or a `certificate` with its key."""
+    """The token that a program gives, None where it gives a certificate alone. It is asked anew once the token is about
+    to expire; while that is valid, a program that fails changes nothing.
+    """
 
     def __init__(self, plugin: ExecPlugin, deadline: Deadline) -> None:
         self._plugin = plugin
-        self._take(deadline)
+        self.credential = plugin.credential(deadline)
 
     def __call__(self, deadline: Deadline) -> str | None:
-        if self._token and self._expires is not None and time.time() >= self._expires - _SOON:
-            self._take(deadline)
-        return f"Bearer {self._token}" if self._token else None
+        expires = self.credential.expires
+        if self.credential.token and expires is not None and time.time() >= expires - _SOON:
+            try:
+                self.credential = self._plugin.credential(deadline)
+            except CredentialError:
+                if time.time() >= expires:
+                    raise
+        return f"Bearer {self.credential.token}" if self.credential.token else None
 
-    def _take(self, deadline: Deadline) -> None:
-        status = self._plugin.credential(deadline)
-        expires = status.get("expirationTimestamp")
-        self._token = status.get("token")
-        self._expires = instant(expires).as_datetime().timestamp() if expires else None
-        self.certificate: tuple[Pem, Pem] | None = None
-        if not self._token:
-            self.certificate = (status["clientCertificateData"].encode(), status["clientKeyData"].encode())
+
+def _cluster_info(cluster: ConfigNode) -> dict[str, Any]:
+    """Return what a program is told of the cluster; of an authority in a file, what the file holds.
+
+    Source: kubernetes/client-go rest/exec.go, ConfigToExecCluster; pkg/apis/clientauthentication/v1 types.go, Cluster.
+    """
+    told = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key) is not None}
+    authority = _pem(cluster, "certificate-authority")
+    if authority is not None:
+        content = authority if isinstance(authority, bytes) else Path(authority).read_bytes()
+        told["certificate-authority-data"] = base64.b64encode(content).decode()
+    extensions = (one for one in cluster.nodes("extensions") if one.get("name") == _EXTENSION)
+    config = next(extensions, None)
+    return told if config is None else {**told, "config": config.get("extension")}
 
 
 def _certificate(user: ConfigNode) -> tuple[Pem, Pem] | None:
@@ -317,113 +333,10 @@ def impersonation(user: ConfigNode) -> Impersonation:
         raise KubeconfigError("as-uid, as-groups and as-user-extra say more of a user, but as names none")
     found = [("Impersonate-User", name)] if name else []
     found += [("Impersonate-Uid", uid)] if uid else []
-    found += [("Impersonate-Group", group) for group in _texts(groups, "as-groups")]
+    found += [("Impersonate-Group", group) for group in texts_in(groups, "as-groups")]
     if not isinstance(extra, dict | None):
         raise KubeconfigError("as-user-extra is no mapping")
     for key, values in (extra or {}).items():
         header = f"Impersonate-Extra-{quote(str(key), safe=_TOKEN)}"
-        found += [(header, value) for value in _texts(values, "as-user-extra")]
+        found += [(header, value) for value in texts_in(values, "as-user-extra")]
     return tuple((header, str(value).encode().decode("latin-1")) for header, value in found)
-
-
-def _texts(values: Any, where: str) -> list[str]:
-    if values is None:
-        return []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise KubeconfigError(f"{where} is no list of texts")
-    return values
-
-
-_EXTENSION = "client.authentication.k8s.io/exec"
-_LONGEST_WORDS = 300
-
-
-class ExecPlugin:
-    """The program that `config` names, a node of a kubeconfig; its folder is that of the file.
-
-    Raises:
-        KubeconfigError: something is missing in `config`.
-    """
-
-    def __init__(self, config: ConfigNode, folder: str, cluster: Mapping[str, Any]) -> None:
-        self._words: list[str] = [config["command"], *(config.get("args") or ())]
-        self._version: str = config["apiVersion"]
-        named = config.nodes("env")
-        self._env: dict[str, str] = {**os.environ, **{item["name"]: item["value"] for item in named}}
-        self._folder = folder or None
-        self._cluster = cluster if config.get("provideClusterInfo") else None
-
-    def credential(self, deadline: Deadline) -> dict[str, Any]:
-        """Return the status of the ExecCredential that the program prints.
-
-        Raises:
-            CredentialError: it prints none. TimedOutError: not in time; it runs no more.
-
-        Source: kubernetes/client-go plugin/pkg/client/auth/exec/exec.go, refreshCredsLocked.
-        """
-        where = f"exec plugin {self._words[0]}"
-        on_terminal = sys.stdout is not None and sys.stdout.isatty()
-        code, printed, said = self._run(on_terminal, deadline)
-        if code:
-            words = "said why on the terminal" if on_terminal else f'said "{" ".join(said.split())[:_LONGEST_WORDS]}"'
-            raise CredentialError(f"{where} ended with {code} and {words}")
-        try:
-            found = json.loads(printed)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or not isinstance(found.get("status"), dict):
-            raise CredentialError(f"{where} printed no ExecCredential with a status")
-        if found.get("apiVersion") != self._version:
-            raise CredentialError(f"{where} printed no ExecCredential of {self._version}")
-        status: dict[str, Any] = found["status"]
-        if not status.get("token") and not (status.get("clientCertificateData") and status.get("clientKeyData")):
-            raise CredentialError(f"{where} gave neither a token nor a certificate with its key")
-        return status
-
-    def _run(self, on_terminal: bool, deadline: Deadline) -> tuple[int, str, str]:
-        """Return the exit code, what was printed, and what was said to standard error."""
-        import subprocess  # only where a program is run
-
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        try:
-            process = subprocess.Popen(
-                self._words,
-                stdout=subprocess.PIPE,
-                cwd=self._folder,
-                env={**self._env, "KUBERNETES_EXEC_INFO": json.dumps(self._info(on_terminal))},
-                text=True,
-                errors="replace",
-                start_new_session=not on_terminal,  # what it starts ends with it; on a terminal it must stay ours
-                **({} if on_terminal else streams),
-            )
-        except OSError as error:
-            raise CredentialError(f"exec plugin {self._words[0]} cannot be run ({error.strerror})") from error
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    printed, said = process.communicate(timeout=deadline.step("no credentials in time"))
-                    return process.returncode, printed, said or ""
-        except BaseException:
-            _end(process, alone=on_terminal)
-            raise
-
-    def _info(self, on_terminal: bool) -> dict[str, Any]:
-        spec: dict[str, Any] = {"interactive": on_terminal}
-        if self._cluster is not None:
-            extensions = self._cluster.get("extensions") or ()
-            config = next((one["extension"] for one in extensions if one["name"] == _EXTENSION), None)
-            spec["cluster"] = {**self._cluster, **({} if config is None else {"config": config})}
-        return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
-
-
-def _end(process: subprocess.Popen[str], *, alone: bool) -> None:
-    """End the program, and where it has a session of its own all it started; its pipes are not waited for."""
-    import subprocess
-
-    with contextlib.suppress(OSError):
-        process.kill() if alone else os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=1)
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()

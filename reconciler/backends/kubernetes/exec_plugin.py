@@ -1,0 +1,149 @@
+"""Programs that return credentials, as kubeconfigs name them; each runs within a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
+
+_LONGEST_WORDS = 300
+
+
+class Credential(Struct, frozen=True):
+    """What a program gave: a token, "" for none, and a certificate with its key, both in PEM.
+
+    `expires` is when the token is not valid any more, in seconds since the epoch; None: nobody knows.
+    """
+
+    token: str = ""
+    certificate: tuple[bytes, bytes] | None = None
+    expires: float | None = None
+
+
+class _Status(Wire):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: Instant | None = None
+
+
+class _ExecCredential(Wire):
+    """Source: kubernetes/client-go pkg/apis/clientauthentication/v1 types.go, ExecCredential."""
+
+    api_version: str | None = None
+    status: _Status | None = None
+
+
+class ExecPlugin:
+    """The program that `config` names, a node of a kubeconfig; its folder is that of the file.
+
+    `cluster` is what it is told of the cluster, None for nothing.
+
+    Raises:
+        KubeconfigError: something is missing in `config`.
+    """
+
+    def __init__(self, config: ConfigNode, folder: str, cluster: Mapping[str, Any] | None) -> None:
+        self._words = [config.required_text("command"), *config.texts("args")]
+        self._version = config.required_text("apiVersion")
+        named = {item.required_text("name"): item.required_text("value") for item in config.nodes("env")}
+        self._env = {**os.environ, **named}
+        self._folder = folder or None
+        self._cluster = cluster
+        self._hint = " ".join(config.text("installHint").split())[:_LONGEST_WORDS]
+        self._asks = config.text("interactiveMode") != "Never"
+
+    def credential(self, deadline: Deadline) -> Credential:
+        """Return what the program prints, an ExecCredential.
+
+        Raises:
+            CredentialError: it prints none. TimedOutError: not in time; it runs no more.
+
+        Source: kubernetes/client-go plugin/pkg/client/auth/exec/exec.go, refreshCredsLocked.
+        """
+        where = f"exec plugin {self._words[0]}"
+        on_terminal = self._asks and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+        code, printed, said = self._run(on_terminal, deadline)
+        if code:
+            words = "said why on the terminal" if on_terminal else f'said "{" ".join(said.split())[:_LONGEST_WORDS]}"'
+            raise CredentialError(f"{where} ended with {code} and {words}")
+        try:
+            found = decoded_json(_ExecCredential, printed.encode(errors="replace"))
+        except msgspec.ValidationError as error:
+            raise CredentialError(f"{where} printed a malformed ExecCredential ({error})") from error
+        except (msgspec.DecodeError, RecursionError):
+            found = _ExecCredential()
+        if found.status is None:
+            raise CredentialError(f"{where} printed no ExecCredential with a status")
+        if found.api_version != self._version:
+            raise CredentialError(f"{where} printed no ExecCredential of {self._version}")
+        given = _given(found.status)
+        if not given.token and given.certificate is None:
+            raise CredentialError(f"{where} gave neither a token nor a certificate with its key")
+        return given
+
+    def _run(self, on_terminal: bool, deadline: Deadline) -> tuple[int, str, str]:
+        """Return the exit code, what was printed, and what was said to standard error."""
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        try:
+            process = subprocess.Popen(
+                self._words,
+                stdout=subprocess.PIPE,
+                cwd=self._folder,
+                env={**self._env, "KUBERNETES_EXEC_INFO": json.dumps(self._info(on_terminal))},
+                text=True,
+                errors="replace",
+                start_new_session=not on_terminal,  # what it starts ends with it; on a terminal it must stay ours
+                **({} if on_terminal else streams),
+            )
+        except OSError as error:
+            words = "; ".join(part for part in (error.strerror, self._hint) if part)
+            raise CredentialError(f"exec plugin {self._words[0]} cannot be run ({words})") from error
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    printed, said = process.communicate(timeout=deadline.step("no credentials in time"))
+                    return process.returncode, printed, said or ""
+        except BaseException:
+            _end(process, alone=on_terminal)
+            raise
+
+    def _info(self, on_terminal: bool) -> dict[str, Any]:
+        spec: dict[str, Any] = {"interactive": on_terminal}
+        if self._cluster is not None:
+            spec["cluster"] = self._cluster
+        return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
+
+
+def _given(status: _Status) -> Credential:
+    certificate, key = status.client_certificate_data, status.client_key_data
+    expires = status.expiration_timestamp
+    return Credential(
+        token=status.token or "",
+        certificate=(certificate.encode(), key.encode()) if certificate and key else None,
+        expires=None if expires is None else expires.as_datetime().timestamp(),
+    )
+
+
+def _end(process: subprocess.Popen[str], *, alone: bool) -> None:
+    """End the program, and where it has a session of its own all it started; its pipes are not waited for."""
+    with contextlib.suppress(OSError):
+        process.kill() if alone else os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
