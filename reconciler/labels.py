@@ -81,7 +81,8 @@ def parse_label_selector(text: str) -> LabelSelector:
         term = _TERM.match(text, position)
         found = None if term is None else _requirement(term)
         if term is None or found is None:
-            raise ValueError(f'"{text[position:]}" is no label selector, expected key=value, key in (a,b), key or !key')
+            wrong = text[position:] or text  # nothing follows a comma
+            raise ValueError(f'"{wrong}" is no label selector, expected key=value, key in (a,b), key or !key')
         requirements.append(found)
         position = term.end()
     return LabelSelector(match_expressions=tuple(requirements))

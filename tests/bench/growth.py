@@ -101,10 +101,17 @@ def _held(ratio: float, budget: float) -> str:
     return "kept" if ratio <= budget else "NOT KEPT"
 
 
-def main(file: str) -> None:
-    document = json.loads(Path(file).read_text(encoding="utf-8"))
-    print("\n".join(lines_of(medians_of(document))))
+def grow_too_fast(medians: Iterable[Median]) -> list[str]:
+    """Return the works whose time grows faster with their size than it may. Budgets depend on the machine."""
+    pairs = pairwise(medians)
+    return [two.work for one, two in pairs if one.work == two.work and two.growth and exponent(one, two) > two.growth]
+
+
+def main(file: str) -> int:
+    medians = medians_of(json.loads(Path(file).read_text(encoding="utf-8")))
+    print("\n".join(lines_of(medians)))
+    return int(bool(grow_too_fast(medians)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1]))

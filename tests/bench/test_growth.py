@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.bench.growth import Median, exponent, lines_of, medians_of
+from tests.bench.growth import Median, exponent, lines_of, main, medians_of
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,23 @@ def test_an_exponent_says_when_its_limit_is_not_kept():
     _, _, kept, broken, *_ = lines_of(medians)
     assert kept.endswith("exponent  1.00 (at most 1.05: kept)")
     assert broken.endswith("exponent  2.00 (at most 1.05: NOT KEPT)")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "growth", "code"),
+    [
+        pytest.param((1, 10, 100), 1.05, 0, id="linear"),
+        pytest.param((1, 10, 1000), 1.05, 1, id="quadratic at the end"),
+        pytest.param((1, 100, 1000), 1.05, 1, id="quadratic at the beginning"),
+        pytest.param((1, 10, 1000), None, 0, id="quadratic without a limit"),
+    ],
+)
+def test_defects_34_to_36_what_grows_too_fast_fails_the_benchmarks(tmp_path, capsys, seconds, growth, code):
+    sizes = zip((10, 100, 1000), seconds, strict=True)
+    found = [a_benchmark("sort", size, time, growth=growth) for size, time in sizes]
+    (tmp_path / "benchmarks.json").write_text(json.dumps({"benchmarks": [a_benchmark("copy", 9, 99.0), *found]}))
+    assert main(str(tmp_path / "benchmarks.json")) == code
+    assert ("NOT KEPT" in capsys.readouterr().out) is bool(code)
 
 
 def test_ratios_are_those_of_the_same_size_and_say_when_a_budget_is_not_kept():

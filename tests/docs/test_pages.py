@@ -76,3 +76,19 @@ def test_links_of_pages_outside_of_the_site_lead_somewhere(page: str) -> None:
     named = re.findall(r"\b(?:docs|deploy|examples|tests)/[\w./-]*[\w-]", text)
     places = [*((ROOT / page).parent / one for one in linked), *(ROOT / one for one in named)]
     assert [str(place) for place in places if not place.exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_rows_of_a_table_stand_below_its_head(page: Path) -> None:
+    """What does not is text with bars in it; and the rows have as many columns as the head."""
+    text = page.read_text()
+    for block in reversed(list(blocks(text))):
+        text = text[: block.start] + text[block.end :]
+    for paragraph in text.split("\n\n"):
+        lines = [line.strip() for line in paragraph.splitlines()]
+        rows = [re.sub(r"\\\||`[^`]*`", "", line).count("|") for line in lines if line.startswith("|")]
+        if rows:
+            first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+            assert len(lines) - first == len(rows), lines[-1]
+            assert re.fullmatch(r"\|( *:?-+:? *\|)+", lines[first + 1]), lines[first]
+            assert set(rows) == {rows[0]}, paragraph

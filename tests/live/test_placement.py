@@ -238,6 +238,21 @@ def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
     fleet.wait_for_pods(fleet.shop, east=2, north=2, west=2)
 
 
+def test_defect_10_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fleet: Fleet) -> None:
+    space = f"two-{fleet.suffix}"
+    for name in ("east", "north"):
+        create(fleet.api(name), [a_namespace(space)])
+    fleet.write(a_federated(space, 30))
+    for minutes in range(0, 12, 2):
+        fleet.run(timedelta(minutes=minutes))
+        fleet.wait_for_pods(space, east=15, north=15)
+    assert fleet.api("west").find(deployment_path(space, "web", "replicasets")) is None
+    create(fleet.api("west"), [a_namespace(space)])
+    for minutes in (12, 14, 16):
+        fleet.run(timedelta(minutes=minutes))
+    fleet.wait_for_pods(space, east=10, north=10, west=10)
+
+
 def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -> None:
     """The last one: controllers take a while to come back to an API server that was away."""
     fleet.write(a_federated(fleet.shop, 12))

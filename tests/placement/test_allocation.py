@@ -70,8 +70,8 @@ def test_higher_weights_are_served_first_whatever_the_hashes_are(order):
     assert {tuple(order(("a", "b", "c"), (1, 3, 2), f"shop/web-{number}")) for number in range(50)} == {(1, 2, 0)}
 
 
-# The critical values of chi-squared at one in a million, for 1, 4, 9 and 49 degrees of freedom.
-CHANCE = {2: 23.93, 5: 33.38, 10: 46.71, 50: 110.0}
+# The critical values of chi-squared at one in a million, for 1, 2, 4, 9 and 49 degrees of freedom.
+CHANCE = {2: 23.93, 3: 27.63, 5: 33.38, 10: 46.71, 50: 110.0}
 SHAPES = {
     "numbers at the end": lambda number: f"shop/web-{number:02}",
     "short names": lambda number: f"shop/{chr(97 + number % 26)}{number // 26}",
@@ -84,9 +84,14 @@ def first_served(fleet, key):
     return fleet[fair_order(tuple(fleet), (1,) * len(fleet), key)[0]]
 
 
-def test_the_only_replica_goes_to_the_cluster_that_is_served_first():
-    found = spread({"*": {"weight": 1}}, 1, ["A", "B", "C"], key="shop/web").replicas
-    assert found[first_served(["A", "B", "C"], "shop/web")] == 1
+def test_defect_6_the_only_replica_goes_to_the_cluster_that_is_served_first():
+    landed = dict.fromkeys("ABC", 0)
+    for number in range(100):
+        key = f"shop/web-{number:02}"
+        found = spread({"*": {"weight": 1}}, 1, ["A", "B", "C"], key=key).replicas
+        assert found[first_served(["A", "B", "C"], key)] == 1
+        landed = {name: count + found[name] for name, count in landed.items()}
+    assert max(landed.values()) < 50
 
 
 @pytest.mark.parametrize("clusters", CHANCE)

@@ -41,7 +41,7 @@ def test_what_kubectl_takes(text, expected):
     ],
 )
 def test_row_22_what_kubectl_refuses(text):
-    with pytest.raises(ValueError, match="is no label selector"):
+    with pytest.raises(ValueError, match=r'^"[^"]+" is no label selector'):
         parse_label_selector(text)
 
 

@@ -39,7 +39,7 @@ from reconciler.policy.types import (
 )
 from tests.builders import a_downscale_policy, a_federated_replica_set, a_fleet, a_pod, a_policy_set, a_ref, a_service
 from tests.idling.idling_policies import a_policy
-from tests.idling.test_idling_laws import CALENDAR, Idling
+from tests.idling.test_idling_laws import CALENDAR, HPA, Idling
 from tests.placement.placements import a_federated
 
 pytestmark = pytest.mark.laws
@@ -261,6 +261,17 @@ class ThreeJobs(Idling):
             self._clean_run()
             self.world.controllers()
             self.world.scale(ref, count, "argocd-controller", timed=True)
+            self.world.now += timedelta(minutes=5)
+
+    @rule(low=st.integers(1, 3), more=st.integers(0, 5), whole=st.booleans(), replicas=st.booleans())
+    def somebody_fights_for_the_bounds(self, low: int, more: int, whole: bool, replicas: bool) -> None:
+        declared = replace(self.world.objects[HPA], minimum=low, maximum=low + more)
+        for _ in range(5):
+            self._clean_run()
+            self.world.put_back(declared, whole=whole)
+            if replicas:
+                self.world.scale(a_ref("api"), low, "argocd-controller", timed=True)
+            self.world.controllers()
             self.world.now += timedelta(minutes=5)
 
     @rule(minutes=st.sampled_from([1, 10, 90]))

@@ -73,11 +73,8 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     @cached_property
     def policy(self) -> IdlingPolicy | None:
         """The policy that owns the marks: of the highest priority, then the first by name."""
-        return min(
-            (verdict.policy for verdict in self.verdicts),
-            key=lambda policy: (-policy.priority, bool(policy.tenant), policy.name),
-            default=None,
-        )
+        highest = of_highest_priority([verdict.policy for verdict in self.verdicts])
+        return min(highest, key=lambda policy: policy.name, default=None)
 
     @property
     def policies(self) -> tuple[IdlingPolicy, ...]:
