@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.activator.splice import BUFFER, Splice, proxy_header
+from reconciler.activator.connection import BUFFER, Splice, proxy_header
 
 SIZE = 16 << 20
 _LIMIT = 60
