@@ -18,12 +18,12 @@ from queue import Empty, SimpleQueue
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.freeze import FreezeCheck
 from reconciler.apply.locks import LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.apply.readiness import POLL_SECONDS, Acceptance, Readiness
+from reconciler.apply.scale_down import shrink
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (

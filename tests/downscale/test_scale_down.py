@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.downscale.scale_down import shrink
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.scale_down import shrink
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Workload, Write

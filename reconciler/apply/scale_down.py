@@ -11,21 +11,19 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.downscale.deletion_costs import (
-    check_lock,
-    clean_up,
-    close_journal,
-    open_journal,
-    restore_costs,
-    set_costs,
-)
-from reconciler.apply.downscale.live_workload import (
+from reconciler.apply.live_workload import (
     LiveWorkload,
     Task,
     autoscaler_of,
     check_as_planned,
+    check_lock,
+    clean_up,
+    close_journal,
     domains,
     live_workload,
+    open_journal,
+    restore_costs,
+    set_costs,
 )
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST

@@ -1,1 +1,0 @@
-"""Scaling one workload down so that exactly the chosen pods are deleted."""
