@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import HttpError
+from reconciler.backends.http.exchange import Deadline, HttpError
 from reconciler.errors import CommentError, UsageError
 from reconciler.untrusted_text import one_line
 

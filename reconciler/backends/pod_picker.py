@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.deadline import Deadline, endless
-from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError, endless
 from reconciler.errors import ClusterError, PickerError
 from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
 from reconciler.request_rules import CONTROL_CHARACTER, HEADER_NAME, RESERVED_HEADERS, is_forbidden

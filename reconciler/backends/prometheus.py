@@ -19,8 +19,14 @@ import msgspec
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.deadline import Deadline, endless
-from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
+from reconciler.backends.http.exchange import (
+    CertificateError,
+    Deadline,
+    HttpError,
+    TimedOutError,
+    TooLargeError,
+    endless,
+)
 from reconciler.model import PrometheusConnection, QueryAnswer, Sample
 
 LARGEST_ANSWER = 32 << 20

@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import connections, tls_context
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
+from reconciler.backends.http.exchange import CertificateError, Deadline, HttpError, TimedOutError, TooLargeError
 from tests.real.faults import gzipped_zeros
 from tests.real.worlds import wait_until
 
@@ -262,8 +261,8 @@ ABANDONED = """
 import socket, threading
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.connections import connections
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import HttpError
+from reconciler.backends.http.exchange import Deadline
+from reconciler.backends.http.exchange import HttpError
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait(60)
 try:
     HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), Deadline(0.3))

@@ -27,8 +27,7 @@ from pytest_httpserver import HTTPServer
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import HttpError
+from reconciler.backends.http.exchange import Deadline, HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
@@ -811,7 +810,7 @@ def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, m
 
 PLAIN = """
 import sys
-from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.auth import load_libraries
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 load_libraries()

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import HttpError, TimedOutError, TooLargeError, http_error
+from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError, TooLargeError, http_error
 
 if TYPE_CHECKING:
     import urllib3

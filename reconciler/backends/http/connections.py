@@ -32,8 +32,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import HttpError, connection_error
+from reconciler.backends.http.exchange import Deadline, HttpError, connection_error
 
 _AT_ONCE = 16
 

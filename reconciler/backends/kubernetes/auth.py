@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
-from reconciler.backends.http.deadline import Deadline
-from reconciler.backends.http.errors import TimedOutError
+from reconciler.backends.http.exchange import Deadline, TimedOutError
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.backends.protocols import Clock
 from reconciler.errors import UnauthorisedError, UnreachableError

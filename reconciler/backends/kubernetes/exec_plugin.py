@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
 
 _LONGEST_WORDS = 300

@@ -21,7 +21,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.http.deadline import Deadline
+from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 
 if TYPE_CHECKING:
