@@ -46,6 +46,8 @@ def plain_value(text: str) -> Any:
 
     Raises:
         ValueError: a number with more digits than can be meant.
+
+    Source: yaml.org/spec/1.2.2, 10.3.2 Tag Resolution.
     """
     if text in _NULL:
         return None
