@@ -14,6 +14,9 @@ from reconciler.plan.model import Action
 _LONGEST = 1024
 """Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""
 
+_LONGEST_NAME = 200
+"""Characters of the object's name in the name of an Event, which must not end with a dash or a dot before the next."""
+
 _UNDO = {
     "Idled": "; wake it with: reconciler wake {ref}",
     "IdlingContested": f"; left alone until {CONTESTED} is taken off or its policy changes",
@@ -54,7 +57,10 @@ def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{action.ref.name[:200]}.{name}", "namespace": action.ref.namespace or "default"},
+        "metadata": {
+            "name": f"{action.ref.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
+            "namespace": action.ref.namespace or "default",
+        },
         "involvedObject": {
             "apiVersion": action.decision.api_version,
             "kind": action.ref.kind,

@@ -37,15 +37,17 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
 
 
 def savings_to_dict(found: Savings, prices: Prices) -> dict[str, Any]:
+    """Return what is saved for certain, and as IfMetricsStay all of it if metrics stay as they were recorded."""
+    more = found.saved.plus(found.assumed)
     return {
         "workloads": found.workloads,
         "withoutPolicies": _hours(found.without),
         "saved": _hours(found.saved),
-        "savedIfMetricsStay": _hours(found.assumed),
+        "savedIfMetricsStay": _hours(more),
         "percent": round(found.percent(found.saved), 2),
-        "percentIfMetricsStay": round(found.percent(found.saved.plus(found.assumed)), 2),
+        "percentIfMetricsStay": round(found.percent(more), 2),
         **(
-            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(found.assumed.cost(prices), 4)}
+            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(more.cost(prices), 4)}
             if prices.known
             else {}
         ),

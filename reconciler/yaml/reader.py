@@ -320,8 +320,9 @@ class _Reader:
             self._anchors[str(event.anchor)] = _Anchored(event.value, 1, 0)
             return intern(event.value)
         key = self._node(event, depth + 1)
-        if isinstance(key, dict | list):
-            self._add(event, "a key is a collection, expected a text")
+        if not isinstance(key, str):
+            what = "a collection" if isinstance(key, dict | list) else "an alias of no text"
+            self._add(event, f"a key is {what}, expected a text")
         return key if isinstance(key, str) else ""
 
     def _scalar(self, event: Any) -> Any:

@@ -43,7 +43,13 @@ def test_text() -> None:
 def test_json_has_every_step() -> None:
     found = forecast_to_dict(a_forecast(), "policy", Prices(cpu=1.0))
     assert json.loads(json.dumps(found)) == found
-    assert found["savings"]["saved"]["replicaHours"] == 50
+    savings = found["savings"]
+    assert [savings[key]["replicaHours"] for key in ("withoutPolicies", "saved", "savedIfMetricsStay")] == [
+        120,
+        50,
+        120,
+    ]
+    assert (savings["percentIfMetricsStay"], savings["moneyIfMetricsStay"]) == (100, 60)
     web = next(one for one in found["workloads"] if one["object"].endswith("web"))
     assert [step["replicas"] for step in web["steps"]] == [0, 0, 0]
     assert [step.get("assumes") for step in web["steps"]] == ["requests = 0", None, "requests = 0"]

@@ -15,7 +15,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
-from reconciler.backends.protocols import BUILT_IN_SCALES, SERVICES, workloads_of
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
 from reconciler.errors import MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
 from tests.kubernetes.live import requests_to
@@ -103,3 +103,18 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
     with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
         cluster.list(SERVICES)
     assert len(httpserver.log) == 11
+
+
+@pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])
+def test_what_has_no_items_is_no_list(httpserver: HTTPServer, tmp_path: Path, said: dict[str, str]) -> None:
+    """As an empty list it would say that nothing is there: what stands before an API server may answer so."""
+    cluster = a_cluster(httpserver, tmp_path, lambda _: said)
+    with pytest.raises(MalformedAnswerError, match=r"list services: the answer is malformed \(.* `items`"):
+        cluster.list(SERVICES)
+
+
+def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver: HTTPServer, tmp_path: Path) -> None:
+    """A brake such as `freeze`, which looks at namespaces alone, waits for no definition of a custom kind."""
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3)
+    assert cluster.list(NAMESPACES) == ()
+    assert [request.path for request, _ in httpserver.log] == ["/api/v1/namespaces"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from reconciler.apply.events import event_of, failure_event
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import FieldChange, Verb, annotation_changes
 from reconciler.model import PatchOperation
-from reconciler.plan.model import patch_of, write_of
+from reconciler.plan.model import Action, patch_of, write_of
+from tests.builders import a_ref, a_run
 from tests.plan.decisions import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")
@@ -98,3 +103,13 @@ def test_a_change_tests_the_maps_that_are_missing(missing, tests):
     write = write_of(a_decision(changes=changes, **missing))
     assert (write.verb, write.uid) == ("patch", "uid-web")
     assert [one.path for one in write.patch if one.op == "test"] == tests
+
+
+@pytest.mark.parametrize("end", ["-blue", ".blue"])
+def test_an_event_about_a_long_name_has_a_name_that_a_server_takes(end: str) -> None:
+    """Source: kubernetes apimachinery pkg/util/validation, IsDNS1123Subdomain."""
+    ref = a_ref("a" * 199 + end)
+    action = Action(1, a_decision(ref=ref, event="Idled"))
+    failure = Outcome(1, OutcomeStatus.FAILED, "no")
+    for event in (event_of(action, a_run()), failure_event(action, a_run(), failure)):
+        assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", part) for part in event.ref.name.split("."))

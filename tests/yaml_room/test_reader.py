@@ -143,6 +143,9 @@ def test_anchors_aliases_and_merge_keys(text, value):
             "a: &x [1]\n*x : 1", ["p.yaml:2:1: a key is a collection, expected a text"], id="an alias of a list as key"
         ),
         pytest.param(
+            "a: &x 1\n*x : 1", ["p.yaml:2:1: a key is an alias of no text, expected a text"], id="an alias of a number"
+        ),
+        pytest.param(
             "a: {<<: 1}", ["p.yaml:1:4: << merges something that is no mapping, expected a mapping"], id="merge"
         ),
         pytest.param("a: *b", ['p.yaml:1:4: "*b" names no anchor that ends before it, expected one'], id="no anchor"),

@@ -98,15 +98,18 @@ class KubernetesCluster:
         Raises:
             ForbiddenError, MalformedAnswerError: this kind cannot be read. ClusterError: the cluster cannot.
         """
+        if resource.group and not self._serves(resource, namespace):  # the core group is always there
+            return ()
+        found = self._listed(resource, self._list_request(resource, namespace, labels))
+        return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
+
+    def _serves(self, resource: Resource[Any], namespace: str) -> bool:
+        """Return whether there is such a resource, in namespaces where one is given."""
         discovery = self._discovered()
         unreadable = discovery.unreadable.get((resource.group, resource.plural))
         if unreadable is not None:
             raise unreadable
-        key = resource.key
-        if not discovery.serves(*key) or (namespace and not discovery.is_namespaced(*key)):
-            return ()
-        found = self._listed(resource, self._list_request(resource, namespace, labels))
-        return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
+        return discovery.serves(*resource.key) and (not namespace or discovery.is_namespaced(*resource.key))
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""

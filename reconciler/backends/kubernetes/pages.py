@@ -79,7 +79,9 @@ class _PageMetadata(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, Generic[W]):
-    items: list[W] | None = None
+    """Every list has items: what has none is no list, and not an empty one."""
+
+    items: list[W] | None
     metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
 
 
