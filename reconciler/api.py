@@ -1,9 +1,9 @@
 """The public API: what other programs import. Semantic versioning covers these names and nothing else.
 
-- `validate(path)` tells what is wrong with a directory of policies.
-- `plan(path, snapshot=..., now=...)` tells what they would change on the clusters of a snapshot.
+- `validate(path)` says what is wrong with a directory of policies.
+- `plan(path, snapshot=..., now=...)` says what they would change on the clusters of a snapshot.
 - `allocate_replicas(...)` spreads replicas over clusters.
-- `rank_victims(...)` tells which pods of a ReplicaSet go first.
+- `rank_victims(...)` says which pods of a ReplicaSet go first.
 
 Nothing here writes anything.
 """

@@ -36,7 +36,7 @@ class LabelRequirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """A label selector; all parts must hold. Without any part it matches everything (`empty` tells)."""
+    """A label selector; all parts must hold. Without any part it is `empty` and matches everything."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
     match_expressions: tuple[LabelRequirement, ...] = ()
@@ -71,7 +71,7 @@ def parse_label_selector(text: str) -> LabelSelector:
     """Return the selector that kubectl would read from `text` (`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`).
 
     Raises:
-        ValueError: it cannot be read; the message tells where.
+        ValueError: it cannot be read; the message says where.
 
     Source: apimachinery pkg/labels, Parse and NewRequirement.
     """

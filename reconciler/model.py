@@ -177,7 +177,7 @@ class Endpoints(Struct, frozen=True):
 
 FIELD_MANAGER = "reconciler"
 JOURNAL = "reconciler-journal"
-"""The ConfigMap in our own namespace that keeps what one run must tell the next."""
+"""The ConfigMap in our own namespace that keeps what one run needs of the last."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 NEED_PODS = "NeedPods"

@@ -344,7 +344,7 @@ def apply_saved(
 
 
 def _explained(action: Action, found: Compared) -> Action:
-    """Return `action` with the reason that the fresh plan has for it: clusters are told of that."""
+    """Return `action` with the reason that the fresh plan has for it: that one is written to clusters."""
     cause = found.causes.get(action.id)
     return action if cause is None else replace(action, decision=replace(action.decision, cause=cause))
 
@@ -378,10 +378,10 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     )
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
-    told = replace(applying.run, revision=made.revision or control.commit)
-    changes = called_by(changes_of(chosen, outcomes, told), control.caller, world.accesses)
-    recorded = record(changes, made, world.accesses, fleet, told)
-    unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, told)
+    run = replace(applying.run, revision=made.revision or control.commit)
+    changes = called_by(changes_of(chosen, outcomes, run), control.caller, world.accesses)
+    recorded = record(changes, made, world.accesses, fleet, run)
+    unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
     lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 

@@ -80,7 +80,7 @@ def open_world(
 ) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
 
-    `recorder` is told of everything that is read of live clusters.
+    `recorder` is called with everything that is read of live clusters.
 
     Raises:
         SnapshotError: the snapshot cannot be read.

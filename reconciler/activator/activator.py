@@ -140,7 +140,7 @@ class Activator:
     # beginning and end
 
     async def _begin(self) -> None:
-        """Delete what a former process of this Pod left, tell that this one lives, then watch."""
+        """Delete what a former process of this Pod left, renew the Lease of this one, then watch."""
         await self._until_done("begin", lambda: self._parts.publication.withdraw_all(self._settings.pod.uid))
         self._keep("renew", partial(self._again, "Lease", RENEW_SECONDS, self._renew, self._renewals))
         self._keep("sweep", partial(self._again, "slices of others", _SWEEP_SECONDS, self._sweep, self._threads))
@@ -180,7 +180,7 @@ class Activator:
         async def guarded() -> None:
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - a bug in one task: it is told, the others go on
+            except Exception as error:  # noqa: BLE001 - a bug in one task: it is reported, the others go on
                 self._tell(f"error: {reason_of(error)}")
             finally:
                 if self._tasks.get(key) is asyncio.current_task():
@@ -197,7 +197,7 @@ class Activator:
         while True:
             try:
                 await self._in_thread(work)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 self._failed(what, reason_of(error))
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
@@ -212,7 +212,7 @@ class Activator:
             try:
                 await self._loop.run_in_executor(threads, work)
                 self._failed(what, "")
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 self._failed(what, reason_of(error))
                 pause = min(_SOON_SECONDS, seconds)
             await asyncio.sleep(pause)
@@ -240,7 +240,7 @@ class Activator:
             try:
                 self._look_once()
                 self._failed("look", "")
-            except Exception as error:  # noqa: BLE001 - a bug with one Service: it is told, the loop goes on
+            except Exception as error:  # noqa: BLE001 - a bug with one Service: it is reported, the loop goes on
                 self._failed("look", reason_of(error))
 
     def _look_once(self) -> None:
@@ -391,7 +391,7 @@ class Activator:
             self._unheld.add(activation.name)
 
     def _tell_problem(self, service: WatchedService) -> None:
-        """Tell once, also with an Event, that connections to an idle Service cannot be held."""
+        """Report once, also with an Event, that connections to an idle Service cannot be held."""
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
         if self._tell_once(f"warning: {words}"):
             tell = partial(self._parts.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
@@ -420,7 +420,7 @@ class Activator:
             activation.published = {**{name: {} for name in wanted}, **activation.published}
             try:
                 await self._in_thread(partial(self._write, activation.name[0], wanted, tuple(activation.published)))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 self._failed(f"slices of {'/'.join(activation.name)}", reason_of(error))
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
@@ -450,7 +450,7 @@ class Activator:
             asked = frozenset(name for _, name in names)
             try:
                 problems = await self._in_thread(partial(self._parts.waker.wake, namespace, asked))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 problems = dict.fromkeys(asked, reason_of(error))
             failed = {name: why for name, why in problems.items() if why}
             self.metrics.counters["woken"] += 0 if self._parts.waker.read_only else len(problems) - len(failed)

@@ -328,7 +328,7 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def proxy_header(client: socket.socket) -> bytes:
-    """Return the header of the PROXY protocol, version 2, that tells a pod who the client is.
+    """Return the header of the PROXY protocol, version 2, that says to a pod who the client is.
 
     Source: haproxy doc/proxy-protocol.txt, 2.2.
     """

@@ -163,7 +163,7 @@ class Waker:
         return problems | self._carry_out(asked, idle, Run(now, f"activator-{secrets.token_hex(6)}"))
 
     def tell_problem(self, name: tuple[str, str], uid: str, problem: str) -> None:
-        """Tell with an Event on a Service, once for all activators, why its connections cannot be held."""
+        """Report with an Event on a Service, once for all activators, why its connections cannot be held."""
         ref = ObjectRef(CLUSTER, name[0], "Service", name[1])
         message = f"connections cannot be held while it is idle: {problem}; it is woken in all other ways"
         self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
@@ -173,7 +173,7 @@ class Waker:
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
     def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
-        """Tell that the Service needs pods: with an Event, and with the annotation that every run reads."""
+        """Say that the Service needs pods: with an Event, and with the annotation that every run reads."""
         known = optional_instant(service.annotations, WAKE_REQUESTED_AT)
         if known is not None and known >= record.idled_at:
             return
@@ -198,7 +198,7 @@ class Waker:
         groups = {name: {one.group for one in decisions if one.ref in refs} for name, refs in behind.items()}
         every = set().union(*groups.values())
         decided = {one.ref for one in decisions if one.group in every}
-        # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would tell of it.
+        # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would record it.
         late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in idle.items()}
         every -= set().union(*(groups[name] for name, why in late.items() if why))
         for name in [name for name, own in groups.items() if not own and not late[name]]:
@@ -227,7 +227,7 @@ class Waker:
         try:
             self._view.write(event)
         except ClusterError:
-            return  # what it tells of was done
+            return  # what it reports was done
 
     def _clear(self, cluster: ObservedCluster, service: Service, record: ServiceRecord) -> str:
         """Clear the mark of a Service behind which everything runs. Return what is wrong, "" if not.
@@ -315,8 +315,8 @@ def _need_pods(service: Service, record: ServiceRecord, now: datetime) -> Write:
     return _event(service.ref, service.uid, name, (NEED_PODS, "traffic came for a Service that is idle"), now)
 
 
-def _event(about: ObjectRef, uid: str, name: str, told: tuple[str, str], now: datetime) -> Write:
-    """Return an Event about a Service; `told` is its reason and its message, `name` how it differs from others."""
+def _event(about: ObjectRef, uid: str, name: str, words: tuple[str, str], now: datetime) -> Write:
+    """Return an Event about a Service; `words` are its reason and its message, `name` how it differs from others."""
     ref = ObjectRef(CLUSTER, about.namespace, "Event", f"{about.name[:180]}.{name}")
     at = format_time(now)
     manifest: dict[str, Any] = {
@@ -330,8 +330,8 @@ def _event(about: ObjectRef, uid: str, name: str, told: tuple[str, str], now: da
             "name": about.name,
             "uid": uid,
         },
-        "reason": told[0],
-        "message": told[1],
+        "reason": words[0],
+        "message": words[1],
         "type": "Normal",
         "count": 1,
         "firstTimestamp": at,

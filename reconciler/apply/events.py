@@ -1,4 +1,4 @@
-"""Kubernetes Events that tell, on the object itself, what was done to it and how to undo it."""
+"""Kubernetes Events that say, on the object itself, what was done to it and how to undo it."""
 
 from __future__ import annotations
 

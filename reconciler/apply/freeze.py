@@ -22,7 +22,7 @@ _SECONDS = 5.0
 
 
 class FreezeCheck:
-    """Tells of each write whether it may still be made; wakes always may."""
+    """Says of each write whether it may still be made; wakes always may."""
 
     def __init__(self, accesses: Mapping[str, Access], namespace: str, now: datetime) -> None:
         self._accesses = accesses

@@ -124,7 +124,7 @@ def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run)
 def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:
     """Return `changes` of a verb that somebody called by hand, with that user as each cluster knows them.
 
-    `caller` is the user of this machine, who stands in where a cluster does not tell; "" for a run by itself.
+    `caller` is the user of this machine, who stands in where a cluster does not say; "" for a run by itself.
     """
     if not caller:
         return tuple(changes)
@@ -220,7 +220,7 @@ def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access]
         history = History(home.cluster, fleet.namespace)
         found = (*history.wakes_of_others(made.awake, changes, run), *changes)
         history.add(found, run.now.astimezone(UTC).date())
-    except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is told elsewhere too
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return Recorded(found, f"history: not written: {reason_of(error)}")
     return Recorded(found)
 

@@ -40,7 +40,7 @@ def write_changes(folder: str, changes: Sequence[Change], run: Run) -> str:
     try:
         os.makedirs(folder, exist_ok=True)
         _write_whole(Path(folder), _name_of(run), _lines_of(changes))
-    except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is told elsewhere too
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return f"--report-dir: {folder}: not written: {reason_of(error)}"
     return ""
 

@@ -36,7 +36,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """The reason of the Event about what failed, "" where there is nothing to tell on the object."""
+        """The reason of the Event about what failed, "" where there is none to write on the object."""
         if self.status is OutcomeStatus.APPLIED or self.unanswered:
             return ""
         if self.refused:

@@ -331,7 +331,7 @@ def _carry_out(action: Action, applying: Applying) -> Outcome:
 def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
     """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing for.
 
-    Return what to tell about one that was not written, "" where all is well.
+    Return why one was not written, "" where all is well.
     """
     if not action.decision.event or not (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
         return ""
@@ -373,7 +373,7 @@ def _is_applied(outcome: Outcome, work: _Work) -> bool:
 
 
 def _unaccepted(action: Action, work: _Work) -> str:
-    """Return what to tell where an action went on although no activator accepts the connections of its Services."""
+    """Return the remark on an action that went on although no activator accepts the connections of its Services."""
     if not action.decision.wait_activator:
         return ""
     needed = {work.recorded[need].ref for need in action.needs if need in work.recorded}
@@ -382,7 +382,7 @@ def _unaccepted(action: Action, work: _Work) -> str:
 
 
 def _late(action: Action, work: _Work) -> str:
-    """Return what to tell where the action went on although what it waited for was not ready."""
+    """Return the remark on an action that went on although what it waited for was not ready."""
     if action.id not in work.waits:
         return ""
     since, until = work.waits[action.id]

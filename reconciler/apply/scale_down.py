@@ -1,7 +1,7 @@
 """Scales one workload down so that exactly the chosen pods are deleted: deletion costs, scale, verification, cleanup.
 
 Whatever goes wrong before the scale, the costs are restored and no pod goes. Whatever stops us in between, the
-journal tells the next run (decide/downscale/journal.py).
+journal says it to the next run (decide/downscale/journal.py).
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
     """
     marked, spared = foreign_costs(shrink.cut, shrink.victims)
     if (marked or spared) and shrink.task.settings.on_foreign_cost == "Skip":
-        told = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
-        raise _Deferred(f"{shrink.task.ref}: foreign deletion costs on {told}, expected none (onForeignCost: Skip)")
+        foreign = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
+        raise _Deferred(f"{shrink.task.ref}: foreign deletion costs on {foreign}, expected none (onForeignCost: Skip)")
     return spared
 
 
@@ -273,12 +273,12 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
     going = {pod.uid for pod in shrink.going}
     staying = {pod.uid for pod in shrink.cut.candidates} - going
     missed, substituted = len(going & there), len(staying - there)
-    told = [shrink.note]
+    remarks = [shrink.note]
     if missed or substituted:
-        told.append(f"{len(going) - missed} of {len(going)} victims went, {substituted} other pods went")
+        remarks.append(f"{len(going) - missed} of {len(going)} victims went, {substituted} other pods went")
     if not reached:
-        told.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
-    message = "; ".join(part for part in told if part)
+        remarks.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
+    message = "; ".join(part for part in remarks if part)
     return Outcome(0, OutcomeStatus.APPLIED, message, len(going) - missed, missed, substituted)
 
 

@@ -53,7 +53,7 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
     folders = connection.sources.folders
     if folders is None:
         return file
-    told = f"{connection.name}: {what} {file} of the Fleet is"
+    where = f"{connection.name}: {what} {file} of the Fleet is"
     try:
         found = Path(file).expanduser().resolve()
         around = [
@@ -66,13 +66,13 @@ def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
             return str(found)
         if around:
             raise UnauthorisedError(
-                f"{told} a token of the pod itself, expected another file; to let the Fleet send this token anywhere, "
+                f"{where} a token of the pod itself, expected another file; to let the Fleet send this token anywhere, "
                 f"name {found.parent} with --credentials-dir"
             )
     except (OSError, RuntimeError, ValueError):  # a circle of links, before 3.13; nobody's home; no path
         pass
     raise UnauthorisedError(
-        f"{told} not looked at, expected a file below {' or '.join(folders)}; name its folder with --credentials-dir"
+        f"{where} not looked at, expected a file below {' or '.join(folders)}; name its folder with --credentials-dir"
     )
 
 

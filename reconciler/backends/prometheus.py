@@ -40,7 +40,7 @@ _LONGEST_WORDS = 300
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _HEADERS = {"Accept": "application/json", "User-Agent": "reconciler"}
 _LEFT_OUT = ("PromQL info: ignored histogram", "PromQL info: incompatible sample types")
-"""How infos begin that tell of samples which the result does without; the API gives them no code.
+"""How infos begin that report samples which the result does without; the API gives them no code.
 
 Source: prometheus/prometheus util/annotations/annotations.go, HistogramIgnoredInAggregationInfo,
 HistogramIgnoredInMixedRangeInfo, IncompatibleTypesInBinOpInfo.

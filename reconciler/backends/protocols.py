@@ -34,7 +34,7 @@ T = TypeVar("T")
 VictimOrder = Callable[[Sequence[Pod], int, bool], Sequence[Pod]]
 """Which pods of one ReplicaSet go when so many of them must: the controller's order, handed in by the pipeline.
 
-The last argument tells whether a Deployment owns the ReplicaSet; pods on the same node count only then.
+The last argument says whether a Deployment owns the ReplicaSet; pods on the same node count only then.
 """
 
 
@@ -135,7 +135,7 @@ class Cluster(Protocol):
         """Return what time it is there: by the clock of the API server, as it said with its last answer."""
 
     def user(self) -> str:
-        """Return whom the cluster takes us for, "" where it does not tell."""
+        """Return whom the cluster takes us for, "" where it does not say."""
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret, decoded, one trailing newline stripped. Never logged.
@@ -207,7 +207,7 @@ class Lock(Protocol):
 
 
 class StateStore(Protocol):
-    """What one run must tell the next: small JSON texts by key, in one cluster."""
+    """What one run keeps for the next: small JSON texts by key, in one cluster."""
 
     def read(self, key: str) -> str | None: ...
 

@@ -80,7 +80,7 @@ ReadProgress = Callable[[ReadStep], None]
 
 
 def no_progress(_: ReadStep) -> None:
-    """Tell nobody."""
+    """Report to nobody."""
 
 
 METRICS = "metrics"

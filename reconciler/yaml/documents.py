@@ -36,7 +36,7 @@ class Document:
     _marked: MarkedValue | None = None
 
     def take_out(self, path: Path) -> None:
-        """Leave out the value at `path`, of which a problem has been told; in a list None stands in its place."""
+        """Leave out the value at `path`, of which a problem has been reported; in a list None stands in its place."""
         self.taken_out.append(path)
         if not path:
             self.value = {}
@@ -50,7 +50,7 @@ class Document:
             parent[path[-1]] = None
 
     def put(self, path: Path, value: Any) -> None:
-        """Let `value` stand at `path`, where a problem has been told of the value that is there."""
+        """Let `value` stand at `path`, where a problem has been reported of the value that is there."""
         parent = self.value
         for step in path[:-1]:
             parent = _inside(parent, step)

@@ -122,7 +122,7 @@ def is_inside(path: str, home: str) -> bool:
 
 
 def leads_out(home: str) -> str:
-    """Return what is told of a link that leaves `home`."""
+    """Return the words about a link that leaves `home`."""
     return f"is a link that leads out of {spelt(home)}, expected one that stays inside"
 
 

@@ -74,7 +74,7 @@ MAX_DEPTH = 64
 MAX_NODES = 5_000_000
 MAX_ALIASED_NODES = 100_000
 MAX_PROBLEMS = 100
-"""What one file may hold: levels of collections, entries of them, entries that aliases stand for, problems told."""
+"""What one file may hold: levels of collections, entries of them, entries that aliases stand for, problems reported."""
 
 _LARGEST = 2**63
 _PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

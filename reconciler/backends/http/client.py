@@ -69,7 +69,7 @@ class HttpResponse:
 
     @property
     def date(self) -> datetime | None:
-        """Return the server's time when it answered, in UTC and whole seconds; None where it does not tell."""
+        """Return the server's time when it answered, in UTC and whole seconds; None where it does not say."""
         try:
             return parsedate_to_datetime(self.headers.get("date", "")).astimezone(UTC)
         except (TypeError, ValueError, OverflowError):  # no time, or none that can be reckoned with

@@ -170,7 +170,7 @@ def connections(
     """Return the connections for an `HttpClient`; nothing is connected yet, `kept` of them stay open.
 
     `tls` is made with `tls_context`; `server_name` is whom the certificate must name, None: the host. `proxy` is a URL
-    with http, https or socks5, with user and password where it needs them. `check_address` is told each address that a
+    with http, https or socks5, with user and password where it needs them. `check_address` gets each address that a
     host has before any of them is connected to, and raises an `HttpError` for one that may not be.
 
     Raises:

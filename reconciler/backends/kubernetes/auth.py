@@ -108,7 +108,7 @@ class Connection:
     def renew(self, refused: str | None, deadline: Deadline) -> bool:
         """Read the credentials anew after `refused` was not accepted; return whether there is something else to try.
 
-        Where another thread already did, nothing is read again. A client certificate has no header to be told by: one
+        Where another thread already did, nothing is read again. A client certificate has no header to know it by: one
         that was replaced a moment ago is not the one that was refused.
         """
         with self._alone(deadline):

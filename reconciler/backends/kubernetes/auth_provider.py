@@ -62,7 +62,7 @@ class _Loader(_Package):  # type: ignore[misc]
         raise CredentialError("its access token has expired, and kubectl gives up this way too (auth-provider gcp)")
 
     def _refresh_oidc(self, provider: Any) -> None:
-        """Get a new id-token, from an issuer whose certificate is valid: it is told client secret and refresh token."""
+        """Get a new id-token, from an issuer whose certificate is valid: it gets client secret and refresh token."""
         config = provider["config"].value
         try:
             config["id-token"] = id_token(config, self.deadline)

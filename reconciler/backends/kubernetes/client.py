@@ -142,7 +142,7 @@ class ApiClient:
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.
 
-        `attempts`, where given, is told about attempts without an answer.
+        `attempts`, where given, counts attempts without an answer.
 
         Raises:
             ClusterError: one for each class of failure, see errors.py.

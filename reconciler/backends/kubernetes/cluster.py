@@ -59,7 +59,7 @@ from reconciler.model import FIELD_MANAGER, NEED_PODS, PatchOperation, ScaleKind
 T = TypeVar("T")
 
 OnRead = Callable[[Resource[Any], Sequence[Wire]], None]
-"""Told of every list and object that was read, as decoded: what a snapshot is made of."""
+"""Called with every list and object that was read, as decoded: what a snapshot is made of."""
 
 _SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
 _PLURALS = {(found.group, found.kind): found.plural for found in (*RESOURCES, *map(workloads_of, _SCALES))}
@@ -125,7 +125,7 @@ class KubernetesCluster:
         return self._requests.now()
 
     def user(self) -> str:
-        """Return whom the API server takes us for, "" where it cannot tell (before Kubernetes 1.28).
+        """Return whom the API server takes us for, "" where it cannot say (before Kubernetes 1.28).
 
         Raises:
             ClusterError: it does not answer.

@@ -313,7 +313,7 @@ def _found(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any) -> Config
 
 
 def _check_files(fields: ConfigNode) -> None:
-    """A key that stands where its file's name belongs would be told as a file that is not there."""
+    """A key that stands where its file's name belongs would be reported as a file that is not there."""
     for name in _FILES:
         value = fields.get(name)
         if isinstance(value, str) and value.startswith(_CONTENT):

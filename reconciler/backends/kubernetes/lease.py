@@ -255,7 +255,7 @@ class LeaseLock:
         return Operation(self._cluster, verb, f"{LEASES.plural}.{LEASES.group}", self._namespace, NAME)
 
     def _set_time(self, answer: HttpResponse) -> None:
-        """Learn the server's time from an answer; one that does not tell it, or is a day off, has ours."""
+        """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""
         ours = datetime.now(UTC).timestamp()
         at = ours if answer.date is None else answer.date.timestamp()
         self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._clock.monotonic()

@@ -27,7 +27,7 @@ class _ServerVersion(msgspec.Struct, rename="camel"):
 
 
 class Server(Struct, frozen=True):
-    """`ahead` is how far its clock is before ours, None where it does not tell its time."""
+    """`ahead` is how far its clock is before ours, None where it does not say its time."""
 
     version: str
     ahead: timedelta | None

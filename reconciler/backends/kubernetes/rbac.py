@@ -72,7 +72,7 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("", "nodes", "list", use="ZoneBalanced"),
     *_rights("keda.sh", "scaledobjects", "list", use="keda"),
     *_rights("apiextensions.k8s.io", "customresourcedefinitions", "get", use="custom"),
-    # An apply also reads again what it was refused, to tell what changed from what may not be.
+    # An apply also reads again what it was refused, to know what changed from what may not be.
     *_rights("", "services endpoints pods", "get patch", apply=True),
     *_rights("autoscaling", "horizontalpodautoscalers", "get patch", apply=True),
     *_rights("apps", "replicasets", "create delete", apply=True),
@@ -126,7 +126,7 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
     """Return whether we have `right` in `namespace`, "" for all; `version` is that of the API, "" for any.
 
     Raises:
-        ClusterError: the server does not tell.
+        ClusterError: the server does not say.
     """
     resource, _, subresource = right.resource.partition("/")
     attributes = {

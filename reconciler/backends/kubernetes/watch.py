@@ -47,9 +47,9 @@ class WatchedResource(Struct, Generic[W], frozen=True):
 
 
 class WatchHandlers(Struct, Generic[W], frozen=True):
-    """Told of all objects that could be read, and then of each that changed; the name is (namespace, name).
+    """Called with all objects that could be read, and then with each that changed; the name is (namespace, name).
 
-    `changed` gets None for one that is gone. `failed` is told why nothing can be read, `""` once it can again.
+    `changed` gets None for one that is gone. `failed` gets why nothing can be read, `""` once it can again.
     """
 
     replaced: Callable[[list[W]], None]
@@ -120,7 +120,7 @@ class Watch(Generic[W]):
             self._watch()
         except GoneError:
             self._version = ""
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
             self._handlers.failed(str(error) if isinstance(error, ClusterError) else reason_of(error))
             self._version = ""
             return False

@@ -212,7 +212,7 @@ def open_snapshot(
     Answers to queries that were recorded for the time `now` are as of now.
 
     A cluster without a folder has an `error`, and so has one whose files hold no object: an export that failed is no
-    empty cluster; folders of others are left alone and told.
+    empty cluster; folders of others are left alone, with a warning.
 
     Raises:
         SnapshotError: no such directory, no folder in it, or malformed files, all of them.

@@ -295,7 +295,7 @@ class FileLock:
     """`Lock` over the file `.reconciler.lock` in `directory`.
 
     The file is there while the lock is held, and says by whom; it counts only as long as its holder has it locked, so
-    that one who dies frees it. `holder` is what another one is told.
+    that one who dies frees it. `holder` is what another one reads of it.
     """
 
     def __init__(self, directory: str | Path, holder: str, clock: Clock) -> None:
