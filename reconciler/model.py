@@ -180,8 +180,8 @@ JOURNAL = "reconciler-journal"
 """The ConfigMap in our own namespace that keeps what one run needs of the last."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-NEED_PODS = "NeedPods"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds the target of a ScaledObject
+NEED_PODS = "NeedPods"
 """The reason of Events that ask for a Service to be woken."""
 
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -461,82 +461,3 @@ class Write(Struct, frozen=True):
     patch: tuple[PatchOperation, ...] = ()
     manifest: Mapping[str, Any] | None = None
     orphan: bool = False
-
-
-class PrometheusConnection(Struct, frozen=True):
-    """How the Prometheus of one cluster is reached: what the Fleet says, without any secret.
-
-    `headers` are sent as they are (name, value). `proxy_url` None: no proxy, whatever the environment says.
-    """
-
-    url: str
-    bearer_token_file: str | None = None
-    username: str | None = None
-    password_file: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    proxy_url: str | None = None
-
-
-class CredentialSources(Struct, frozen=True):
-    """Where credentials may come from, which is not the Fleet's to say.
-
-    `folders`: a file that a Fleet names lies below one of them, links resolved; None: anywhere. `plugins`: a kubeconfig
-    may have a program run, or an auth provider asked.
-    """
-
-    folders: tuple[str, ...] | None = None
-    plugins: bool = True
-
-
-class ClusterConnection(Struct, frozen=True):
-    """How one cluster is reached: what the Fleet says, without any secret, and what whoever runs us lets it use."""
-
-    name: str
-    in_cluster: bool = False
-    kubeconfig: str | None = None
-    context: str | None = None
-    prometheus: PrometheusConnection | None = None
-    sources: CredentialSources = CredentialSources()
-
-
-class PickerHeader(Struct, frozen=True):
-    """A header with `value`, or with the secret (name, key) it comes from, in the workload's namespace."""
-
-    name: str
-    value: str | None = None
-    secret: tuple[str, str] | None = None
-
-
-class PodPicker(Struct, frozen=True):
-    """Where and how to ask a pod picker. Source: seed downscale-pod-picker.md, K8S API Changes."""
-
-    host: str
-    port: int = 443
-    scheme: Literal["http", "https"] = "https"
-    path: str = "/"
-    headers: tuple[PickerHeader, ...] = ()
-    ca_bundle: str | None = None
-    allow_insecure_auth: bool = False
-    max_retries: int = 3
-    timeout_seconds: float = 5
-    on_error: Literal["fallback", "skip"] = "fallback"
-    on_too_few: Literal["fill", "reject"] = "fill"
-
-
-class PickerRequest(Struct, frozen=True):
-    """One question to a picker: how many of `candidates` (pod names) should go."""
-
-    picker: PodPicker
-    namespace: str
-    count: int
-    candidates: tuple[str, ...]
-
-
-class PickerAnswer(Struct, frozen=True):
-    """The picker's two lists, each name at most once, a name in both only in `chosen`."""
-
-    chosen: tuple[str, ...] = ()
-    tied: tuple[str, ...] = ()

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import (
-    ClusterConnection,
     LabelSelector,
     Namespace,
     ObjectRef,

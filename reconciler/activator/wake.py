@@ -15,6 +15,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Clock, Resource
+from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     IDLED_AT,
@@ -29,7 +30,6 @@ from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
     NEED_PODS,
-    ClusterConnection,
     ObjectRef,
     ObservedCluster,
     ObservedState,

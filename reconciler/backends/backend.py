@@ -28,8 +28,9 @@ from reconciler.backends.protocols import (
     StateStore,
     Traffic,
 )
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UsageError
-from reconciler.model import JOURNAL, ClusterConnection, QueryAnswer
+from reconciler.model import JOURNAL, QueryAnswer
 
 
 class Backend(Struct, frozen=True):

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.connection_settings import ClusterConnection, PrometheusConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.model import ClusterConnection, PrometheusConnection
 
 DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
 """Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""

@@ -16,9 +16,17 @@ from urllib.parse import quote
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError, endless
+from reconciler.connection_settings import (
+    CONTROL_CHARACTER,
+    HEADER_NAME,
+    RESERVED_HEADERS,
+    PickerAnswer,
+    PickerHeader,
+    PickerRequest,
+    PodPicker,
+    is_forbidden,
+)
 from reconciler.errors import ClusterError, PickerError
-from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
-from reconciler.request_rules import CONTROL_CHARACTER, HEADER_NAME, RESERVED_HEADERS, is_forbidden
 from reconciler.untrusted_text import strict_json
 
 SecretReader = Callable[[str, str, str], str]

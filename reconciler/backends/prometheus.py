@@ -27,7 +27,8 @@ from reconciler.backends.http.exchange import (
     TooLargeError,
     endless,
 )
-from reconciler.model import PrometheusConnection, QueryAnswer, Sample
+from reconciler.connection_settings import PrometheusConnection
+from reconciler.model import QueryAnswer, Sample
 
 LARGEST_ANSWER = 32 << 20
 """Bytes, unpacked; an answer with a few hundred thousand series fits."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.model import (
     ACTIVATOR_LABELS,
     PAUSED_REPLICAS,
@@ -19,8 +20,6 @@ from reconciler.model import (
     Lease,
     Namespace,
     Node,
-    PickerAnswer,
-    PickerRequest,
     Pod,
     QueryAnswer,
     ScaleKind,

@@ -22,8 +22,8 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli.options import context_option, option, seconds, server_options, verb
 from reconciler.cli.output import say
 from reconciler.cli.run import RunOptions
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
-from reconciler.model import ClusterConnection
 from reconciler.world import RealClock
 
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)

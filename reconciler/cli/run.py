@@ -26,11 +26,11 @@ from reconciler.backends.stop import Stop
 from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
+from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
 from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import ExitCode, PolicyError, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
-from reconciler.model import CredentialSources
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from reconciler.connection_settings import PodPicker
 from reconciler.decide.reasons import Counterfactual, Reasons, text_of
-from reconciler.model import NOTHING, ObjectRef, PodPicker, PodsQuestion
+from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]

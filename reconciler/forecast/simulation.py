@@ -20,6 +20,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.records import readable_part
@@ -33,7 +34,6 @@ from reconciler.model import (
     ObjectRef,
     ObservedState,
     PatchOperation,
-    PickerAnswer,
     QueryAnswer,
     Run,
     Workload,

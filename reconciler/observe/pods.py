@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, Cluster, PodPickerClient
+from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
@@ -21,7 +22,6 @@ from reconciler.model import (
     ObjectRef,
     ObservedCluster,
     ObservedState,
-    PickerAnswer,
     Pod,
     PodsQuestion,
     Run,

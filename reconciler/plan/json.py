@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerHeader, PodPicker
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -29,7 +30,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons
 from reconciler.errors import PlanFileError
-from reconciler.model import ObjectRef, PickerHeader, PodPicker
+from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.documents import (
     PLAN_VERSION,

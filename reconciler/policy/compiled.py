@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model import PodPicker
+from reconciler.connection_settings import PodPicker
 from reconciler.policy.kinds.fields import API_VERSION, scalar_text
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
 from reconciler.version import OUTPUT_VERSION

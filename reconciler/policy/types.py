@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from reconciler.connection_settings import ClusterConnection, PodPicker
 from reconciler.errors import Problem
-from reconciler.model import NOTHING, ClusterConnection, LabelSelector, PodPicker, Service
+from reconciler.model import NOTHING, LabelSelector, Service
 
 
 class Place(Struct, frozen=True, order=True):

@@ -13,8 +13,8 @@ from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.protocols import workloads_of
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
-from reconciler.model import ClusterConnection
 from reconciler.world import RealClock
 from tests.activator.in_cluster import OWN, POLICIES, install
 from tests.real.api import JSON_PATCH, ApiError

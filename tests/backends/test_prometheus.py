@@ -21,7 +21,8 @@ from werkzeug import Request, Response
 
 from reconciler.backends import prometheus
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import PrometheusConnection, QueryAnswer, Sample
+from reconciler.connection_settings import PrometheusConnection
+from reconciler.model import QueryAnswer, Sample
 from tests.downscale.picker_server import PickerServer, drip, raw, reply, silent
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)

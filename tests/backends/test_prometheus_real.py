@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import PrometheusConnection, Sample
+from reconciler.connection_settings import PrometheusConnection
+from reconciler.model import Sample
 from reconciler.policy.load import read_policies
 from reconciler.policy.queries import query_keys, render_query
 from tests.real.prometheus import Prometheus, Series, demand_token, every

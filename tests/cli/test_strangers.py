@@ -17,8 +17,8 @@ from pytest_httpserver import HTTPServer
 
 from reconciler.backends import credential_sources
 from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_file
+from reconciler.connection_settings import ClusterConnection, CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.model import ClusterConnection, CredentialSources, PrometheusConnection
 from tests.kubernetes.test_auth import a_kubeconfig
 from tests.way.calls import Folder, Said
 

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.model import PrometheusConnection, QueryKey
+from reconciler.connection_settings import PrometheusConnection
+from reconciler.model import QueryKey
 from reconciler.policy.queries import render_query
 from tests.docs.pages import blocks
 from tests.real.prometheus import Prometheus, Series, every

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
+from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
-from reconciler.model import PickerAnswer, PickerHeader, PickerRequest, PodPicker
-from reconciler.request_rules import is_forbidden
 from tests.downscale.picker_server import PickerServer, drip, raw, reply, says, silent
 
 SECRET = "s3cr3t-T0ken"

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.scale_down import shrink
+from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
-from reconciler.model import ObjectRef, PatchOperation, PickerAnswer, Pod, Workload, Write
+from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from tests.builders import a_run
 from tests.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
 

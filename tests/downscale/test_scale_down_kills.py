@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.model import PickerAnswer
+from reconciler.connection_settings import PickerAnswer
 from tests.builders import a_run
 from tests.downscale.world import PICKER, Counted, Killed, Picker, World, a_world
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerAnswer, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.downscale.victim_choice import (
@@ -26,7 +27,7 @@ from reconciler.decide.downscale.victim_choice import (
 )
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import PickerError
-from reconciler.model import Condition, HorizontalPodAutoscaler, PickerAnswer, Pod, PodPicker
+from reconciler.model import Condition, HorizontalPodAutoscaler, Pod
 from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload
 from tests.downscale.world import a_downscale_policy
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
     Cause,
@@ -22,19 +23,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
-from reconciler.model import (
-    JOURNAL,
-    ConfigMap,
-    HorizontalPodAutoscaler,
-    Node,
-    ObjectRef,
-    PickerAnswer,
-    PickerRequest,
-    Pod,
-    PodPicker,
-    PodsQuestion,
-    Workload,
-)
+from reconciler.model import JOURNAL, ConfigMap, HorizontalPodAutoscaler, Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet
 from tests.builders import (
     NOW,

@@ -16,24 +16,14 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.stop import Stop, StoppedClock
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.errors import NotFoundError, PickerError
-from reconciler.model import (
-    JOURNAL,
-    NOTHING,
-    ObjectRef,
-    PatchOperation,
-    PickerAnswer,
-    PickerRequest,
-    Pod,
-    PodPicker,
-    Run,
-    Write,
-)
+from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.observe.sources import Source

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access
 from reconciler.cli.run import exit_of_apply
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode
-from reconciler.model import PickerAnswer, PickerRequest
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies

@@ -8,7 +8,8 @@ from typing import Any
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
+from reconciler.connection_settings import ClusterConnection
+from reconciler.model import ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
 
 

@@ -33,8 +33,8 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
 from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
-from reconciler.model import ClusterConnection
 from tests.backends.clocks import CountingClock
 
 SERVER = "https://127.0.0.1:1"

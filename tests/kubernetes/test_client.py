@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate, RequestSettings
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.stop import Stop
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     ClusterError,
     LockLostError,
@@ -27,7 +28,6 @@ from reconciler.errors import (
     ThrottledError,
     UnreachableError,
 )
-from reconciler.model import ClusterConnection
 from reconciler.world import RealClock
 from tests.backends.clocks import CountingClock, PatientClock
 from tests.builders import NOW

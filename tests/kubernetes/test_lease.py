@@ -15,8 +15,9 @@ from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError
-from reconciler.model import ClusterConnection, ObjectRef, PatchOperation, Write
+from reconciler.model import ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
 from tests.real import faults
 from tests.real.proxy import Proxy

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Verb
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.status import (
@@ -25,7 +26,6 @@ from reconciler.decide.placement.status import (
     status_name,
 )
 from reconciler.model import (
-    ClusterConnection,
     Condition,
     ConfigMap,
     LabelSelector,

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerHeader, PodPicker
 from reconciler.decide.decisions import (
     Cause,
     DownscaleSettings,
@@ -21,7 +22,6 @@ from reconciler.decide.decisions import (
     VictimForecast,
 )
 from reconciler.errors import PlanFileError
-from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.build import number
 from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict

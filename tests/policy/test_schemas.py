@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from reconciler.cli.app import run
+from reconciler.connection_settings import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.errors import UsageError
-from reconciler.model import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.policy.kinds.json_schema import any_policy_schema
 from reconciler.policy.kinds.policy_test import policy_test_schema
 from reconciler.policy.load import load, read_policies

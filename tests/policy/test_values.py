@@ -10,14 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import astuple
 
-from reconciler.model import (
-    ClusterConnection,
-    LabelRequirement,
-    LabelSelector,
-    PickerHeader,
-    PodPicker,
-    PrometheusConnection,
-)
+from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection
+from reconciler.model import LabelRequirement, LabelSelector
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.connection_settings import PickerHeader, PodPicker
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -22,7 +23,7 @@ from reconciler.decide.decisions import (
     VictimForecast,
 )
 from reconciler.decide.reasons import Reason, ReasonCode
-from reconciler.model import ObjectRef, PickerHeader, PodPicker
+from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import HeldBackActions, LimitUse, Plan
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerHeader, PodPicker
 from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, Overridden, Undecided, VictimForecast
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
-from reconciler.model import PickerHeader, PodPicker
 from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.report.json import plan_schema

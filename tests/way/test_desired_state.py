@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PodPicker
 from reconciler.decide.decide import after_writes, decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.model import ObjectRef, PodPicker
+from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
 from tests.builders import (
     a_cluster,

@@ -19,8 +19,8 @@ from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.exchange import Deadline, TimedOutError
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.backends.protocols import Clock
+from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UnreachableError
-from reconciler.model import ClusterConnection
 
 if TYPE_CHECKING:
     import yaml

@@ -10,6 +10,7 @@ from heapq import heapify, heapreplace
 
 from msgspec import Struct
 
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
@@ -25,17 +26,7 @@ from reconciler.decide.selectors import (
 )
 from reconciler.decide.workloads import THROUGH_REPLICA_SETS, OwnerKey, owner_key
 from reconciler.errors import PickerError
-from reconciler.model import (
-    ObjectRef,
-    ObservedCluster,
-    ObservedState,
-    PickerAnswer,
-    PickerRequest,
-    Pod,
-    PodPicker,
-    Run,
-    Workload,
-)
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
 
 DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")

@@ -9,6 +9,7 @@ from itertools import count, takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.decisions import Cause, Decision, Notice, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.deletion_order import (
     RankingRules,
@@ -50,10 +51,7 @@ from reconciler.model import (
     ObjectRef,
     ObservedCluster,
     ObservedState,
-    PickerAnswer,
-    PickerRequest,
     Pod,
-    PodPicker,
     PodsQuestion,
     Run,
     Workload,

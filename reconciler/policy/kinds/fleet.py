@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
+from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, nearest, shown
-from reconciler.model import ClusterConnection, LabelSelector, PrometheusConnection
+from reconciler.model import LabelSelector
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
@@ -31,7 +32,6 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.tenant import TenantFields, check_tenants, tenants_of
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
-from reconciler.request_rules import HEADER_NAME, RESERVED_HEADERS
 from reconciler.untrusted_text import LARGEST
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")

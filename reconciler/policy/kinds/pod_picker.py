@@ -9,12 +9,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from reconciler.connection_settings import (
+    CONTROL_CHARACTER,
+    HEADER_NAME,
+    RESERVED_HEADERS,
+    PickerHeader,
+    PodPicker,
+    is_forbidden,
+)
 from reconciler.messages import Path, alternatives, shown
-from reconciler.model import PickerHeader, PodPicker
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
 from reconciler.policy.types import Fleet
-from reconciler.request_rules import CONTROL_CHARACTER, HEADER_NAME, RESERVED_HEADERS, is_forbidden
 
 _HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")

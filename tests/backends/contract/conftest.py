@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.protocols import Cluster, Lock
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
-from reconciler.model import ClusterConnection
+from reconciler.connection_settings import ClusterConnection
 from tests.backends.clocks import PatientClock
 from tests.backends.folders import last_names_first
 from tests.real.worlds import create
