@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
     """Return `text` as one line with its spaces as they are; what is not printable becomes its escape."""
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def short(text: str) -> str:
@@ -32,10 +32,6 @@ def short(text: str) -> str:
     if len(line) <= LONGEST_VALUE and len(text) <= 4 * LONGEST_VALUE:
         return line
     return f"{line[:LONGEST_VALUE]}... ({len(text)} characters)"
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def parse_json(text: str) -> Any:

@@ -39,7 +39,7 @@ def write_changes(folder: str, changes: Sequence[Change], run: Run) -> str:
         return ""
     try:
         os.makedirs(folder, exist_ok=True)
-        _write_whole(Path(folder), _name_of(run), _lines_of(changes))
+        _write_whole(Path(folder), _name_of(run), b"".join(msgspec.json.encode(change) + b"\n" for change in changes))
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return f"--report-dir: {folder}: not written: {reason_of(error)}"
     return ""
@@ -48,10 +48,6 @@ def write_changes(folder: str, changes: Sequence[Change], run: Run) -> str:
 def _name_of(run: Run) -> str:
     """Return the name of its file without an end: the id of a saved plan may be anything."""
     return f"{run.now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^a-z0-9-]', '-', run.id)[:_LONGEST_ID]}"
-
-
-def _lines_of(changes: Sequence[Change]) -> bytes:
-    return b"".join(msgspec.json.encode(change) + b"\n" for change in changes)
 
 
 def _write_whole(folder: Path, name: str, data: bytes) -> None:

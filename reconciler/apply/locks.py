@@ -33,6 +33,10 @@ class LeftOut(Struct, frozen=True):
     why: str
     held: bool = True
 
+    def of(self, cluster: str) -> LeftOut:
+        """Return it with the name of its cluster before the words."""
+        return LeftOut(f"{cluster}: {self.why.removeprefix(f'{cluster}: ')}", self.held)
+
 
 _NOT_PLANNED = LeftOut("changed since the plan, no lock was taken for it")
 

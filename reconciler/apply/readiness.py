@@ -12,7 +12,7 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES, workloads_of
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.errors import ClusterError
-from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef, ScaleKind
+from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef
 from reconciler.plan.model import Action
 
 POLL_SECONDS = 2.0
@@ -125,14 +125,10 @@ def is_ready(action: Action, access: Access) -> bool:
     """
     try:
         kinds = access.cluster.scale_kinds()
-        kind = next((kind for kind in kinds if _is_kind_of(kind, action)), None)
+        kind = next((one for one in kinds if (one.group, one.kind) == (action.ref.group, action.ref.kind)), None)
         if kind is None:
             return True
         workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
     except ClusterError:
         return True
     return workload.ready_replicas is None or workload.ready_replicas >= workload.spec_replicas
-
-
-def _is_kind_of(kind: ScaleKind, action: Action) -> bool:
-    return (kind.group, kind.kind) == (action.ref.group, action.ref.kind)

@@ -242,14 +242,10 @@ class _GroupRuns:
 def _barred(actions: Iterable[Action], left_out: Mapping[str, LeftOut]) -> dict[str, LeftOut]:
     """Return the groups that are left out whole, because one of their clusters may not be written to."""
     return {
-        action.decision.group: _told(action.ref.cluster, left_out[action.ref.cluster])
+        action.decision.group: left_out[action.ref.cluster].of(action.ref.cluster)
         for action in actions
         if action.ref.cluster in left_out
     }
-
-
-def _told(cluster: str, left_out: LeftOut) -> LeftOut:
-    return replace(left_out, why=f"{cluster}: {left_out.why.removeprefix(f'{cluster}: ')}")
 
 
 def _advanced(actions: Sequence[Action], work: _Work) -> _Rest:
@@ -363,13 +359,11 @@ def _waits(action: Action, work: _Work) -> bool:
 def _is_unaccepted(action: Action, work: _Work) -> bool:
     """Return whether an activator is still waited for: what was recorded as idle in this run is not accepted yet."""
     cluster = action.ref.cluster
-    done = (work.recorded[one] for one, outcome in tuple(work.done.items()) if _is_applied(outcome, work))
+    outcomes = tuple(work.done.values())
+    applied = (one.action for one in outcomes if one.status is OutcomeStatus.APPLIED and one.action in work.recorded)
+    done = (work.recorded[one] for one in applied)
     services = frozenset(one.ref for one in done if one.ref.cluster == cluster)
     return work.acceptance.is_waited_for(services, work.applying.accesses[cluster])
-
-
-def _is_applied(outcome: Outcome, work: _Work) -> bool:
-    return outcome.action in work.recorded and outcome.status is OutcomeStatus.APPLIED
 
 
 def _unaccepted(action: Action, work: _Work) -> str:

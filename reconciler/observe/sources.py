@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
@@ -10,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.backends.http.exchange import endless
 from reconciler.backends.protocols import Cluster, MetricsSource, Resource
 from reconciler.worker_pool import WorkerPool
 
@@ -46,10 +46,6 @@ class ListKey(Struct, frozen=True):
     labels: str = ""
 
 
-def _no_end() -> float:
-    return math.inf
-
-
 class Readers(Struct, frozen=True):
     """The threads that read, and how many seconds one reading may take: `seconds`, and half of what the run has left.
 
@@ -58,7 +54,7 @@ class Readers(Struct, frozen=True):
 
     pool: WorkerPool = field(default_factory=WorkerPool)
     seconds: float = READ_SECONDS
-    run_seconds_left: Callable[[], float] = _no_end
+    run_seconds_left: Callable[[], float] = endless
 
     def wait(
         self,

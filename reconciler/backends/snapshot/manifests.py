@@ -81,7 +81,8 @@ def with_writer(manifest: dict[str, Any], path: tuple[str, ...]) -> dict[str, An
     if not entries:
         return manifest
     names = tuple(f"f:{key}" for key in path)
-    others = [_without_field(entry, names) for entry in entries if not _is_ours(entry)]
+    theirs = [entry for entry in entries if not _is_ours(entry)]
+    others = [{**entry, "fieldsV1": without_at(entry.get("fieldsV1") or {}, names)} for entry in theirs]
     new = {"manager": FIELD_MANAGER, "operation": "Update"}
     ours: dict[str, Any] = next((entry for entry in entries if _is_ours(entry)), new)
     fields = put_at(ours.get("fieldsV1") or {}, names, {})
@@ -97,10 +98,6 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
         "Update",
         "",
     )
-
-
-def _without_field(entry: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {**entry, "fieldsV1": without_at(entry.get("fieldsV1") or {}, names)}
 
 
 def without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

@@ -183,11 +183,8 @@ def _failure(error: ClusterError) -> dict[str, str]:
 
 
 def _error(name: str, message: str) -> ClusterError | None:
-    return _types().get(name, ClusterError)(message) if name else None
-
-
-def _types() -> dict[str, type[ClusterError]]:
-    return {found.__name__.removesuffix(_ENDING): found for found in _below([ClusterError])}
+    types = {found.__name__.removesuffix(_ENDING): found for found in _below([ClusterError])}
+    return types.get(name, ClusterError)(message) if name else None
 
 
 def _below(types: Iterable[type[ClusterError]]) -> Iterator[type[ClusterError]]:
