@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.labels import LabelRequirement as LabelRequirement
-from reconciler.labels import LabelSelector as LabelSelector
+from reconciler.labels import LabelSelector
 
 
 class _NoEntries(dict[Any, Any]):

@@ -11,17 +11,8 @@ from msgspec.structs import replace
 from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
-from reconciler.model import (
-    LabelSelector,
-    Namespace,
-    ObjectRef,
-    ObservedCluster,
-    ObservedState,
-    Pod,
-    Run,
-    Service,
-    Workload,
-)
+from reconciler.labels import LabelSelector
+from reconciler.model import Namespace, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Service, Workload
 from reconciler.policy.load import Loaded, check_loaded
 from reconciler.policy.types import (
     DownscalePolicy,

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.errors import UsageError
+from reconciler.labels import LabelSelector
 from reconciler.messages import nearest
-from reconciler.model import LabelSelector, ObjectRef, ObservedState
+from reconciler.model import ObjectRef, ObservedState
 
 
 class Filters(Struct, frozen=True):

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from reconciler.connection_settings import ClusterConnection, PodPicker
 from reconciler.errors import Problem
-from reconciler.model import NOTHING, LabelSelector, Service
+from reconciler.labels import LabelSelector
+from reconciler.model import NOTHING, Service
 
 
 class Place(Struct, frozen=True, order=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.decide.selectors import closest_selector
-from reconciler.model import LabelRequirement, LabelSelector, OwnerReference
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
 from tests.builders import (
     a_cluster,

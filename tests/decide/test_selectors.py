@@ -15,7 +15,8 @@ from reconciler.decide.selectors import (
     of_highest_priority,
     selects_workload,
 )
-from reconciler.model import LabelSelector, OwnerReference
+from reconciler.labels import LabelSelector
+from reconciler.model import OwnerReference
 from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, TargetRef, WorkloadSelector
 from tests.builders import NOW, a_federated_replica_set, a_ref, a_workload
 from tests.idling.idling_policies import a_policy

@@ -15,10 +15,10 @@ from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.targets import value_in_answer
 from reconciler.decide.reasons import Reason
+from reconciler.labels import LabelSelector
 from reconciler.model import (
     Condition,
     HorizontalPodAutoscaler,
-    LabelSelector,
     ObjectRef,
     ObservedCluster,
     OwnerReference,

@@ -23,7 +23,8 @@ from reconciler.forecast.review import Review, narrowed, review_of
 from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import forecast
-from reconciler.model import LabelSelector, ObjectRef
+from reconciler.labels import LabelSelector
+from reconciler.model import ObjectRef
 from reconciler.plan.filters import Filters
 from reconciler.report.markdown import LONGEST_TEXT
 from reconciler.report.wording import counted

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
-from reconciler.model import LabelSelector, ObservedState, QueryAnswer, QueryKey, Run, Sample
+from reconciler.labels import LabelSelector
+from reconciler.model import ObservedState, QueryAnswer, QueryKey, Run, Sample
 from reconciler.policy.types import (
     AllOf,
     Calendar,

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
+from reconciler.labels import LabelSelector
 from reconciler.model import (
     Condition,
     Endpoints,
     EndpointSlice,
     HorizontalPodAutoscaler,
-    LabelSelector,
     ObjectRef,
     ObservedState,
     OwnerReference,

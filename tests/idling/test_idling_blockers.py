@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.model import Condition, HorizontalPodAutoscaler, LabelRequirement, LabelSelector, ObjectRef
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import Condition, HorizontalPodAutoscaler, ObjectRef
 from reconciler.policy.types import ObjectSelector, WakeMetric
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, flip_of
 from tests.idling.idling_policies import (

@@ -18,7 +18,8 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.model import LabelSelector, QueryAnswer, QueryKey, Sample
+from reconciler.labels import LabelSelector
+from reconciler.model import QueryAnswer, QueryKey, Sample
 from reconciler.policy.kinds.calendar import parse_window, the_rest_of_the_week
 from reconciler.policy.types import (
     AbsoluteWindow,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase
-from reconciler.model import LabelSelector
+from reconciler.labels import LabelSelector
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Base, Bases, hold_back

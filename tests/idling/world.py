@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
+from reconciler.labels import LabelSelector
 from reconciler.model import (
     ConfigMap,
     Endpoints,
@@ -18,7 +19,6 @@ from reconciler.model import (
     Event,
     FieldWriter,
     HorizontalPodAutoscaler,
-    LabelSelector,
     ObjectRef,
     ObservedCluster,
     ObservedState,

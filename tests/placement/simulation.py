@@ -25,17 +25,8 @@ from reconciler.decide.placement.status import (
     rejection_key,
     status_name,
 )
-from reconciler.model import (
-    Condition,
-    ConfigMap,
-    LabelSelector,
-    ObjectRef,
-    ObservedCluster,
-    ObservedState,
-    Pod,
-    Run,
-    Workload,
-)
+from reconciler.labels import LabelSelector
+from reconciler.model import Condition, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, FleetCluster, PolicySet
 from tests.builders import NOW, a_fleet
 

@@ -17,7 +17,7 @@ from reconciler.decide.placement.local_replica_sets import (
     template_check,
 )
 from reconciler.decide.placement.status import config_map_name
-from reconciler.model import LabelRequirement, LabelSelector
+from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload
 

@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.decide.placement.status import rejection_after_failure, rejection_key
-from reconciler.model import Condition, LabelSelector, ObjectRef, OwnerReference
+from reconciler.labels import LabelSelector
+from reconciler.model import Condition, ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_namespace, flip_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.decide.decisions import Verb
 from reconciler.errors import UsageError
-from reconciler.model import LabelSelector
+from reconciler.labels import LabelSelector
 from reconciler.plan.filters import Filters, check_namespaces, kept_groups
 from tests.builders import a_cluster, a_namespace, a_ref, a_state
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import astuple
 
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection
-from reconciler.model import LabelRequirement, LabelSelector
+from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,

@@ -23,17 +23,8 @@ from reconciler.backends.decode.wire import (
     controller_of,
     datetime_of,
 )
-from reconciler.model import (
-    NOTHING,
-    Condition,
-    FieldWriter,
-    LabelRequirement,
-    LabelSelector,
-    ObjectRef,
-    OwnerReference,
-    ScaleKind,
-    Workload,
-)
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, ScaleKind, Workload
 from reconciler.untrusted_text import MOST_REPLICAS
 
 W = TypeVar("W", bound=Wire)

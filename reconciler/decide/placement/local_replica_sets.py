@@ -20,7 +20,8 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
 from reconciler.decide.placement.status import digest_of
-from reconciler.model import LabelRequirement, LabelSelector, Workload
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")

@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
+from reconciler.labels import LabelSelector
 from reconciler.messages import Path, nearest, shown
-from reconciler.model import LabelSelector
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
