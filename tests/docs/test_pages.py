@@ -54,6 +54,11 @@ def test_defect_28_the_pods_that_are_chosen_are_those_that_a_run_removes() -> No
     assert "when a run scales a workload down" in policy_schema("DownscalePolicy")["description"]
 
 
+def test_defect_11_the_guide_says_that_weights_share_what_the_minimums_leave() -> None:
+    said = "Minimums come first, and the weights share only what they leave"
+    assert said in (ROOT / "docs/how-to/spread-replicas.md").read_text()
+
+
 POLICIES = [
     pytest.param(block.text, id=f"{named(page)}: {block.text.partition('metadata:')[2].partition(chr(10))[0].strip()}")
     for page in PAGES

@@ -137,6 +137,14 @@ class TestIdling:
         assert numbers(desired) == {}
         assert row(desired, "west").why == "idle, nights decides"
 
+    @pytest.mark.parametrize("unreadable", ["horizontalpodautoscalers", "scaledobjects", "replicasets"])
+    def test_defect_4_nothing_starts_elsewhere_while_a_list_of_an_idle_cluster_cannot_be_read(self, unreadable):
+        seen = () if unreadable == "replicasets" else idle("west").workloads
+        west = a_cluster("west", workloads=seen, unreadable={unreadable: "forbidden"})
+        north = a_cluster("north", config_maps=(a_status(IDLED_STATUS, cluster="north"),))
+        assert numbers(place(north, west, federated=a_federated(9))) == {}
+        assert numbers(place(north, idle("east"), west, federated=a_federated(9))) == {}
+
     def test_defect_4_nothing_starts_elsewhere_while_an_idle_cluster_does_not_answer(self):
         memory, status = a_memory("north", unreachable_since=LONG_AGO), a_status(IDLED_STATUS, cluster="north")
         north = a_cluster("north", config_maps=(status, memory))

@@ -141,8 +141,8 @@ class LocalWorkload(Struct, frozen=True):
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
     total; "out" is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives
     nothing from elsewhere. `spec_replicas` is what it asks for now, None where that is unknown. `limit` says where
-    `capacity` comes from. `idle_by` names what keeps it idle; of a cluster that does not answer, what kept it idle when
-    its status was written.
+    `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when its
+    status was written.
     """
 
     cluster: str
@@ -204,6 +204,11 @@ class _Case(Struct, frozen=True):
         """What an earlier run asked for there, None where that is unknown."""
         return None if self.status is None else self.status.spec_replicas(self.placement.name)
 
+    @property
+    def idle_before(self) -> str:
+        """What kept it idle there when it was seen last, "" where nothing did or that is unknown."""
+        return "" if self.status is None else self.status.idle_by(self.placement.name)
+
     def undecided(self, local: LocalWorkload) -> LocalFinding:
         """Return a finding that says nothing could be decided there, and why."""
         return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
@@ -234,31 +239,26 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     if placement.observed is not None:
         return None
     # Unknown is not empty: until the grace period is over its replicas count as running there.
-    idle_by = "" if case.status is None else case.status.idle_by(placement.name)
     since = placement.lost_since
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
     if case.inputs.run.now - since < case.federated.cluster_grace_period:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE, since=since)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=idle_by))
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
     why = reason(ReasonCode.CLUSTER_LOST, since=since)
-    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=idle_by))
+    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=case.idle_before))
 
 
 def _unreadable(case: _Case) -> LocalFinding | None:
-    """What could not be listed is unknown: the workload itself, or what else might steer it."""
-    unreadable = case.placement.observed.unreadable if case.placement.observed is not None else {}
-    if not unreadable:
+    """Whether it is there is not known where its kind could not be listed."""
+    if case.placement.observed is None:
         return None
     own = case.placement.unread(case.ref.group, case.ref.kind)
-    if own:
-        why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=unreadable[own])
-        return case.undecided(case.held(why, spec_replicas=case.asked_before))
-    found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
-    if found is None:
+    if not own:
         return None
-    return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list=found, problem=unreadable[found])))
+    why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=case.placement.observed.unreadable[own])
+    return case.undecided(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
 
 
 def _not_ours(case: _Case) -> LocalFinding | None:
@@ -305,6 +305,15 @@ def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
     who = found.reason or "somebody else"
     why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=who)
     return LocalFinding(case.held(why, spec_replicas=found.previous, idle_by=who))
+
+
+def _autoscalers_unreadable(case: _Case) -> LocalFinding | None:
+    """What else might steer it could not be listed, so it keeps what it has."""
+    unreadable = case.placement.observed.unreadable if case.placement.observed is not None else {}
+    found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
+    if found is None:
+        return None
+    return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list=found, problem=unreadable[found])))
 
 
 def _restricted(case: _Case) -> LocalFinding | None:
@@ -405,8 +414,9 @@ _RULES: tuple[Callable[[_Case], LocalFinding | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,
-    _idle,  # before _restricted: what is idle stays idling's, and starts nowhere else
+    _idle,  # before the next ones: what is idle stays idling's, and starts nowhere else
     _scaled_down_by_others,
+    _autoscalers_unreadable,
     _restricted,
     _autoscaled,
     _in_rollout,
