@@ -170,6 +170,13 @@ def test_two_of_equal_priority_are_none_also_where_the_first_excludes():
     assert why_of(outcome, "db") == "others and third have the same priority"
 
 
+def test_of_two_of_equal_priority_one_that_excludes_it_leaves_the_other_to_decide():
+    one = a_policy("one", selector=workloads_selector(), exclude=(named("alone"),))
+    outcome = decided(world(API, ALONE), one, a_policy("other", selector=named("alone")))
+    assert idled(outcome) == ["Deployment/alone", "Deployment/api"]
+    assert not notices_of(outcome, "equalPriorities")
+
+
 def test_what_is_excluded_while_it_is_idle_wakes_with_the_reason():
     found = a_world(ALONE, now=NIGHT)
     run_in(found, a_policy(selector=workloads_selector()))

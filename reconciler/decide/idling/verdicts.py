@@ -201,12 +201,13 @@ class PolicyVerdicts(Struct, frozen=True):
         """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
         won = tuple(one for one in self.won if one.policy.name not in policies)
         left = tuple(one for one in self.overridden if one.policy.name not in policies)
-        if won or not left:
-            return PolicyVerdicts(won, left)
-        names = [policy.name for policy in deciding_policies([one.policy for one in left])]
-        equal = tuple(names) if len(names) > 1 else ()
-        next_ones = tuple(replace(one, equal_policies=equal) for one in left if one.policy.name in names)
-        return PolicyVerdicts(next_ones, tuple(one for one in left if one.policy.name not in names))
+        if not won:
+            deciding = deciding_policies([one.policy for one in left])
+            won = tuple(one for one in left if one.policy in deciding)
+            left = tuple(one for one in left if one.policy not in deciding)
+        names = tuple(sorted(one.policy.name for one in won))
+        equal = names if len(names) > 1 else ()
+        return PolicyVerdicts(tuple(replace(one, equal_policies=equal) for one in won), left)
 
 
 Exclusions = Mapping[str, Reason]
