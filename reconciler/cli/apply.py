@@ -32,7 +32,14 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import failure_lines, say
-from reconciler.cli.plan_file import check_saved, check_world, policies_at_hand, read_saved, still_allowed
+from reconciler.cli.plan_file import (
+    check_saved,
+    check_world,
+    ended_idles,
+    policies_at_hand,
+    read_saved,
+    still_allowed,
+)
 from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
 from reconciler.cli.run import RunOptions, exit_of_apply, exit_of_saved, stop_on_signals
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
@@ -156,7 +163,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
     check_saved(made, fleet, file)
     then = replace(options, now=made.made_at, run_id=made.run, revision=made.revision)
     world = run.metrics.opened(then.world(fleet, writes=True))
-    unchecked = check_world(made, world, file, live=flags["live"])
+    not_done = {**check_world(made, world, file, live=flags["live"]), **ended_idles(made, options.now)}
 
     def compare() -> Compared:
         return compared(made, None if policies is None else plan(policies, world, then.request()))
@@ -171,7 +178,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
 
     def left() -> Compared:
         found = differences.left(compare())
-        return replace(found, differing={**found.differing, **unchecked})
+        return replace(found, differing={**found.differing, **not_done})
 
     applied = apply_saved(
         made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.callbacks

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from reconciler.cli.options import DEFAULT_PATH, duration_of
 from reconciler.cli.run import RunOptions
+from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.plan.allowed_changes import check_allowed, is_custom
@@ -19,6 +20,8 @@ from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import edge
 from reconciler.untrusted_text import parse_json, short
 from reconciler.world import World
+
+_WAKE_DUE = ("metadata", "annotations", WAKE_DUE)
 
 
 def json_in_file(file: str) -> Any:
@@ -121,6 +124,24 @@ def _check_served(action: Action, world: World, file: str) -> None:
         raise PlanFileError(
             f"{file}: action {action.id} ({action.ref}): is of no kind that has its scale there; plan again"
         )
+
+
+def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
+    """Return why idles of `made` are not done whose schedule has ended at `now`, and what is done with them, by id.
+
+    A fresh plan for the time of `made` makes them too, so that nothing else tells.
+    """
+    ended: dict[str, str] = {}
+    for action in made.actions:
+        due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
+        at = read_time(due[0]) if due and action.decision.idles else None
+        if at is not None and at <= now:
+            ended[action.decision.group] = f"its schedule ended at {edge(at)}; plan again"
+    return {
+        one.id: ended[one.decision.group]
+        for one in made.actions
+        if one.decision.group in ended and one.decision.phase is not Phase.WAKE
+    }
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:

@@ -453,6 +453,18 @@ def test_what_was_not_planned_any_more_meanwhile_is_stale(quickstart):
     assert stale[runner].endswith("a fresh plan makes another change of it; plan again")
 
 
+def test_what_is_idle_until_a_time_that_has_passed_by_now_is_stale(quickstart):
+    assert quickstart.plan("2026-11-23T05:40:00Z", "--policy", "idle-runners", "--out", "plan.json").code == 6
+    late = ("apply", "plan.json", "--snapshot", "snapshot", "-q", "-o", "json", "--now")
+    said = quickstart.call(*late, "2026-11-23T06:00:00Z")
+    outcomes = json.loads(said.out)["outcomes"]
+    assert (said.code, {one["status"] for one in outcomes}) == (5, {"stale"})
+    assert outcomes[0]["message"].endswith("its schedule ended at Mon 2026-11-23 06:00 UTC; plan again")
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2
+    assert quickstart.call(*late, "2026-11-23T05:59:59Z").code == 0
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
+
+
 def test_r4_without_policies_nothing_is_compared_and_nothing_done(quickstart, tmp_path):
     assert quickstart.plan(NOW, "--out", "plan.json").code == 0
     shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")

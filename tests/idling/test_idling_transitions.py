@@ -8,7 +8,14 @@ import pytest
 
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy, transition_of, waking_policy
+from reconciler.decide.idling.transitions import (
+    Transition,
+    deciding_names,
+    idled_by,
+    owner_policy,
+    transition_of,
+    waking_policy,
+)
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
@@ -135,3 +142,17 @@ def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, n
 )  # fmt: skip
 def test_who_answers_for_it(replicas, annotations, policy):
     assert owner_policy(transition(replicas, annotations, *policies(priority=5))) == policy
+
+
+@pytest.mark.parametrize(
+    ("selecting", "policy"),
+    [
+        pytest.param((), "gone", id="no other policy selects it"),
+        pytest.param(("first",), "first", id="to the one that selects it the record passes"),
+        pytest.param(("first", "gone"), "gone", id="it still selects it, beside another one"),
+    ],
+)
+def test_who_answers_for_what_another_policy_idled(selecting, policy):
+    record = {**RECORD, "reconciler/owner": "production/IdlingPolicy/gone"}
+    found = transition(0, record, *(a_policy(name) for name in selecting))
+    assert (owner_policy(found), idled_by(found)) == (policy, "gone")

@@ -15,7 +15,7 @@ from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition, deciding_names, owner_policy
+from reconciler.decide.idling.transitions import Transition, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, PodsQuestion, Run, Workload
@@ -76,7 +76,7 @@ def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
         outcome=_outcome(transition),
         reasons=transition.reasons,
         counterfactual=transition.counterfactual,
-        idled=(transition.ref, owner) if transition.was_idle else None,
+        idled=(transition.ref, idled_by(transition)) if transition.was_idle else None,
         selected=False,
         written=transition.ref if scalable.scale.is_paused_kind else None,
         services=tuple(service.ref for service in scalable.services if is_recorded(service)),

@@ -347,11 +347,25 @@ def wake_count(transition: Transition, record: Record) -> int:
 
 
 def owner_policy(transition: Transition) -> str:
-    """Return the name of the policy that answers for what is done: the owner of the marks, else which selects it."""
+    """Return the name of the policy that answers for what is done: that of the record while it selects the scalable or
+    no other does, else the one that does, as the record passes to that one.
+    """
+    selecting = transition.scalable.verdict.policy
+    recorded = _recorded_policy(transition)
+    if selecting is None or any(policy.name == recorded for policy in transition.scalable.verdict.policies):
+        return recorded
+    return selecting.name
+
+
+def _recorded_policy(transition: Transition) -> str:
+    """Return the name of the policy in the record of ours that is not written anew, "" for none."""
     ours = transition.action is not IdleAction.IDLE and transition.state not in NOT_OURS
-    if transition.record is not None and transition.record.policy and ours:
-        return transition.record.policy
-    return transition.scalable.verdict.policy.name if transition.scalable.verdict.policy is not None else ""
+    return transition.record.policy if transition.record is not None and ours else ""
+
+
+def idled_by(transition: Transition) -> str:
+    """Return the name of the policy that its idle record names, or that answers for it where it names none."""
+    return _recorded_policy(transition) or owner_policy(transition)
 
 
 def deciding_names(transition: Transition) -> tuple[str, ...]:
