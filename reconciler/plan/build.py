@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, optional_instant, parse_time
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant, parse_time
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
@@ -20,10 +20,11 @@ from reconciler.decide.reasons import CounterfactualCode, ReasonCode
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
-from reconciler.plan.model import Action, Awake, HeldBackActions, Plan
+from reconciler.plan.model import Action, Awake, HeldBackActions, KeptUp, Plan
 from reconciler.policy.types import Limits, PolicySet
 
 _LATELY = timedelta(days=2)
+_ALONE = (CounterfactualCode.AFTER, CounterfactualCode.ANNOTATION_REMOVED)
 
 
 class Inputs(Struct, frozen=True):
@@ -61,7 +62,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
-        too_young=tuple(_too_young(desired, state, inputs.filters)),
+        kept_up=tuple(_kept_up(desired, state, inputs.filters)),
         selects_nothing=_selects_nothing(policies, desired),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
@@ -88,18 +89,25 @@ def _selects_nothing(policies: PolicySet, desired: DesiredState) -> bool:
     return bool(policies.idling or policies.federated or policies.downscale) and not selects
 
 
-def _too_young(desired: DesiredState, state: ObservedState, filters: Filters) -> Iterator[datetime]:
-    """Yield when each workload that only its age keeps from being idled, and that the filters leave, is old enough."""
+_LIFTED_BY_TIME = {
+    ReasonCode.MIN_AGE: "minAge",
+    ReasonCode.MIN_AWAKE: "minAwake",
+    ReasonCode.KEPT_AWAKE: AWAKE_UNTIL,
+}
+
+
+def _kept_up(desired: DesiredState, state: ObservedState, filters: Filters) -> Iterator[KeptUp]:
+    """Yield each workload that only time keeps from being idled, and that the filters leave."""
     labels: Mapping[ObjectRef, Mapping[str, str]] | None = None
-    found: dict[ObjectRef, datetime] = {}
+    found: dict[ObjectRef, KeptUp] = {}
     for one in desired.explanations:
-        lifted = one.counterfactual
-        if not one.reasons or one.reasons[0].code is not ReasonCode.MIN_AGE or lifted is None:
+        by, lifted = _LIFTED_BY_TIME.get(one.reasons[0].code) if one.reasons else None, one.counterfactual
+        if by is None or (lifted is not None and lifted.code not in _ALONE):
             continue
-        at = parse_time(str(lifted.values["at"])) if lifted.code is CounterfactualCode.AFTER else None
         labels = _labels(state) if labels is None else labels
-        if at is not None and filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
-            found[one.ref] = at
+        if filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
+            in_time = lifted is not None and lifted.code is CounterfactualCode.AFTER
+            found[one.ref] = KeptUp(by, parse_time(str(lifted.values["at"])) if lifted and in_time else None)
     yield from found.values()
 
 

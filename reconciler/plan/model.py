@@ -102,6 +102,16 @@ class Awake(Struct, frozen=True):
     by: str = ""
 
 
+class KeptUp(Struct, frozen=True):
+    """A workload that only time keeps from being idled: `by` minAge, minAwake or an annotation, and when that ends.
+
+    `until` None: not before the policies call it idle no longer.
+    """
+
+    by: str
+    until: datetime | None = None
+
+
 class Plan(Struct, frozen=True):
     """The whole plan."""
 
@@ -125,7 +135,7 @@ class Plan(Struct, frozen=True):
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
-    too_young: tuple[datetime, ...] = ()  # when each workload that waits for minAge alone may be idled; not in its JSON
+    kept_up: tuple[KeptUp, ...] = ()  # one for each workload that may be idled later; not in its JSON
     selects_nothing: bool = False  # there are policies, and none selects anything that was read; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""

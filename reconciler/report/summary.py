@@ -269,7 +269,7 @@ def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, 
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
     if not lines and not rest:
         first = f"No scale changes. {shown}" if shown else _nothing(plan, nothing)
-        return (" ".join([first, *_too_young(plan)]), *_dropped(plan))
+        return (" ".join([first, *_kept_up(plan)]), *_dropped(plan))
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
@@ -286,19 +286,27 @@ def _nothing(plan: Plan, words: str) -> str:
     settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
-    if not settled or plan.too_young:
+    if not settled or plan.kept_up:
         return "No changes."
     return (
         f"No changes. {'No policy selects a workload' if plan.selects_nothing else 'The clusters match the policies'}."
     )
 
 
-def _too_young(plan: Plan) -> Iterator[str]:
-    """Yield how many workloads wait for nothing but minAge, and how long: who has just made them wonders."""
-    if plan.too_young:
-        number, last = len(plan.too_young), f"another {age(max(plan.too_young) - plan.made_at)}"
-        verb, longest = ("waits", "") if number == 1 else ("wait", ", the last")
-        yield f"{counted(number, 'workload')} {verb} for minAge{longest} for {last}."
+def _kept_up(plan: Plan) -> Iterator[str]:
+    """Yield how many workloads only time keeps from being idled, and how long: who has just made or woken them
+    wonders.
+    """
+    for by in dict.fromkeys(one.by for one in plan.kept_up):
+        ends = [one.until for one in plan.kept_up if one.by == by]
+        known = [end for end in ends if end is not None]
+        if known:
+            verb, longest = ("waits", "") if len(known) == 1 else ("wait", ", the last")
+            last = f"another {age(max(known) - plan.made_at)}"
+            yield f"{counted(len(known), 'workload')} {verb} for {by}{longest} for {last}."
+        if len(known) < len(ends):
+            number = len(ends) - len(known)
+            yield f"{counted(number, 'workload')} {'stays' if number == 1 else 'stay'} awake because of {by}."
 
 
 def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") -> tuple[str, ...]:

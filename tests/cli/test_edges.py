@@ -127,7 +127,7 @@ def test_an_apply_is_finished_although_nobody_reads_its_progress(quickstart, var
     done = without_reader(quickstart.path, "stderr", *arguments, **variables)
     assert "Applied: 7 of 7 changes" in done.stdout
     assert done.returncode == 0
-    assert quickstart.plan(NOW).out.endswith("No changes. The clusters match the policies.\n")
+    assert quickstart.plan(NOW).out.endswith("No changes. 1 workload waits for minAwake for another 120m.\n")
 
 
 @BUFFERED
@@ -135,7 +135,7 @@ def test_an_apply_that_nobody_reads_ends_with_what_it_did(quickstart, variables)
     arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
     done = without_reader(quickstart.path, "stdout", *arguments, **variables)
     assert (done.returncode, done.stderr) == (0, "")
-    assert quickstart.plan(NOW).out.endswith("No changes. The clusters match the policies.\n")
+    assert quickstart.plan(NOW).out.endswith("No changes. 1 workload waits for minAwake for another 120m.\n")
 
 
 @BUFFERED

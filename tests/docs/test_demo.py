@@ -27,7 +27,7 @@ def test_the_demo_shows_tests_that_pass_one_that_fails_and_a_plan_that_is_applie
         "exit code 1: a case fails",
         "Plan: 1 to create, 6 to change",
         "Applied: 7 of 7 changes",
-        "No changes. The clusters match the policies.",
+        "No changes. 1 workload waits for minAwake for another",
     ]
     places = [done.stdout.find(words) for words in told]
     assert -1 not in places, dict(zip(told, places, strict=True))

@@ -136,7 +136,10 @@ def test_plan_apply_pods_and_plan_again(quickstart: LiveFleet) -> None:
     assert nodes == {"node-a", "node-b", "node-c"}
 
     again = quickstart.plan(at(NOW), "--detailed-exitcode")
-    assert (again.code, again.out.splitlines()[-1]) == (0, "No changes. The clusters match the policies.")
+    assert (again.code, again.out.splitlines()[-1]) == (
+        0,
+        "No changes. 1 workload waits for minAwake for another 120m.",
+    )
 
     marks = annotations(quickstart, "eu-west", "dev-a", "deployments", "api")
     assert marks["idling.kubernetes.io/previous-scale"] == "3"

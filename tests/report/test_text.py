@@ -26,7 +26,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
 from reconciler.decide.reasons import text_of as stored_text
-from reconciler.plan.model import HeldBackActions, LimitUse
+from reconciler.plan.model import HeldBackActions, KeptUp, LimitUse
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
@@ -42,6 +42,11 @@ LIMITS = "Limits: 1 workload, limit 45; 7 replicas, limit 300."
 
 def text_of(plan, outcomes=None, **fields) -> str:
     return render_text(plan, outcomes, Style(**fields))
+
+
+def kept_up(by: str, *minutes: int) -> tuple[KeptUp, ...]:
+    """One workload for each of `minutes`, which `by` keeps up for that long."""
+    return tuple(KeptUp(by, NOW + timedelta(minutes=one)) for one in minutes)
 
 
 def undecided(name: str, *why: Reason) -> Undecided:
@@ -166,14 +171,20 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             id="a drain that cannot finish",
         ),
         pytest.param(
-            a_plan(too_young=(NOW + timedelta(minutes=12), NOW + timedelta(minutes=30))),
+            a_plan(kept_up=kept_up("minAge", 12, 30)),
             "No changes. 2 workloads wait for minAge, the last for another 30m.",
             id="all are too young",
         ),
         pytest.param(
-            a_plan(a_mark(), too_young=(NOW + timedelta(minutes=12),)),
+            a_plan(a_mark(), kept_up=kept_up("minAge", 12)),
             "No scale changes. 1 metadata update (-v). 1 workload waits for minAge for another 12m.",
             id="one is too young, and something is recorded",
+        ),
+        pytest.param(
+            a_plan(kept_up=(*kept_up("minAwake", 12), KeptUp("reconciler/awake-until"))),
+            "No changes. 1 workload waits for minAwake for another 12m. "
+            "1 workload stays awake because of reconciler/awake-until.",
+            id="woken a while ago, and scaled by hand",
         ),
         pytest.param(a_plan(dropped=2), "No changes.\n2 changes excluded by filters.", id="filtered"),
         pytest.param(
