@@ -27,6 +27,13 @@ _OPTIONS: Mapping[str, str] = {
     "--var": "policies have no variables",
     "--var-file": "policies have no variables",
 }
+_FORMATS: Mapping[str, str] = {
+    "wide": "text is never cut, and -v shows more where a verb has it",
+    "name": "json has the names",
+    "jsonpath": "json can be given to jq",
+    "custom-columns": "json can be given to jq",
+    "go-template": "json can be given to jq",
+}
 _VERBS: Mapping[str, str] = {
     "cordon": "the field `state` of a cluster in the Fleet, Frozen or Draining",
     "delete": "restore",
@@ -70,6 +77,11 @@ def one_dash(arguments: Sequence[str], options: Collection[str]) -> str:
 def option_here(name: str) -> str:
     """Return what to use in place of an option of another tool, "" where that is not known."""
     return _OPTIONS.get(name, "")
+
+
+def format_here(name: str) -> str:
+    """Return what to use in place of a format that kubectl writes, "" where that is not known."""
+    return _FORMATS.get(name.partition("=")[0], "")
 
 
 def verb_here(name: str) -> str:

@@ -80,7 +80,9 @@ def known_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> FleetCluster
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
         known = [one.name for one in fleet.clusters]
-        hint = nearest(name.cluster, known) or f", expected {EXPECTED}"
+        as_kubectl = text.count("/") == 1 and name.cluster.lower() in _KNOWN  # KIND/NAME
+        expected = f"CLUSTER/NAMESPACE/{text}" if as_kubectl else EXPECTED
+        hint = nearest(name.cluster, known) or f", expected {expected}"
         raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{hint}')
     return cluster
 

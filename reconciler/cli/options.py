@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
-from reconciler.cli.habits import one_dash, option_here
+from reconciler.cli.habits import format_here, one_dash, option_here
 from reconciler.cli.verbs import example_lines
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
@@ -125,6 +125,8 @@ class _Option(click.Option):
         except click.BadParameter as error:
             if ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
                 error.param_hint = str(self.envvar)
+            here = format_here(value) if self.name == "output" and isinstance(value, str) else ""
+            error.message = f"{error.message.removesuffix('.')}; {here}" if here else error.message
             raise
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:

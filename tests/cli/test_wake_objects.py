@@ -166,10 +166,17 @@ def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, verb, name, words):
     assert (said.code, said.err) == (64, f"error: {name}: {words}\n")
 
 
-def test_the_cluster_is_checked_before_somebody_would_be_asked(tmp_path):
-    said = a_folder(tmp_path, *RECORD_GONE).call("wake", "foo", "--snapshot", "snapshot", "--now", NOW)
-    form = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
-    assert (said.code, said.err) == (64, f'error: foo: "foo" is not a cluster of the Fleet, expected {form}\n')
+@pytest.mark.parametrize(
+    ("name", "cluster", "expected"),
+    [
+        ("foo", "foo", "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"),
+        ("deploy/web", "deploy", "CLUSTER/NAMESPACE/deploy/web"),
+    ],
+)
+def test_the_cluster_is_checked_before_somebody_would_be_asked(tmp_path, name, cluster, expected):
+    said = a_folder(tmp_path, *RECORD_GONE).call("wake", name, "--snapshot", "snapshot", "--now", NOW)
+    words = f'error: {name}: "{cluster}" is not a cluster of the Fleet, expected {expected}\n'
+    assert (said.code, said.err) == (64, words)
 
 
 @pytest.mark.parametrize("name", ["east/shop/web", "east/Deployment/web"])
