@@ -126,7 +126,9 @@ class _Option(click.Option):
             if ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
                 error.param_hint = str(self.envvar)
             here = format_here(value) if self.name == "output" and isinstance(value, str) else ""
-            error.message = f"{error.message.removesuffix('.')}; {here}" if here else error.message
+            if here:
+                message = f"{error.message.removesuffix('.')}; {here}"
+                raise click.BadParameter(message, ctx, self, error.param_hint) from None
             raise
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
