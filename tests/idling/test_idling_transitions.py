@@ -154,5 +154,6 @@ def test_who_answers_for_it(replicas, annotations, policy):
 )
 def test_who_answers_for_what_another_policy_idled(selecting, policy):
     record = {**RECORD, "reconciler/owner": "production/IdlingPolicy/gone"}
-    found = transition(0, record, *(a_policy(name) for name in selecting))
+    elsewhere = a_policy("elsewhere", selector=workloads_selector("CronJob"))
+    found = transition(0, record, elsewhere, *(a_policy(name) for name in selecting))
     assert (owner_policy(found), idled_by(found)) == (policy, "gone")
