@@ -19,8 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.events import event_of, failure_event
-from reconciler.apply.freeze import FreezeCheck
-from reconciler.apply.locks import LeftOut
+from reconciler.apply.locks import FreezeCheck, LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.apply.readiness import POLL_SECONDS, Acceptance, Readiness
 from reconciler.apply.scale_down import shrink
