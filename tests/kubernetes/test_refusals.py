@@ -77,3 +77,29 @@ def test_a_namespace_that_is_not_there(api_server: ControlPlane) -> None:
     ref = ObjectRef("east", "missing", "ConfigMap", "notes")
     with pytest.raises(Exception, match='create configmaps notes in missing: namespaces "missing" not found'):
         opened(api_server.kubeconfig("east")).write(Write("create", ref, "v1", manifest=manifest))
+
+
+MUTATES = """[JSONPatch{op: "replace", path: "/spec/replicas", value: 1}]"""
+
+
+def test_replicas_that_admission_changes_are_no_success(api_server: ControlPlane, api_namespace: str) -> None:
+    """A policy, or a webhook, that keeps every Deployment at one replica at least answers with 200."""
+    create(api_server.api, [a_deployment("web", 3)], api_namespace)
+    within = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": api_namespace}}}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["deployments/scale"]}
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [rule]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATES}}],
+    }
+    version, name = "admissionregistration.k8s.io/v1", f"mutation-{api_namespace}"
+    binding = {"policyName": name, "matchResources": within}
+    create(api_server.api, [an_object(version, "MutatingAdmissionPolicy", name, spec=spec)])
+    create(api_server.api, [an_object(version, "MutatingAdmissionPolicyBinding", name, spec=binding)])
+    path = f"{deployment_path(api_namespace, 'web')}/scale"
+    scale = api_server.api.get(path)
+    wait_until(lambda: api_server.api.request("PUT", path, scale, dryRun="All")["spec"]["replicas"] == 1, "it to count")
+    with pytest.raises(RefusedError, match=r"web: the server made /spec/replicas 1, expected 0; look for an admission"):
+        opened(api_server.kubeconfig("east")).write(scaled(a_ref(api_namespace), "apps/v1", 3, 0))
+    assert replicas_of(api_server.api, api_namespace, "web") == 1

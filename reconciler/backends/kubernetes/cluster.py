@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from reconciler.backends.decode.objects import is_listed, noun_of, secret_value, shape_of
 from reconciler.backends.decode.shapes import SecretManifest
 from reconciler.backends.decode.wire import Object, Wire
+from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.json_patch import equal, patched, value_at
 from reconciler.backends.kubernetes.client import (
     APPLY_PATCH,
@@ -236,7 +237,7 @@ class ObjectWriter:
         attempts = Attempts()
         for last in (False, True):
             try:
-                self._send(request, write, attempts)
+                _check_taken(self._send(request, write, attempts), request, write)
                 return
             except (ConflictError, InvalidError) as error:
                 if self._still_fits(write, attempts):
@@ -337,17 +338,20 @@ class ObjectWriter:
         operation = self._question(verb, write, subresource)
         return ApiRequest(_METHODS[verb], path, operation, body=msgspec.json.encode(body), writes=True, **how)
 
-    def _send(self, request: ApiRequest, write: Write, attempts: Attempts | None = None) -> None:
-        """Send a write; what is forbidden although we have the right to was refused by admission or a quota."""
+    def _send(self, request: ApiRequest, write: Write, attempts: Attempts | None = None) -> HttpResponse:
+        """Send a write and return the answer.
+
+        What is forbidden although we have the right to was refused by admission or a quota.
+        """
         try:
-            self._answered(request, attempts or Attempts())
+            return self._answered(request, attempts or Attempts())
         except ForbiddenError as error:
             if self._may(request.operation, write):
                 raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
             raise
 
-    def _answered(self, request: ApiRequest, attempts: Attempts) -> None:
-        """Send a write until its answer is that of an API server, twice at most.
+    def _answered(self, request: ApiRequest, attempts: Attempts) -> HttpResponse:
+        """Send a write until its answer is that of an API server, twice at most; return that.
 
         What answers in another way, such as a gateway with a page of its own, may not have passed it on.
 
@@ -358,11 +362,12 @@ class ObjectWriter:
             answer = self._requests.send(request, attempts)
             try:
                 decoded(answer, _Written, request.operation)
-                return
+                return answer
             except MalformedAnswerError:
                 attempts.unsure += 1
                 if last:
                     raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _may(self, operation: Operation, write: Write) -> bool:
         _, slash, subresource = operation.resource.partition("/")
@@ -401,6 +406,25 @@ def _wire(operation: PatchOperation) -> dict[str, Any]:
 
 def _stale(write: Write, error: ClusterError) -> StaleError:
     return StaleError(f"{write.ref}: changed meanwhile, expected it as the plan saw it; plan again ({error})")
+
+
+def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> None:
+    """Check that the server took the numbers and the `suspend` of a patch as they are: admission may change them. Where
+    only replicas were sent, its answer is a Scale.
+
+    Raises:
+        RefusedError: it made others of them.
+    """
+    given = [change for change in write.patch if change.op != "test" and isinstance(change.value, int)]
+    found = decoded_object(answer, request.operation) if given else None
+    for change in given:
+        value = value_at(found, "/spec/replicas" if request.path.endswith("/scale") else change.path)
+        if not equal(value, change.value):
+            made, expected = (msgspec.json.encode(each).decode() for each in (value, change.value))
+            raise RefusedError(
+                f"{write.ref}: the server made {change.path} {made}, expected {expected}; look for an admission "
+                "webhook or policy that changes it"
+            )
 
 
 def _is_done(found: Any, write: Write) -> bool:
