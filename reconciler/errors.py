@@ -5,6 +5,7 @@ Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -51,16 +52,24 @@ class UsageError(ReconcilerError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file."""
+    """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file.
+
+    `is_path`: it is about a path, such as a folder that is not there, and about no line of it.
+    """
 
     file: str
     line: int
     column: int
     field: str
     message: str
+    is_path: bool = dataclasses.field(default=False, compare=False)
+
+    @classmethod
+    def of_path(cls, path: str, message: str) -> Self:
+        return cls(path, 1, 1, "", message, is_path=True)
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}: "
+        where = f"{self.file}: " if self.is_path else f"{self.file}:{self.line}:{self.column}: "
         return where + (f"{self.field}: {self.message}" if self.field else self.message)
 
 

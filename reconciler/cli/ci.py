@@ -71,7 +71,7 @@ def _reviewed(asked: _Asked) -> tuple[ReviewComment, tuple[Problem, ...], ExitCo
     """Return the review, the warnings that belong to it, and the exit code of what was found."""
     for given in filter(None, (asked.path, asked.snapshot)):
         if link := _link_in(given):
-            problem = Problem(link, 1, 1, "", "is a symbolic link, expected a folder of the change itself")
+            problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
             return ReviewComment(asked.path, (problem,)), (), ExitCode.MALFORMED
     policies, problems = checked(asked.path)
     if policies is None:

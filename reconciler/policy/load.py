@@ -74,7 +74,7 @@ def load(path: str | Path) -> Loaded:
     documents = tuple(document for one in read for document in one.found)
     problems = tuple(problem for one in read for problem in one.problems)
     if not documents and not problems:
-        raise PolicyError.of([Problem(spelt(root), 1, 1, "", "has no policy in it, expected at least a Fleet")])
+        raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
 
@@ -106,7 +106,7 @@ def _found(root: str) -> FoundFiles:
     """
     if not os.path.exists(root):
         missing = "does not exist, expected a directory with policy files"
-        raise PolicyError.of([Problem(spelt(root), 1, 1, "", missing)])
+        raise PolicyError.of([Problem.of_path(spelt(root), missing)])
     if root.endswith(TESTS) and not os.path.isdir(root):
         words = "is a test of policies, expected a directory with policy files"
         raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
@@ -389,7 +389,7 @@ def _name_of(document: Document) -> str:
 def _fleets(shaped: Iterable[tuple[str, Document]], path: str, *, complete: bool) -> list[Problem]:
     fleets = [document for kind, document in shaped if kind == "Fleet"]
     if not fleets:
-        return [Problem(path, 1, 1, "", "has no Fleet, expected exactly one")] if complete else []
+        return [Problem.of_path(path, "has no Fleet, expected exactly one")] if complete else []
     first = fleets[0]
     return [
         document.problem(("kind",), f"is a second Fleet, expected one; the first is at {first.file}:{first.line}")

@@ -88,7 +88,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["plan", "nowhere", *LOOK],
             3,
-            "nowhere:1:1: does not exist, expected a directory with policy files",
+            "nowhere: does not exist, expected a directory with policy files",
             id="no policies",
         ),
         pytest.param(

@@ -126,7 +126,7 @@ def test_with_an_invalid_base_the_change_is_planned_alone_and_that_is_said(folde
     assert "::error" not in said.out, "the change is not to blame"
     body = host.comments[0]["body"]
     assert "nothing is compared: this is the plan of the change alone" in body
-    assert ("base/idling.yaml:3:7: kind: " if wrong == "broken" else "base:1:1: does not exist") in body
+    assert ("base/idling.yaml:3:7: kind: " if wrong == "broken" else "base: does not exist") in body
     assert "## Plan for Fleet `quickstart`" in body
 
 
@@ -403,7 +403,7 @@ def test_r5_a_folder_that_is_a_link_is_not_followed(folder, host, tmp_path, what
     (folder.path / what).symlink_to(outside)
     said = folder.call(*PLAN)
     assert said.code == 3
-    assert f"{what}:1:1: is a symbolic link, expected a folder of the change itself" in host.comments[0]["body"]
+    assert f"{what}: is a symbolic link, expected a folder of the change itself" in host.comments[0]["body"]
 
 
 # What fits
