@@ -55,7 +55,7 @@ _DESCRIPTORS_BESIDE = 512
 @option("--http-port", type=click.IntRange(1, 65_535), default=8080, help="The port of metrics and health.")
 @context_option
 @server_options
-def command(context: str | None, **flags: Any) -> int:
+def activator_command(context: str | None, **flags: Any) -> int:
     """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
 
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no

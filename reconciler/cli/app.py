@@ -7,14 +7,33 @@ import os
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
-from reconciler.cli.completion import COMPLETE, complete
-from reconciler.cli.habits import verb_here
-from reconciler.cli.output import report_failure, say, say_text
+from reconciler.cli.options import verb
+from reconciler.cli.output import report_failure, say, say_text, show
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.verbs import VERBS, help_text
+from reconciler.cli.verbs import MODULES, VERBS, help_text, verb_here
 from reconciler.errors import ExitCode
+
+COMPLETE = "_RECONCILER_COMPLETE"
+"""The variable in which a shell's script asks for completions."""
+
+_NAME = "reconciler"
+
+
+@verb("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the script that completes verbs, options and their values in SHELL."""
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(click.Group(_NAME), {}, _NAME, COMPLETE)
+    show(script.source_template % script.source_vars())
+
+
+def complete(group: click.Group) -> int:
+    """Print what a shell asks for in the variable COMPLETE; return the exit code."""
+    return shell_complete(group, {}, _NAME, COMPLETE, os.environ[COMPLETE])
 
 
 class _Verbs(click.Group):
@@ -26,8 +45,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"reconciler.cli.{cmd_name}")
-        command: click.Command = module.command
+        module = importlib.import_module(f"reconciler.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def resolve_command(

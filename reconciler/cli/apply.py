@@ -76,7 +76,7 @@ from reconciler.policy.types import PolicySet
 @quiet_option
 @progress_option
 @metrics_options
-def command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
+def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 
     On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is

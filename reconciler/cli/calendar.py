@@ -20,7 +20,7 @@ from reconciler.report.calendar import CalendarView, render_calendar
 @path_argument()
 @now_option
 @option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
-def command(path: str, days: int, **flags: Any) -> None:
+def calendar_command(path: str, days: int, **flags: Any) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
     options = RunOptions.of(path, flags)
     found = calendars_of(options.policies())

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
 from reconciler.cli.options import option, path_argument, seconds, verb
-from reconciler.cli.output import say, show, show_command
-from reconciler.cli.validate import annotate, checked
+from reconciler.cli.output import say, show, show_workflow_command
+from reconciler.cli.policies import annotate, checked
 from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
 from reconciler.report.review_comment import ReviewComment, marker_of, render_review
 
@@ -46,7 +46,7 @@ _RUNS = {"github": github_run, "gitlab": gitlab_run}
 )
 @option("--comment/--no-comment", default=True, help="Write a comment on the pull request.")
 @option("--plan-timeout", type=seconds, metavar="SECONDS", default=300.0, help="How long the plan may take.")
-def command(platform: str, path: str, **flags: Any) -> int:
+def ci_command(platform: str, path: str, **flags: Any) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
 
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
@@ -143,7 +143,7 @@ def _published(platform: str, review: ReviewComment, *, comment: bool) -> ExitCo
         words = f"the comment cannot be written: {error}"
         say(f"warning: {words}")
         if platform == "github":
-            show_command("warning", {"title": "reconciler"}, words)
+            show_workflow_command("warning", {"title": "reconciler"}, words)
         return error.exit_code
     say("the comment says so already" if became == "unchanged" else f"the comment was {became}")
     return ExitCode.DONE

@@ -39,7 +39,7 @@ _VERBS = ("apply", "plan")
 )
 @live_options
 @output_option("text", "json")
-def command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
+def doctor_command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
     Nothing is written. Missing roles are printed as manifests that can be applied.

@@ -48,7 +48,7 @@ _WIDTH = 100
 @world_options
 @now_option
 @tenant_option
-def command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
+def explain_command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
     OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it; FederatedReplicaSet/NAMESPACE/NAME is one on all

@@ -58,7 +58,7 @@ price_option = option(
 @color_option
 @verbose_option
 @quiet_option
-def command(path: str, output: str, days: int, **flags: Any) -> int:
+def forecast_command(path: str, output: str, days: int, **flags: Any) -> int:
     """Show what the policies below PATH do in the days to come, and what that saves.
 
     The runs of those days are played on a copy of a snapshot in memory. Nothing is written.

@@ -1,4 +1,4 @@
-"""`reconciler freeze`: nothing is idled, moved or scaled down for a while; wakes go on."""
+"""`reconciler freeze` and `reconciler unfreeze`: nothing is idled, moved or scaled down for a while; wakes go on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ scope_options = together(
 @option("--reason", metavar="TEXT", required=True, help="Why; every plan says it.")
 @option("--by", metavar="NAME", default_words="the user of this machine", help="Who freezes; every plan says it.")
 @scope_options
-def command(subject: str | None, length: str, reason: str, by: str | None, output: str, **flags: Any) -> int:
+def freeze_command(subject: str | None, length: str, reason: str, by: str | None, output: str, **flags: Any) -> int:
     """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
 
     It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
@@ -191,3 +191,35 @@ def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
     if not written:
         return ExitCode.NOTHING_DONE
     return ExitCode.PARTIAL if failures else ExitCode.DONE
+
+
+@verb("unfreeze")
+@option("--all", "everything", is_flag=True, help="End every freeze, of whatever scope.")
+@scope_options
+def unfreeze_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
+    """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
+
+    A freeze of another scope goes on; --all ends them all.
+    """
+    if everything and subject is not None:
+        raise UsageError(f"--all: stands beside {subject}, expected one of the two")
+    brakes = Brakes.of(subject, flags)
+    over: dict[Freeze, None] = {}
+    others: dict[Freeze, None] = {}
+
+    def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
+        for one in freezes:
+            (over if everything or brakes.scope.is_of(one) else others)[one] = None
+        return tuple(one for one in freezes if one in others)
+
+    written, failures = brakes.written(change)
+    if not over and not failures:
+        frozen = ", ".join(scope_of(one, brakes.fleet) for one in others)
+        raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
+    if output == "json":
+        ends = {"schemaVersion": OUTPUT_VERSION, "kind": "Unfreeze", "ended": json.loads(freezes_text(over))}
+        show(json.dumps({**ends, "writtenTo": written}, indent=2, ensure_ascii=False) + "\n", output)
+    else:
+        lines = [f"{scope_of(one, brakes.fleet)}: no longer {freeze_reason(one)}\n" for one in over]
+        show("".join(lines), output)
+    return ended(written, failures)

@@ -35,7 +35,7 @@ _SHORT = 12
 @world_options
 @now_option
 @output_option("text", "json")
-def command(subject: str | None, length: str, folder: str | None, output: str, **flags: Any) -> int:
+def history_command(subject: str | None, length: str, folder: str | None, output: str, **flags: Any) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with

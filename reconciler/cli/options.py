@@ -15,8 +15,7 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
-from reconciler.cli.habits import format_here, one_dash, option_here
-from reconciler.cli.verbs import example_lines
+from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector

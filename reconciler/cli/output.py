@@ -43,7 +43,7 @@ def show_lines(lines: Iterable[str]) -> None:
     show("".join(f"{escaped(line)}\n" for line in lines))
 
 
-def show_command(command: str, properties: dict[str, object], message: str) -> None:
+def show_workflow_command(command: str, properties: dict[str, object], message: str) -> None:
     """Print a command to GitHub's runners, which puts `message` beside a line of a file.
 
     Source: actions/toolkit packages/core/src/command.ts, escapeData, escapeProperty.

@@ -1,4 +1,4 @@
-"""`reconciler plan`: what would change now."""
+"""`reconciler plan` and `reconciler diff`: what would change now, and the same as a unified diff of YAML."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @quiet_option
 @progress_option
 @metrics_options
-def command(path: str, output: str, base: str | None, **flags: Any) -> int:
+def plan_command(path: str, output: str, base: str | None, **flags: Any) -> int:
     """Show what the policies below PATH would change now.
 
     Nothing is written, and no lock is taken.
@@ -105,3 +105,37 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
     saved = save(made, flags["out"])
     show(rendered(made, None, output, options.style), output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
+
+
+@verb("diff")
+@path_argument()
+@context_option
+@world_options
+@now_option
+@detailed_exitcode_option
+@filter_options
+@tenant_option
+@run_options
+@color_option
+@quiet_option
+@progress_option
+@metrics_options
+def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
+    """Show what the policies below PATH would change now, as a unified diff of YAML.
+
+    The diff has the fields of each object that the plan reads or writes, annotations included, and created objects
+    whole. Values of environment variables are masked. Exit codes are those of plan.
+    """
+
+    def shown(run: TrackedRun) -> ExitCode:
+        from reconciler.report.diff import render_diff
+
+        options = run.options
+        policies = options.policies(partly=True)
+        made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
+        run.metrics.decided(made)
+        run.progress.close()
+        show(render_diff(made, color=options.color), color=options.color)
+        return exit_of_plan(made, detailed=detailed_exitcode)
+
+    return planned_run("diff", RunOptions.of(path, flags), flags, shown)

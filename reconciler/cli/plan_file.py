@@ -1,4 +1,4 @@
-"""Saved plans: read, and refused as a whole where they no longer fit the clusters."""
+"""Saved plans: read, refused as a whole where they no longer fit the clusters, and shown by `reconciler show`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.options import DEFAULT_PATH, duration_of
+import click
+
+from reconciler.cli.options import (
+    DEFAULT_PATH,
+    color_option,
+    colored,
+    duration_of,
+    output_option,
+    summary_option,
+    text_width,
+    verb,
+    verbose_option,
+)
+from reconciler.cli.output import rendered, show
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
@@ -17,6 +30,7 @@ from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
+from reconciler.report.text import Style
 from reconciler.report.wording import edge
 from reconciler.untrusted_text import parse_json, short
 from reconciler.world import World
@@ -183,3 +197,19 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
         raise PlanFileError(
             f'{file}: cluster "{name}" was {made.clusters.get(name)}, expected {identity}; it is another cluster now'
         )
+
+
+@verb("show")
+@click.argument("file", type=click.Path())
+@output_option("text", "json", "yaml", "markdown", "html")
+@color_option
+@verbose_option
+@summary_option
+def show_command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
+    """Show the plan or report saved in FILE."""
+    from reconciler.report.json import plan_and_outcomes
+
+    made, outcomes = plan_and_outcomes(json_in_file(file), where=file)
+    check_allowed(made, file)
+    style = Style(colored(color), verbose, summary, text_width())
+    show(rendered(made, outcomes, output, style), output, color=style.color)

@@ -43,7 +43,7 @@ from reconciler.version import OUTPUT_VERSION
 @world_options
 @now_option
 @output_option("text", "json")
-def command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
+def rank_command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
     options = RunOptions.of(policies, flags)
     found = options.policies()

@@ -55,7 +55,7 @@ _LISTED = 10
 @verbose_option
 @quiet_option
 @progress_option
-def command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
+def restore_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.

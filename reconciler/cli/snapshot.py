@@ -45,7 +45,7 @@ from reconciler.yaml.files import write_private
 @live_options
 @now_option
 @quiet_option
-def command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:
+def snapshot_command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
     With the same --now, a plan from the snapshot is the plan from the clusters.

@@ -38,7 +38,7 @@ from reconciler.world import World
 @world_options
 @now_option
 @output_option("text", "json", "yaml")
-def command(subject: str | None, policies: str, output: str, **flags: Any) -> int:
+def status_command(subject: str | None, policies: str, output: str, **flags: Any) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or

@@ -28,7 +28,7 @@ from reconciler.yaml.files import spelt
 )
 @option("--coverage", is_flag=True, help="List policies, and decisions of policies, that no case looks at.")
 @output_option("text", "json", "junit")
-def command(path: str, output: str, **flags: Any) -> int:
+def test_command(path: str, output: str, **flags: Any) -> int:
     """Run the tests of policies (*_test.yaml) below PATH against the policies there.
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.

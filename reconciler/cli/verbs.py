@@ -1,5 +1,9 @@
 """The verbs, the words of `reconciler --help`, and examples; without any import, so that the help comes at once."""
 
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
 VERBS = {
     "validate": "Check the policy files, offline.",
     "compile": "Print the policies with all defaults filled in, offline.",
@@ -25,6 +29,17 @@ VERBS = {
     "schema": "Print the JSON Schema of a kind.",
     "completion": "Print the completion script of a shell.",
 }
+
+MODULES = {
+    "completion": "app",
+    "unfreeze": "freeze",
+    "diff": "plan",
+    "show": "plan_file",
+    "compile": "policies",
+    "schema": "policies",
+    "validate": "policies",
+}
+"""The module of each verb that stands beside others; the module of another verb has its name."""
 
 EXAMPLES = {
     "validate": (
@@ -176,3 +191,91 @@ def example_lines(verb: str) -> list[str]:
         for words, command in EXAMPLES[verb]
         for line in (f"# {words}", command if command.startswith("source") else f"reconciler {command}")
     ]
+
+
+# What options and verbs of kubectl and Terraform are called here: said where somebody types theirs.
+
+
+_NARROW = "narrow with --policy, --cluster, --namespace or --selector"
+_OPTIONS: Mapping[str, str] = {
+    "--dry-run": "`reconciler plan` shows what would change, and writes nothing",
+    "--target": _NARROW,
+    "--exclude": _NARROW,
+    "-A": "all namespaces are looked at, unless --namespace names some",
+    "--all-namespaces": "all namespaces are looked at, unless --namespace names some",
+    "--all": "name a CLUSTER to wake everything there; `reconciler restore --all` restores everything",
+    "-n": "name it in the OBJECT, CLUSTER/NAMESPACE/KIND/NAME",
+    "--namespace": "name it in the OBJECT, CLUSTER/NAMESPACE/KIND/NAME",
+    "--kubeconfig": "the environment variable KUBECONFIG names the file",
+    "-f": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
+    "--filename": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
+    "-k": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
+    "-y": "approve with --auto-approve",
+    "--yes": "approve with --auto-approve",
+    "--force": "--allow-exceed NAME lifts a limit once",
+    "-w": "every run is one pass; call it again",
+    "--watch": "every run is one pass; call it again",
+    "--refresh": "every plan reads the clusters anew",
+    "--var": "policies have no variables",
+    "--var-file": "policies have no variables",
+}
+_FORMATS: Mapping[str, str] = {
+    "wide": "text is never cut, and -v shows more where a verb has it",
+    "name": "json has the names",
+    "jsonpath": "json can be given to jq",
+    "custom-columns": "json can be given to jq",
+    "go-template": "json can be given to jq",
+}
+_VERBS: Mapping[str, str] = {
+    "cordon": "the field `state` of a cluster in the Fleet, Frozen or Draining",
+    "delete": "restore",
+    "describe": "explain OBJECT",
+    "destroy": "restore --all",
+    "drain": "the field `state` of a cluster in the Fleet, Frozen or Draining",
+    "get": "status",
+    "init": "validate; nothing is prepared",
+    "lint": "validate",
+    "list": "status",
+    "logs": "history",
+    "pause": "freeze",
+    "rollback": "restore",
+    "rollout": "history, or restore",
+    "scale": "wake or restore; `kubectl scale` is respected",
+    "sleep": "apply",
+    "state": "status",
+    "top": "status",
+    "undo": "restore",
+    "version": "--version",
+}
+
+
+def one_dash(arguments: Sequence[str], options: Collection[str]) -> str:
+    """Return what to write in place of a long option with one dash, as Terraform takes it; "" where there is none.
+
+    `options` are those of the verb. What is neither one of them nor known elsewhere may be a short one with its value.
+    """
+    for argument in arguments:
+        if argument == "--":
+            break
+        name = argument.partition("=")[0]
+        if len(name) > 2 and name[0] == "-" != name[1]:
+            if f"-{name}" in options:
+                return f"{argument}: long options begin with two dashes, expected -{argument}"
+            if f"-{name}" in _OPTIONS:
+                return f"No such option '{name}'; {_OPTIONS[f'-{name}']}"
+    return ""
+
+
+def option_here(name: str) -> str:
+    """Return what to use in place of an option of another tool, "" where that is not known."""
+    return _OPTIONS.get(name, "")
+
+
+def format_here(name: str) -> str:
+    """Return what to use in place of a format that kubectl writes, "" where that is not known."""
+    return _FORMATS.get(name.partition("=")[0], "")
+
+
+def verb_here(name: str) -> str:
+    """Return what to use in place of a verb of another tool, "" where that is not known."""
+    return _VERBS.get(name, "")

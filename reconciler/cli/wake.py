@@ -70,7 +70,7 @@ T = TypeVar("T", Service, Workload)
 @verbose_option
 @quiet_option
 @progress_option
-def command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
+def wake_command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
     Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;

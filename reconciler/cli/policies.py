@@ -1,23 +1,30 @@
-"""`reconciler validate`: all problems, offline."""
+"""The verbs about policy files alone, offline: `reconciler validate`, `reconciler compile` and `reconciler schema`."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from reconciler.cli.options import moment, now_option, option, output_option, path_argument, tenant_named, verb
-from reconciler.cli.output import say, show, show_command, show_lines
+from reconciler.cli.output import as_text, say, show, show_lines, show_workflow_command
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, PolicyError, Problem
-from reconciler.policy.load import check_policies
+from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
+from reconciler.policy.compiled import compile_policies
+from reconciler.policy.load import check_policies, read_policies
+from reconciler.policy.schemas import load_schema, schema_of
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 from reconciler.version import OUTPUT_VERSION
 
 if TYPE_CHECKING:
     from reconciler.forecast.first_night import FirstNight
+
+_ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
 @verb("validate")
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 @option("--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.")
 @option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.", group="Clusters")
 @now_option
-def command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
+def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
@@ -104,7 +111,7 @@ def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
     from reconciler.report.validation import leveled, problem_words
 
     for level, one in leveled(problems, warnings):
-        show_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
+        show_workflow_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
 
 
 def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem], output: str) -> None:
@@ -127,3 +134,40 @@ def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
             "DownscalePolicy": len(policies.downscale),
         }
     }
+
+
+@verb("compile")
+@path_argument()
+@output_option("yaml", "json")
+def compile_command(path: str, output: str) -> None:
+    """Print the policies below PATH with all defaults filled in. No cluster is read."""
+    rules = compile_policies(read_policies(path))
+    show(as_text(rules, output), output)
+
+
+@verb("schema")
+@click.argument("kind")
+@option("--url", metavar="URL", help="With KIND catalog: the address of the folder that the schemas are served from.")
+@output_option("json", "yaml")
+def schema_command(kind: str, output: str, url: str | None) -> None:
+    """Print the JSON Schema (draft 2020-12) of KIND: a kind of policies, PolicyTest, Plan or Report.
+
+    Policy is the schema of files with policies of any kind. catalog is no schema, but a catalog in the form of
+    SchemaStore, which tells editors which schema is for which file.
+    """
+    if kind.lower() == "catalog":
+        show(as_text(_catalog(url), output), output)
+        return
+    if url is not None:
+        raise UsageError("--url: stands beside a kind, expected it beside catalog")
+    found = load_schema("Policy") if kind.lower() == "policy" else schema_of(kind)
+    show(as_text(found, output), output)
+
+
+def _catalog(url: str | None) -> dict[str, object]:
+    from reconciler.policy.kinds.json_schema import schema_catalog
+
+    if url is None or not _ADDRESS.fullmatch(url):
+        found = "is missing" if url is None else "is no address of a folder"
+        raise UsageError(f"--url: {found}, expected where the schemas are served, like https://example.com/schemas")
+    return schema_catalog(url.rstrip("/"))
