@@ -1,4 +1,4 @@
-"""`reconciler forecast`: what the policies do in the days to come, and what they save."""
+"""`reconciler forecast` and `reconciler calendar`: what the policies do in the days to come."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
+from reconciler.decide.idling.criteria import schedules_of
+from reconciler.decide.schedule import open_periods
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
-from reconciler.policy.types import PolicySet, Prices
+from reconciler.policy.types import Calendar, PolicySet, Prices
+from reconciler.report.calendar import CalendarView, render_calendar
 from reconciler.world import victim_order
 
 _LEAST_TICK = timedelta(minutes=1)
@@ -143,3 +146,27 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
     from reconciler.forecast.json import forecast_to_dict
 
     return as_text(forecast_to_dict(made, style.by, style.prices), output)
+
+
+@verb("calendar")
+@path_argument()
+@now_option
+@option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
+def calendar_command(path: str, days: int, **flags: Any) -> None:
+    """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
+    options = RunOptions.of(path, flags)
+    found = calendars_of(options.policies())
+    end = options.now + timedelta(days=days)
+    views = [CalendarView(name, one, open_periods(one, options.now, end)) for name, one in found]
+    show(render_calendar(views, options.now, end))
+
+
+def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
+    """Return every calendar with a name to show it under: named ones first, then those written inside policies."""
+    inside = [
+        (f"{policy.name} (its own)", calendar)
+        for policy in policies.idling
+        for calendar in schedules_of(policy.idle_when)
+        if not calendar.name
+    ]
+    return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]

@@ -31,6 +31,7 @@ VERBS = {
 }
 
 MODULES = {
+    "calendar": "forecast",
     "completion": "app",
     "unfreeze": "freeze",
     "diff": "plan",
