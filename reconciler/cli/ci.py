@@ -17,7 +17,7 @@ from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
-from reconciler.report.review_comment import ReviewComment, marker_of, render_review
+from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
 _MOST_ANNOTATIONS = 50
