@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.forecast.policy_changes import PolicyChanges, policy_changes
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Plan
+from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]

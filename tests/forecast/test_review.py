@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.policy_changes import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.forecast.review import Review, narrowed, review_of
 from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import Simulation
@@ -26,6 +25,7 @@ from reconciler.forecast.timelines import forecast
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import Filters
+from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.report.markdown import LONGEST_TEXT
 from reconciler.report.wording import counted
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set

@@ -12,11 +12,11 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
 from reconciler.forecast.pod_requests import Requests, requests_of
-from reconciler.forecast.policy_changes import policy_changes
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.model import ObjectRef
+from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 
