@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.pods import PodCounts, is_calm, pod_counts
+from reconciler.decide.placement.local_replica_sets import PodCounts, is_calm, pod_counts
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload

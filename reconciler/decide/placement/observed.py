@@ -13,8 +13,15 @@ from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
-from reconciler.decide.placement.local_replica_sets import is_ours, names_another
-from reconciler.decide.placement.pods import PodCounts, available_replicas, calm_counts, is_calm, pod_counts
+from reconciler.decide.placement.local_replica_sets import (
+    PodCounts,
+    available_replicas,
+    calm_counts,
+    is_calm,
+    is_ours,
+    names_another,
+    pod_counts,
+)
 from reconciler.decide.placement.status import (
     IN_A_ROW,
     MEMORY,
