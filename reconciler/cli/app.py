@@ -96,5 +96,5 @@ def _run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         say("error: interrupted")
         return ExitCode.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last place: a bug is told in one line too
+    except Exception as error:  # noqa: BLE001 - the last place: a bug is one line too
         return report_failure(error, arguments)

@@ -99,7 +99,7 @@ class FleetSource(Struct, frozen=True):
     def check_own_namespace(self, fleet: Fleet, world: World) -> None:
         """Check that what stands in for a lost Fleet uses the namespace of its locks and records.
 
-        Our Leases tell where that is. A lock in another namespace would keep no run of that Fleet from writing.
+        Our Leases show where that is. A lock in another namespace would keep no run of that Fleet from writing.
 
         Raises:
             UsageError: there are some in another namespace than that of `fleet`, and no flag says which one is meant.
@@ -231,7 +231,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 def commit_of(path: str | Path) -> str:
     """Return the commit of the checkout that `path` is in, "" where it is in none or that cannot be read.
 
-    What was changed since is not told: a run that must know is given --source-revision.
+    What was changed since does not show: a run that must know is given --source-revision.
     """
     try:
         here = Path(path).resolve()

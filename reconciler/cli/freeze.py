@@ -86,7 +86,7 @@ class FreezeScope(Struct, frozen=True):
 
 
 class Brakes(Struct, frozen=True):
-    """The ConfigMaps that tell of a scope: those of home and of the clusters it covers."""
+    """The ConfigMaps that hold the freezes of a scope: those of home and of the clusters it covers."""
 
     fleet: Fleet
     world: World
@@ -120,7 +120,7 @@ class Brakes(Struct, frozen=True):
                     raise ReconcilerError(self.world.sources[cluster.name].error)
                 _write(access.cluster, self.fleet.namespace, change, self.now)
                 done.append(cluster.name)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others are told all the same
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
                 failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
         return done, failures
 
@@ -148,7 +148,7 @@ def _scope(text: str | None, fleet: Fleet, world: World) -> FreezeScope:
 
 
 def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: World) -> FreezeScope:
-    """Refuse a namespace that is on none of `clusters`; where one of them does not tell, any name may be one."""
+    """Refuse a namespace that is on none of `clusters`; where one of them does not say, any name may be one."""
     if not scope.namespace:
         return scope
     known: set[str] = set()

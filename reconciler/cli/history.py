@@ -85,7 +85,7 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
             if access is None:
                 raise ReconcilerError(world.sources[cluster.name].error)
             kept = History(access.cluster, fleet.namespace).kept()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others tell all the same
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
             failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
             continue
         days += [day for at, day in kept.items() if at >= first]

@@ -108,7 +108,7 @@ def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Run
 def _written(file: str, found: Measured, ended_well: bool) -> str:
     """Write the metrics to `file`, beside it first; return why that failed, "" where it did not.
 
-    After a run that failed the file goes on to tell when one ended well last. What is beside it already is from a run
+    After a run that failed the file goes on to say when one ended well last. What is beside it already is from a run
     that was killed, or a link that somebody planted: it goes, and is never written through.
     """
     path = Path(file)

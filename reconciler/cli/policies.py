@@ -54,7 +54,7 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     for warning in (*policies.warnings, *(() if night is None else night.unheld)):
         say(f"warning: {warning}")
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
-    show_lines([f"{path}: valid, {counts}", *_told(night)])
+    show_lines([f"{path}: valid, {counts}", *_night_lines(night)])
     return ExitCode.DONE
 
 
@@ -70,7 +70,7 @@ def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> First
     return first_night(Simulation(policies, opened), options.now)
 
 
-def _told(night: FirstNight | None) -> Iterable[str]:
+def _night_lines(night: FirstNight | None) -> Iterable[str]:
     if night is None:
         return ()
     from reconciler.forecast.first_night import night_lines
@@ -84,8 +84,8 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
         return {}
     held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
-    told = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
-    return {"firstNight": {**told, "heldBack": held, "unheld": list(night.unheld)}}
+    shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
+    return {"firstNight": {**shown, "heldBack": held, "unheld": list(night.unheld)}}
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

@@ -137,8 +137,8 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         return ClusterFindings(
             case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False
         )
-    told = server.version or "unknown version"
-    version = Finding("server", "OK", f"{told}, {case.preflight.connection.context}")
+    found = server.version or "unknown version"
+    version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
     missing = _missing_rights(case)
     findings = (
@@ -179,7 +179,7 @@ def _no_server(case: ClusterCheck, error: Exception) -> Finding:
 
 
 def _state(case: ClusterCheck) -> Iterator[Finding]:
-    """Tell what the Fleet lets be written there, where that is not everything."""
+    """Report what the Fleet lets be written there, where that is not everything."""
     if case.writes is Writes.NOTHING:
         words = "ReadOnly: nothing is written there, so only the rights of plan are checked"
         yield Finding("state", "WARN", words)
@@ -197,7 +197,7 @@ def _objects(case: ClusterCheck) -> Iterator[Finding]:
 
 
 def home_finding(cluster: str, fleet: Fleet, state: ObservedState) -> Iterator[Finding]:
-    """Tell of the cluster that stands in for home that it does."""
+    """Report the cluster that stands in for home that it does."""
     if cluster != fleet.home and home_of(fleet, state).cluster == cluster:
         yield Finding("home", "WARN", f"keeps the records of the home cluster {fleet.home}, which cannot be read")
 
@@ -245,7 +245,7 @@ def clock_finding(ahead: timedelta | None) -> Finding:
 def _missing_rights(case: ClusterCheck) -> list[tuple[Right, str]] | Exception:
     try:
         return case.preflight.missing(list(wanted_rights(case)))
-    except Exception as error:  # noqa: BLE001 - told among the findings
+    except Exception as error:  # noqa: BLE001 - one of the findings
         return error
 
 
@@ -352,7 +352,7 @@ def _slices_of_activators(case: ClusterCheck) -> Counter[str]:
 
 
 def _activators(case: ClusterCheck) -> Iterator[Finding]:
-    """Tell which activators live, and what dead ones left; that there is none where policies wait for signals."""
+    """Report which activators live, and what dead ones left; that there is none where policies wait for signals."""
     namespace = case.policies.fleet.namespace
     try:
         leases = case.cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR)
@@ -413,7 +413,7 @@ def _freshness(source: MetricsSource, now: datetime) -> Finding:
 
 
 def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
-    """Tell who else writes replicas of what policies select."""
+    """Report who else writes replicas of what policies select."""
     observed = case.observed
     if observed is None or case.fault:
         return

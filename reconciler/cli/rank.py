@@ -70,8 +70,8 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     found = [one for one in state.clusters[name.cluster].workloads if name.matches(one.ref)]
     if len(found) != 1:
         refs: list[ObjectRef] = [one.ref for one in found]
-        told = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
-        raise UsageError(f"{text}: names {told}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
+        named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
+        raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
     return found[0]
 
 

@@ -139,10 +139,10 @@ class Unmatched:
 
     def _refuse(self, what: str, unmatched: Iterable[str], known: Collection[str], *, idle: bool) -> None:
         for name in sorted(unmatched):
-            told = f'--{what}: no idle object{self._where} records {what} "{name}"'
+            problem = f'--{what}: no idle object{self._where} records {what} "{name}"'
             if not known:
-                raise UsageError(f"{told}; {f'none records a {what}' if idle else 'nothing is idle'}")
-            raise UsageError(f"{told}, {_expected(known)}" + nearest(name, sorted(known)).replace(", did", "; did"))
+                raise UsageError(f"{problem}; {f'none records a {what}' if idle else 'nothing is idle'}")
+            raise UsageError(f"{problem}, {_expected(known)}" + nearest(name, sorted(known)).replace(", did", "; did"))
 
 
 def _below(subject: str | None) -> str:

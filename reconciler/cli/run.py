@@ -165,7 +165,7 @@ class RunOptions(Struct, frozen=True):
     def policies(self, *, partly: bool = False) -> PolicySet:
         """Return the policies, after a check that filters and --allow-exceed name something that exists.
 
-        With `partly` problems in files of tenants are told, and only stop these.
+        With `partly` problems in files of tenants are reported, and only stop these.
 
         Raises:
             PolicyError: with all problems. UsageError: a filter that matches nothing.
@@ -203,7 +203,7 @@ class RunOptions(Struct, frozen=True):
     def world(self, fleet: Fleet | None = None, *, writes: bool = False) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
 
-        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the run a person is told
+        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the run a person reads
         what there is to know of the clusters.
         """
         if writes and self.snapshot is not None:
@@ -303,7 +303,7 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
 def save(made: Plan, file: str | None) -> ExitCode:
     """Write `made` for a later `apply FILE`; only we may read it, because pod templates may hold what is private.
 
-    None: that was not asked for. What goes wrong is told beside what is shown, never instead of it.
+    None: that was not asked for. What goes wrong is reported beside what is shown, never instead of it.
     """
     try:
         if file is not None:

@@ -112,7 +112,7 @@ def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...
     return tuple(IdleWorkload(one) for one in found if name.matches(one.ref))
 
 
-def told(waking: _RequestedWake) -> str:
+def annotating(waking: _RequestedWake) -> str:
     """Return which annotations are written, and on what: they come before the plan, which follows from them."""
     refs = [str(one.asked.ref) for one in waking.found if not one.problem]
     where = refs[0] if len(refs) == 1 else f"{len(refs)} objects"
@@ -195,8 +195,8 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
         raise ReconcilerError(f"{subject}: cluster {name.cluster} cannot be read: {why}; nothing was done")
     unreadable = state.clusters[name.cluster].unreadable if name.cluster in state.clusters else {}
     if unreadable:
-        told = "; ".join(unreadable.values())
-        raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {told}")
+        why = "; ".join(unreadable.values())
+        raise ReconcilerError(f"{subject}: nothing idle was found, and not all could be read: {why}")
     check_there(state, name, subject)
     keeps = "; --for keeps a Service, or a workload that nothing owns, awake for longer"
     raise UsageError(f"{subject}: {f'is not idle{keeps}' if name.name else 'nothing below it is idle'}")
@@ -208,9 +208,9 @@ def requests(now: datetime, until: datetime | None) -> dict[str, str]:
 
 
 def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[ExitCode]:
-    """Tell and write the requests, and tell what could not be; return the exit codes that this leads to."""
+    """Write the requests, and report them and what could not be written; return the exit codes that this leads to."""
     if not quiet and not all(one.problem for one in waking.found):
-        say(told(waking))
+        say(annotating(waking))
     failures = request_wakes(waking, world)
     for failure in failures:
         say(f"error: {failure}")

@@ -65,7 +65,7 @@ DOWNSCALER_EXCLUDE = "downscaler/exclude"
 DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
 
 # Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and template, so
-# that a changed template can be told from other changes) and on-delete; any workload placed here may carry
+# that a changed template can be known from other changes) and on-delete; any workload placed here may carry
 # observed-capacity; our ConfigMaps carry recorded-at, fleet and status.
 POLICY_DIGEST = "reconciler/policy-digest"
 ON_DELETE = "reconciler/on-delete"
@@ -231,7 +231,7 @@ def is_near(at: datetime) -> bool:
     return FIRST_YEAR <= at.year <= LAST_YEAR
 
 
-@lru_cache(512)  # a plan tells the same few times again and again
+@lru_cache(512)  # a plan names the same few times again and again
 def format_time(at: datetime) -> str:
     """Return `at` as RFC 3339 in UTC with whole seconds, as Kubernetes writes it."""
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

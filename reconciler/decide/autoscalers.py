@@ -168,7 +168,7 @@ def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> P
 
 
 def _floor_of(hpa: HorizontalPodAutoscaler) -> int | None:
-    """Return the floor that `autoscaler` was held at; where it is not written, bounds of one number tell it."""
+    """Return the floor that `autoscaler` was held at; where it is not written, bounds of one number are it."""
     text = hpa.annotations.get(IDLED_TO)
     if text is not None:
         return whole_number(text, IDLED_TO)

@@ -116,13 +116,13 @@ def without_deferred(desired: DesiredState) -> DesiredState:
 
     What another job decides stays in the plan, with a note: its other decisions rest on it.
     """
-    told = {
+    deferred = {
         one.key: _deferred(one, one.victims.note)
         for one in desired.decisions
         if one.job == "downscale" and one.victims is not None and one.victims.deferred
     }
-    kept = tuple(one for one in desired.decisions if one.key not in told)
-    return replace(desired, decisions=kept, undecided=(*desired.undecided, *told.values()))
+    kept = tuple(one for one in desired.decisions if one.key not in deferred)
+    return replace(desired, decisions=kept, undecided=(*desired.undecided, *deferred.values()))
 
 
 def _deferred(decision: Decision, note: str) -> Undecided:

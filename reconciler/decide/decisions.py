@@ -179,7 +179,7 @@ class Decision(Struct, frozen=True):
     wake_tier: str = ""  # the tier of a wake that others wait for, "" where none do
     wait_ready: str = ""  # the wake tier whose objects should be ready first, 10 minutes at most; "" for none
     wait_activator: bool = False  # an activator should accept the Services' connections first; for 15 s at most
-    event: str = ""  # reason of the Event that tells about it ("Idled", "Woken", ...), "" for none
+    event: str = ""  # reason of the Event about it ("Idled", "Woken", ...), "" for none
     idles: bool = False  # idles a workload
     known: bool = False  # the same schedule idled it before, so that no limit counts it
     has_annotations: bool = True  # False: the object has no annotations map yet
@@ -267,7 +267,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):
-    """One cluster of one federated ReplicaSet. None: unknown. `reasons` tell which step and limit led there."""
+    """One cluster of one federated ReplicaSet. None: unknown. `reasons` say which step and limit led there."""
 
     cluster: str
     desired: int | None  # what the allocation gives ("runs")

@@ -87,8 +87,8 @@ def _with_freezes(
 ) -> FleetCluster:
     observed = state.clusters.get(cluster.name)
     own = () if observed is None else _said(fleet, observed, now)
-    told = (*(one for one in everywhere if one.until is not None), *own)
-    found = tuple(dict.fromkeys(one for one in told if one.cluster in ("", cluster.name)))
+    listed = (*(one for one in everywhere if one.until is not None), *own)
+    found = tuple(dict.fromkeys(one for one in listed if one.cluster in ("", cluster.name)))
     return replace(cluster, freezes=found) if found else cluster
 
 

@@ -27,7 +27,7 @@ class FirstNight(Struct, frozen=True):
 
     `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `already` are those
     that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
-    `held_back` has each limit that holds something back once. `unheld` tells which Services wait for signals that no
+    `held_back` has each limit that holds something back once. `unheld` says which Services wait for signals that no
     activator can give.
     """
 

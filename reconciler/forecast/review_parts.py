@@ -426,8 +426,8 @@ def _unjudged(review: Review) -> Part:
     listings = []
     if rows:
         queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
-        told = f"The snapshot holds no answer to {queries}; what depends on {them} is not decided here"
-        listings.append(LineList(told, tuple(escaped(row) for row in rows)))
+        missing = f"The snapshot holds no answer to {queries}; what depends on {them} is not decided here"
+        listings.append(LineList(missing, tuple(escaped(row) for row in rows)))
     if lines:
         listings.append(LineList("What is unknown", tuple(lines)))
     if not listings and not review.next_head.undecided:

@@ -327,4 +327,4 @@ def legend(*, blocks: bool) -> str:
     """Return what the signs mean."""
     signs = _BLOCKS if blocks else _PLAIN
     words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
-    return ", ".join(f"{signs[state]} {told}" for state, told in words.items())
+    return ", ".join(f"{signs[state]} {word}" for state, word in words.items())

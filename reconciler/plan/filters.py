@@ -75,9 +75,9 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
 
 
 def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:
-    telling = [decision for decision in inside if decision.verb is not Verb.REMEMBER] or inside
-    scaled = [decision for decision in telling if decision.replicas_after is not None] or telling
-    return all(_matches(decision, filters) for decision in telling) and all(
+    shown = [decision for decision in inside if decision.verb is not Verb.REMEMBER] or inside
+    scaled = [decision for decision in shown if decision.replicas_after is not None] or shown
+    return all(_matches(decision, filters) for decision in shown) and all(
         filters.labels.matches(_labels_of(decision, labels)) for decision in scaled
     )
 

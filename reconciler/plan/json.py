@@ -337,7 +337,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
 
 
 def _misfits(document: PlanDocument) -> Iterator[tuple[str, str]]:
-    """Yield what the types alone do not tell, each as its path in the document and what is wrong."""
+    """Yield what the types alone do not say, each as its path in the document and what is wrong."""
     lists = {
         "actions": document.actions,
         "observed": document.observed,

@@ -226,7 +226,7 @@ class _Checks(Struct, frozen=True):
     def each_policy(self, decisions: tuple[Decision, ...], rule: _Rule, excepted: Set[PolicyKey]) -> Limited:
         """Return what a limit of the Fleet leaves of the decisions, policy by policy but for those `excepted`.
 
-        Of its use the policy that comes nearest to it is told.
+        Of its use the policy that comes nearest to it is reported.
         """
         bound = _bound_by(rule, decisions)
         result = Limited(decisions, (), ())
@@ -238,7 +238,7 @@ class _Checks(Struct, frozen=True):
     def together(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
         """Return what a limit for all policies together leaves of the decisions: whoever takes most is held back first.
 
-        Its use is told only where it holds something back.
+        Its use is reported only where it holds something back.
         """
         bound = _bound_by(rule, decisions)
         result = Limited(decisions, (), ())

@@ -66,7 +66,7 @@ class LimitUse(Struct, frozen=True):
     """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
 
     The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
-    most is told, "" for none.
+    most is named, "" for none.
     """
 
     name: str

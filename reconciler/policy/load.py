@@ -83,7 +83,7 @@ def left_out(path: str | Path) -> tuple[str, ...]:
     """Return the other files with policies beside or below `path`, sorted, where that is the one file with a Fleet.
 
     Who names that file alone has left them out: what they want idle would be woken. A directory leaves nothing out, and
-    where other files have a Fleet too, nobody can tell what belongs together.
+    where other files have a Fleet too, nobody can say what belongs together.
     """
     root = Path(path)
     if not root.is_file():
@@ -207,9 +207,9 @@ def _files(loaded: Loaded) -> list[str]:
 
 def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
     """Yield the problems, of those at a value that could not be read only that it could not."""
-    told = {_place(problem) for problem in unreadable}
+    unread = {_place(problem) for problem in unreadable}
     yield from unreadable
-    yield from (problem for problem in problems if _place(problem) not in told)
+    yield from (problem for problem in problems if _place(problem) not in unread)
 
 
 def _place(problem: Problem) -> tuple[str, int, int]:

@@ -67,7 +67,7 @@ def _first_of_each(errors: list[Any]) -> Iterator[Any]:
 
 
 def _sibling(problem: Problem) -> str:
-    """Return the path of the field that a misspelt one stands for; that it is missing need not be told as well."""
+    """Return the path of the field that a misspelt one stands for; that it is missing need not be reported as well."""
     parent = problem.field.rpartition(".")[0]
     name = problem.message.split('"')[1]
     return f"{parent}.{name}" if parent else name

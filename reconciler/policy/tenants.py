@@ -33,7 +33,7 @@ _REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
 class FileOwners(Struct, frozen=True, dict=True):
     """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's.
 
-    `known` False: the Fleet does not say it, or not in a way that can be read; then nobody is told to own anything.
+    `known` False: the Fleet does not say it, or not in a way that can be read; then nobody is said to own anything.
     """
 
     tenants: tuple[Tenant, ...] = ()

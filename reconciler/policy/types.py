@@ -108,7 +108,7 @@ class FleetCluster(Struct, frozen=True):
 
 
 class Prices(Struct, frozen=True):
-    """What a core and a GiB cost for an hour, in whatever money; None: not told."""
+    """What a core and a GiB cost for an hour, in whatever money; None: not stated."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -262,7 +262,7 @@ class WeeklyWindow(Struct, frozen=True):
 
 
 class AbsoluteWindow(Struct, frozen=True):
-    """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people are told."""
+    """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people read."""
 
     start: datetime
     end: datetime

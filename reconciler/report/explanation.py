@@ -30,7 +30,7 @@ from reconciler.untrusted_text import one_line
 
 
 class ObjectExplanation(Struct, frozen=True):
-    """What is to be told of one object. `workload` None: it is not among those read (a Service, or gone).
+    """What is to be said of one object. `workload` None: it is not among those read (a Service, or gone).
 
     `closest` is the match of a policy that comes near, where none selects it.
     """
@@ -42,16 +42,16 @@ class ObjectExplanation(Struct, frozen=True):
 
 def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
     """Yield the explanation of an object: its number first."""
-    told = [found for found in plan.explanations if found.ref == one.ref]
-    refs = {one.ref, *(found.written for found in told if found.written is not None)}
+    explanations = [found for found in plan.explanations if found.ref == one.ref]
+    refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
     yield name_of(one.ref)
     if one.ref.kind == "Service":
         yield from _behind(plan, one.ref)
     else:
-        yield _number(plan, one, refs, selected=bool(told))
-    yield from _idle_since(plan, one, told)
+        yield _number(plan, one, refs, selected=bool(explanations))
+    yield from _idle_since(plan, one, explanations)
     yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {one.ref}))
-    for found in told:
+    for found in explanations:
         yield ""
         yield from _policy(plan, found)
     for lost in plan.overridden:
@@ -67,13 +67,13 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
 
 def explanation_values(plan: Plan, one: ObjectExplanation) -> dict[str, Any]:
     """Return the explanation of an object as JSON values: what each policy says of it, its reasons as data."""
-    told = [found for found in plan.explanations if found.ref == one.ref]
-    refs = {one.ref, *(found.written for found in told if found.written is not None)}
+    explanations = [found for found in plan.explanations if found.ref == one.ref]
+    refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
     decision, fate = _decided(plan, refs)
     return {
         "object": str(one.ref),
         "specReplicas": None if one.workload is None else one.workload.spec_replicas,
-        "policies": [_policy_values(plan, found) for found in told],
+        "policies": [_policy_values(plan, found) for found in explanations],
         "change": "" if decision is None else f"{_change(decision, one.ref)}{fate}",
     }
 
@@ -93,22 +93,22 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
     }
 
 
-def _idle_since(plan: Plan, one: ObjectExplanation, told: Collection[PolicyExplanation]) -> Iterator[str]:
+def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
     record = one.workload.annotations if one.workload is not None else {}
     at, owner = optional_instant(record, IDLED_AT), idling_owner(record)
     theirs = owner is not None and one.workload is not None and not one.workload.spec_replicas
-    if at is None or not (theirs or any(found.idled for found in told)):
+    if at is None or not (theirs or any(found.idled for found in explanations)):
         return
     before = one_line(record.get(PREVIOUS_SCALE, ""))
     scale = f", previous scale {before}" if before else ""
-    since = f"Idle since {edge(at)} ({age(plan.made_at - at)}){_idled_by(plan, owner, told)}{scale}"
+    since = f"Idle since {edge(at)} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
     yield f"{since}. To wake it: reconciler wake {name_of(one.ref)}"
 
 
-def _idled_by(plan: Plan, owner: tuple[str, str] | None, told: Collection[PolicyExplanation]) -> str:
-    """Return who idled an object, "" where that is a policy of this Fleet that is told of below."""
-    if owner is None or (owner[0] == plan.fleet and any(found.policy == owner[1] for found in told)):
+def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collection[PolicyExplanation]) -> str:
+    """Return who idled an object, "" where that is a policy of this Fleet that is explained below."""
+    if owner is None or (owner[0] == plan.fleet and any(found.policy == owner[1] for found in explanations)):
         return ""
     fleet = f" of Fleet {owner[0]}" if owner[0] != plan.fleet else ""
     return one_line(f" by IdlingPolicy {owner[1]}{fleet}")

@@ -86,7 +86,7 @@ def updates_of(number: int) -> str:
 
 
 def reasons_in(plan: Plan) -> ReasonWords:
-    """Return by which reasons of `plan` are told."""
+    """Return by which reasons of `plan` are named."""
     return ReasonWords(plan.made_at)
 
 
@@ -192,11 +192,11 @@ def _placement_words(view: PlacementView, moves: bool) -> str:
 
 
 def _later(view: PlacementView, shown: Sequence[Action]) -> Iterator[str]:
-    """Yield what runs after this one will move from clusters that have no line, which would tell it."""
-    told = {action.decision.ref.cluster for action in shown}
+    """Yield what runs after this one will move from clusters that have no line, which would show it."""
+    listed = {action.decision.ref.cluster for action in shown}
     for row in view.rows:
         for one in row.reasons:
-            if one.code is ReasonCode.MOVES_LATER and row.cluster not in told:
+            if one.code is ReasonCode.MOVES_LATER and row.cluster not in listed:
                 yield f"{one.values['replicas']} move from {one_line(row.cluster)} once as many are available elsewhere"
 
 
@@ -209,7 +209,7 @@ def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
     name, sign = name_of(decision.ref), sign_of(decision)
     if is_metadata(decision):
         return Line(action, sign, name, "", "", "", metadata_words(decision), "")
-    told = any(one.code is ReasonCode.SELECTOR_DIFFERS for one in decision.cause.reasons)
-    kept = ["pods keep running"] if decision.orphan and not told else []
+    named = any(one.code is ReasonCode.SELECTOR_DIFFERS for one in decision.cause.reasons)
+    kept = ["pods keep running"] if decision.orphan and not named else []
     verb, reason = verb_of(decision, moves=moves), ", ".join([*reasons, *kept])
     return Line(action, sign, name, *field_of(decision), verb, reason, victims_of(decision))

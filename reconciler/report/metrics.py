@@ -91,7 +91,7 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return whole numbers as such, so that times stay readable; others as short as they can be told apart."""
+    """Return whole numbers as such, so that times stay readable; others as short as they can be distinguished."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

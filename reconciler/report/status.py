@@ -60,7 +60,7 @@ class ClusterSummary(Struct, frozen=True):
 
 
 class FleetStatus(Struct, frozen=True):
-    """Everything that `status` tells."""
+    """Everything that `status` shows."""
 
     plan: Plan
     clusters: tuple[ClusterSummary, ...]

@@ -160,7 +160,7 @@ def decide_downscale(
 ) -> DesiredState:
     """Return the decisions of DownscalePolicies with a target; `claims` are the workloads of other policies, by policy.
 
-    A policy that only observes does not compete: what it would change beside the others is told, never applied.
+    A policy that only observes does not compete: what it would change beside the others is reported, never applied.
     """
     found: list[Result] = []
     observed: list[Result] = []

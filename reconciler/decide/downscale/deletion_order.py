@@ -350,7 +350,7 @@ def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:
 
 # Ages on a logarithmic scale, as KEP-2185 compares them.
 
-_DIGITS = 60  # enough to tell any power of a base from any int64 of nanoseconds
+_DIGITS = 60  # enough to distinguish any power of a base from any int64 of nanoseconds
 _DOUBT = 1e-9  # a floating logarithm this close to a whole number is settled by exact arithmetic
 
 

@@ -256,8 +256,8 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredS
         marked={pod.uid: pod for pod in observed.marked_pods if not pod.terminating},
         workloads={workload.uid: workload for workload in observed.workloads} if entries else {},
     )
-    told = {uid for entry in entries.values() for uid in entry.costs}
-    strays = [pod for uid, pod in left.marked.items() if uid not in told]
+    recorded = {uid for entry in entries.values() for uid in entry.costs}
+    strays = [pod for uid, pod in left.marked.items() if uid not in recorded]
     found = [one for key in sorted(entries) for one in _of_entry(left, key, run)]
     return DesiredState(
         decisions=(

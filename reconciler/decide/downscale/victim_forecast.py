@@ -71,7 +71,7 @@ def with_victims(
     run: Run,
     answers: Mapping[ObjectRef, PickerAnswer] = NOTHING,
 ) -> tuple[tuple[Decision, ...], tuple[PodsQuestion, ...], tuple[Notice, ...]]:
-    """Return `decisions` with the victims of every decrease, the pods that must be read for that, and what to tell.
+    """Return `decisions` with the victims of every decrease, the pods that must be read for that, and what to report.
 
     `answers` are what pickers said to `picker_requests`, by workload; without one the victims are chosen at apply.
     """

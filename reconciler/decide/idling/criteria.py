@@ -80,7 +80,7 @@ class Answers(Struct, frozen=True):
     def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
         """Yield each whole query of `policy` that cannot be used, and why.
 
-        One that failed is among what is unknown in the plan, and is not told a second time.
+        One that failed is among what is unknown in the plan, and is not reported a second time.
         """
         for template, window in dict.fromkeys(queries_of(policy)):
             problem = self.series(template, window).problem

@@ -39,8 +39,8 @@ _PLURALS = {
 class DiscoveredTargets(Struct, frozen=True):
     """The top objects behind a Service, sorted by name, as far as they are known.
 
-    `undecided` says why they are not all known; `question` asks for the pods that would tell. `by_labels`: labels tell
-    of some, so that what is not found needs a proof to be behind the Service; otherwise what its mark lists is.
+    `undecided` says why they are not all known; `question` asks for the pods that would show it. `by_labels`: some are
+    known by labels, so that what is not found needs a proof to be behind the Service; otherwise what its mark lists is.
     `nothing` says where was looked for them, set where nothing at all was found.
     """
 
@@ -120,7 +120,7 @@ def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTarget
     """Return the targets of `service`: the workloads whose template labels it selects, and the owners of the pods that
     its endpoints name.
 
-    A pod may carry labels that the template of its owner does not have, so that labels alone do not tell of all.
+    A pod may carry labels that the template of its owner does not have, so that labels alone do not show all.
     """
     if service.type == "ExternalName":
         return DiscoveredTargets(by_labels=True)

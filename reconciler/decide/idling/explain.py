@@ -49,12 +49,12 @@ def idling_explanations(
 
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
-    told: set[ObjectRef] = set()
+    explained: set[ObjectRef] = set()
     for transition in transitions:
-        told.update(service.ref for service in transition.scalable.behind)
+        explained.update(service.ref for service in transition.scalable.behind)
         yield from _considered(transition)
     for service in services:
-        if service.ref not in told or service.found.undecided:
+        if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
             for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
                 yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
@@ -69,7 +69,7 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
 def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
     scalable = transition.scalable
     owner = owner_policy(transition)
-    told = PolicyExplanation(
+    whole = PolicyExplanation(
         ref=scalable.scale.runs.ref,
         job="idling",
         policy=owner,
@@ -84,11 +84,11 @@ def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
     names = dict.fromkeys(verdict.policy.name for verdict in scalable.verdict.verdicts)
     for name in names:
         parts = _selected_by(scalable, name)
-        yield replace(told, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(transition, name))
+        yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(transition, name))
     for why in scalable.verdict.excluded:
-        yield replace(told, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
-    if not names and (told.idled or not scalable.verdict.excluded):
-        yield told
+        yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
+    if not names and (whole.idled or not scalable.verdict.excluded):
+        yield whole
 
 
 def _reasons_under(transition: Transition, policy: str) -> Reasons:
@@ -174,11 +174,11 @@ def _would_idle(service: ServiceState) -> bool:
 def notices(transitions: Iterable[Transition], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
     """Return the notices, each once, sorted.
 
-    What is wrong with an object of a tenant makes no run partial: it is told and counted, or one broken annotation
+    What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
     would fail the runs of a whole platform.
     """
     ordered = list(transitions)
-    found = [notice for transition in ordered for tell in _NOTICES for notice in tell(transition, run)]
+    found = [notice for transition in ordered for of in _NOTICES for notice in of(transition, run)]
     found += [notice for service in services for notice in _service_notices(service)]
     behind = {service.ref for transition in ordered for service in transition.scalable.behind}
     found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]

@@ -150,7 +150,7 @@ def _openshift(annotations: Mapping[str, str]) -> Record:
 def record_annotations(record: Record, workload: Workload) -> dict[str, str | None]:
     """Return the annotations that say `record` on `workload`; None for those that must not be there.
 
-    The cause and the time of the scale are written with what they tell about, not here.
+    The cause and the time of the scale are written with what they are about, not here.
     """
     cron = workload.ref.kind == "CronJob"
     return {
@@ -376,7 +376,7 @@ def targets_text(targets: tuple[UnidleTarget, ...]) -> str:
 def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:
     """Return the annotations of a Service that say `record`; None: those that must not be there.
 
-    The cause is written with what it tells about, not here.
+    The cause is written with what it is about, not here.
     """
     if record is None:
         return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
@@ -405,7 +405,7 @@ def foreign_record_cleared() -> dict[str, str | None]:
 class Evidence(Struct, frozen=True):
     """`idled_by_us`: our field manager wrote its replicas last, so what stands there is our idle.
 
-    `most` is the highest number of replicas that a record of ours tells: on the scalable itself, or on a ReplicaSet
+    `most` is the highest number of replicas that a record of ours has: on the scalable itself, or on a ReplicaSet
     of it, where the Deployment controller copied it; 0 where there is none, since 0 is never recorded.
 
     Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet (it never takes one off).
@@ -430,10 +430,10 @@ class EvidenceIndex:
     def on(self, workload: Workload) -> Evidence:
         """Return the evidence on `workload` and on what it owns."""
         writer = workload.replicas_writer
-        told = _recorded_replicas(workload, self._fleets)
+        recorded = _recorded_replicas(workload, self._fleets)
         return Evidence(
             idled_by_us=writer is not None and writer.manager == FIELD_MANAGER,
-            most=max(told, self._copied.get(own_key(workload), 0)),
+            most=max(recorded, self._copied.get(own_key(workload), 0)),
         )
 
 

@@ -59,11 +59,11 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
     context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [transition for transition in transitions.values() if _is_chosen(transition, restoration)]
-    told = notices([transition for transition in chosen if not _is_repaired(transition)], (), run)
+    reported = notices([transition for transition in chosen if not _is_repaired(transition)], (), run)
     return DesiredState(
         decisions=decisions_of(transitions, services, context),
         notices=(
-            *(replace(one, partial=one.partial or one.kind == "setAside") for one in told),
+            *(replace(one, partial=one.partial or one.kind == "setAside") for one in reported),
             *_not_adopted(chosen, fleet, restoration),
         ),
     )
@@ -102,7 +102,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
 
 
 def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
-    """Tell how much of what was asked for is left, because this Fleet did not idle it."""
+    """Report how much of what was asked for is left, because this Fleet did not idle it."""
     foreign = [one for one in chosen if one.state in NOT_OURS and _is_idle_now(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
     if not left:

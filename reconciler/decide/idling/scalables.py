@@ -198,7 +198,7 @@ class ServiceState(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """That our mark on `service` lists a scalable. `is_behind`: it is behind that Service, as far as can be told."""
+    """That our mark on `service` lists a scalable. `is_behind`: it is behind that Service, as far as is known."""
 
     service: ServiceState
     record: ServiceRecord

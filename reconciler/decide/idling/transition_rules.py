@@ -54,7 +54,7 @@ class IdleAction(StrEnum):
 
 
 class Situation(Struct, frozen=True):
-    """Everything the table looks at. `reasons` tell of each flag why it is set."""
+    """Everything the table looks at. `reasons` say of each flag why it is set."""
 
     state: IdleState
     result: CriterionResult

@@ -132,11 +132,11 @@ def _service_targets(
         if adds or transition.ref in listed
     ]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
-    told = {
+    known = {
         transition.ref for transition in transitions if transition.state not in _KEPT or transition.action in _UP_NOW
     }
     kept = tuple(
-        target for ref, target in listed.items() if ref not in told and not _is_gone(target, service, inventory)
+        target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
     )
     return ServiceTargets(service, tuple(transitions), idle, kept)
 

@@ -214,7 +214,7 @@ def _clusters_left(
 
 
 def _status(
-    result: PlacementResult, told: Mapping[str, ClusterStatus], needs: tuple[str, ...], inputs: PlacementInputs
+    result: PlacementResult, statuses: Mapping[str, ClusterStatus], needs: tuple[str, ...], inputs: PlacementInputs
 ) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
     if not inputs.home.cluster:
@@ -222,7 +222,7 @@ def _status(
     federated, fleet = result.federated, inputs.fleet
     name = status_name(federated.key)
     before = read_status(inputs.home.newest.get(name))
-    text = status_text(federated.replicas, told, before, format_time(inputs.run.now))
+    text = status_text(federated.replicas, statuses, before, format_time(inputs.run.now))
     content = ConfigMapContent(
         inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
     )

@@ -207,7 +207,7 @@ def _taken_off(
     A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
     grow by a raised total. With no status, it is what they do not have themselves; where they have nothing either, it
     was probably never placed anywhere, and each cluster begins with its own part. Moves make room before they take
-    any away, and in between nothing would tell the two apart; so then only stuck replicas move.
+    any away, and in between nothing would distinguish the two; so then only stuck replicas move.
     """
     known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
     if not any(local.part == "held" and local.spec_replicas is None for local in locals_):

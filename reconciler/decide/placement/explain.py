@@ -192,9 +192,9 @@ def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterf
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     steps = result.shares.allocation.steps(local.cluster)
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
-    told = [f"{word} {number}" for word, number in numbers if number]
-    if told:
-        yield reason(ReasonCode.STEPS, steps=" + ".join(told))
+    parts = [f"{word} {number}" for word, number in numbers if number]
+    if parts:
+        yield reason(ReasonCode.STEPS, steps=" + ".join(parts))
 
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:

@@ -154,7 +154,7 @@ def template_check(form: Form) -> Differences:
     """Return a function that returns the fields of a pod template that differ from the policy, () for none.
 
     What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
-    did is told by the digest on the workload. Templates that are equal are compared once.
+    did is known by the digest on the workload. Templates that are equal are compared once.
     """
     known: list[tuple[Any, tuple[str, ...]]] = []
 

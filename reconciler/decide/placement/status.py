@@ -205,7 +205,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
     """Return the annotation's text; an entry that says what it said `before` keeps its time."""
     known = (before.entries if before is not None else None) or {}
 
-    def told(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
+    def entry_values(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
         old = known.get(cluster, {})
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         if entry.stays and old:
@@ -215,7 +215,9 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
             return {key: value for key, value in old.items() if key != "idle"} | idle
         return facts | {"why": text_of(entry.reasons), "since": now} | idle
 
-    return compact({"desired": desired, "clusters": {name: told(name, entry) for name, entry in entries.items()}})
+    return compact(
+        {"desired": desired, "clusters": {name: entry_values(name, entry) for name, entry in entries.items()}}
+    )
 
 
 # Our ConfigMaps, as decisions: made where they are missing, changed key by key where they are there.
@@ -296,7 +298,7 @@ def _said(content: Mapping[str, str | None]) -> dict[str, str]:
     return {key: text for key, text in sorted(content.items()) if text is not None}
 
 
-# What one run tells the next about the whole Fleet: ConfigMaps in the home cluster, or in whoever stands in for it.
+# What one run leaves the next about the whole Fleet: ConfigMaps in the home cluster, or in whoever stands in for it.
 #
 # They are written to home; while it does not answer, to the first cluster of the Fleet that does and is not
 # read-only. They are read from every cluster. Each carries the annotations reconciler/recorded-at and
