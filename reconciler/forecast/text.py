@@ -1,4 +1,4 @@
-"""A forecast in words, the same in every form: title, totals, table, the picture of the week; and as text."""
+"""A forecast in words, the same in every form: title, totals, table, the picture of the week; as text and Markdown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
 from reconciler.policy.types import Prices
+from reconciler.report.markdown import details, fence, joined, prose, table
 from reconciler.report.wording import DAYS, counted, edge, name_of
 from reconciler.untrusted_text import one_line
 
@@ -328,3 +329,49 @@ def legend(*, blocks: bool) -> str:
     signs = _BLOCKS if blocks else _PLAIN
     words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
     return ", ".join(f"{signs[state]} {word}" for state, word in words.items())
+
+
+# The same as Markdown.
+
+
+def render_markdown(made: Forecast, style: ForecastStyle) -> str:
+    """Return the forecast as Markdown of at most 60,000 characters."""
+    first, *rest = summary(made, style.prices)
+    return joined(
+        [
+            [f"## {prose(title(made))}"],
+            [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
+            _markdown_table(made, style),
+            picture(made),
+            _markdown_list("Held back by limits", _held(made)),
+            _markdown_list("Capacity needed again", [wake_words(one, zone_of(made)) for one in peaks(made)]),
+            _markdown_list("Could not be judged", list(unknown_words(made))),
+        ]
+    )
+
+
+def _markdown_table(made: Forecast, style: ForecastStyle) -> list[str]:
+    head, *rows = table_rows(made, style)
+    return table([prose(cell) for cell in head], [[prose(cell) for cell in row] for row in rows]) if rows else []
+
+
+def picture(made: Forecast) -> list[str]:
+    """Return the picture of the week, folded away."""
+    rows = rows_of(made.selected)
+    if not rows:
+        return []
+    names = [one_line(row.words) for row in rows]
+    width = min(max(map(len, names)), 80)
+    lines = [f"{'':{width}}  {ruler(made, zone_of(made))}".rstrip()]
+    lines += [
+        f"{name:{width}}  {cells(row, made, blocks=True)}".rstrip() for name, row in zip(names, rows, strict=True)
+    ]
+    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(blocks=True))}; 2 hours each</sub>"]
+
+
+def _markdown_list(words: str, lines: list[str]) -> list[str]:
+    return [f"**{words}**", "", *fence(lines)] if lines else []
+
+
+def _held(made: Forecast) -> list[str]:
+    return [line for one in made.held_back for line in held_lines(one, made.end, zone_of(made))]

@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
-from reconciler.forecast.markdown import render_markdown
-from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.policy.types import Prices
 from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.way.calls import Folder
