@@ -136,7 +136,7 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
     if output == "text":
         return render_text(made, style)
     if output == "markdown":
-        from reconciler.forecast.markdown import render_markdown
+        from reconciler.forecast.text import render_markdown
 
         return render_markdown(made, style)
     if output == "html":

@@ -190,7 +190,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
         document.problems.append(main.problem(("kind",), words))
         owners = FileOwners(known=False)
     found.fleet, found.owners = fleet, owners
-    found.problems += [*document.problems, *owners.problems(_files(loaded))]
+    found.problems += [*document.problems, *owners.problems([document.file for document in loaded.documents])]
     found.built.append(Built("Fleet", fleet, spec, document))
     wrong = {
         id(one): problem
@@ -199,10 +199,6 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     }
     found.problems += wrong.values()
     return [(kind, one) for kind, one in shaped if id(one) not in wrong]
-
-
-def _files(loaded: Loaded) -> list[str]:
-    return [document.file for document in loaded.documents]
 
 
 def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:

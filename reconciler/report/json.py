@@ -13,7 +13,7 @@ from reconciler.apply.history import Change
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
-from reconciler.plan.json import check_version, json_text, plan_document, plan_from_dict, plan_of, plan_to_json
+from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.json_schema import json_schema
 from reconciler.report.summary import totals_of
@@ -70,13 +70,6 @@ class ReportDocument(JsonObject, frozen=True):
         list[OutcomeDocument], Meta(description="The outcome of each change, in the order of the plan.")
     ]
     plan: Annotated[PlanDocument, Meta(description="The plan that was applied.")]
-
-
-def render_json(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
-    """Return the plan, or with `outcomes` the report of its apply, as JSON text."""
-    if outcomes is None:
-        return plan_to_json(plan)
-    return json_text(_document(plan, outcomes))
 
 
 def report_to_dict(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:

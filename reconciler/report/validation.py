@@ -79,7 +79,7 @@ def code_quality(found: Found) -> str:
                 "check_name": _RULES[level][0],
                 "fingerprint": mark,
                 "severity": _SEVERITIES[level],
-                "location": {"path": _path(problem.file), "lines": {"begin": problem.line}},
+                "location": {"path": posixpath.normpath(problem.file), "lines": {"begin": problem.line}},
             }
             for (level, problem), mark in zip(found, _fingerprints(found), strict=True)
         ]
@@ -88,7 +88,7 @@ def code_quality(found: Found) -> str:
 
 def _result(level: str, problem: Problem, fingerprint: str) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(_path(problem.file), errors="surrogateescape")},
+        "artifactLocation": {"uri": quote(posixpath.normpath(problem.file), errors="surrogateescape")},
         "region": {"startLine": problem.line, "startColumn": problem.column},
     }
     return {
@@ -100,15 +100,11 @@ def _result(level: str, problem: Problem, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def _path(file: str) -> str:
-    return posixpath.normpath(file)
-
-
 def _fingerprints(found: Found) -> Iterator[str]:
     """Yield what stays the same while lines move, and is another one for each of several equal problems."""
     seen: dict[str, int] = {}
     for level, problem in found:
-        text = "\0".join((level, _path(problem.file), problem.field, problem.message))
+        text = "\0".join((level, posixpath.normpath(problem.file), problem.field, problem.message))
         seen[text] = seen.get(text, 0) + 1
         yield hashlib.sha256(f"{text}\0{seen[text]}".encode(errors="surrogateescape")).hexdigest()
 
