@@ -15,7 +15,6 @@ from reconciler.errors import PlanFileError
 from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
 from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
 from reconciler.plan.model import Plan
-from reconciler.policy.kinds.json_schema import json_schema
 from reconciler.report.summary import totals_of
 from reconciler.untrusted_text import one_line
 
@@ -135,5 +134,7 @@ def schema_text(schema: dict[str, Any]) -> str:
 
 
 def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
+    from reconciler.policy.kinds.json_schema import json_schema
+
     schema = json_schema(document)
     return {"$schema": schema.pop("$schema"), "$id": f"urn:reconciler:v1alpha2:{title}", "title": title, **schema}
