@@ -130,16 +130,16 @@ class Waker:
     def wake(self, namespace: str, names: Collection[str]) -> dict[str, str]:
         """Wake the Services `names` of a namespace, which is read once for all of them.
 
-        Return for each what is wrong, "" where it was woken, or was not idle any more.
+        Return for each what is wrong, "" where it was woken. What was not idle any more is left out.
         """
         state = self._observed(namespace)
         if CLUSTER not in state.clusters:
             return dict.fromkeys(names, state.unreachable.get(CLUSTER, "it cannot be read"))
         cluster = state.clusters[CLUSTER]
         idle = {one.ref.name: (one, record) for one, record in _idle_services(cluster) if one.ref.name in names}
-        if not idle:
-            return dict.fromkeys(names, cluster.unreadable.get(_SERVICES, ""))
-        problems = dict.fromkeys(names, "")
+        if _SERVICES in cluster.unreadable:
+            return dict.fromkeys(names, cluster.unreadable[_SERVICES])
+        problems = dict.fromkeys(idle, "")
         own = self._now()
         for now, together in _by_time(idle, own).items():
             if now - own > _AHEAD:

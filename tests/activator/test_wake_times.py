@@ -74,6 +74,13 @@ def test_a_clock_that_is_a_little_ahead_is_followed_for_its_own_service_only() -
     assert asked == {"web": ["2026-11-22T18:00:00Z"], "soon": ["2026-11-22T18:04:00Z"]}
 
 
+def test_what_another_activator_woke_is_not_woken_by_this_one() -> None:
+    """Else `reconciler_activator_woken_total` counts a Service once for each activator that its connections came to."""
+    view = View(a_sleeper("web"), a_service("api", cluster=CLUSTER))
+    assert Waker(cast(Any, view), "reconciler", lambda: NOW).wake("shop", {"web", "api", "gone"}) == {"web": ""}
+    assert Waker(cast(Any, View()), "reconciler", lambda: NOW).wake("shop", {"web"}) == {}
+
+
 def test_what_may_not_be_listed_is_told_and_not_taken_for_woken() -> None:
     class Forbidden(View):
         def list(self, resource: Any, **how: str) -> tuple[Any, ...]:
