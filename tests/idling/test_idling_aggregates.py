@@ -127,7 +127,9 @@ def verdict_of(
 ) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
     evaluation = Evaluation(CriterionResult.IDLE, (), until=None if end is None else NIGHT + end * HOUR)
-    return PolicyVerdict(a_policy(name, **(fields | chosen)), SERVICE, evaluation, Evaluation(CriterionResult.IDLE, ()))
+    return PolicyVerdict(
+        a_policy(name, **(fields | chosen)), SERVICE.name, evaluation, Evaluation(CriterionResult.IDLE, ())
+    )
 
 
 class TestBids:

@@ -162,7 +162,7 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
 
 
 def names(verdicts: Any) -> list[tuple[str, str]]:
-    return [(verdict.policy.name, verdict.subject.kind) for verdict in verdicts]
+    return [(verdict.policy.name, "Deployment" if verdict.service is None else "Service") for verdict in verdicts]
 
 
 @pytest.mark.parametrize(
@@ -211,3 +211,24 @@ def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
 def test_which_namespaces_the_fleet_protects(fleet, code):
     web = only(found(a_policy(), services=(a_service(),), workloads=(a_workload(),), fleet=fleet))
     assert (None if web.protected is None else web.protected.code) == code
+
+
+class TestSharedVerdicts:
+    """What the policies say is combined once for all workloads that the same policies select, not for each."""
+
+    def test_workloads_of_one_namespace_that_the_same_policies_select_share_one(self):
+        cluster = found(a_policy(selector=ITSELF), workloads=(a_workload(), a_workload("api")))
+        assert only(cluster).verdict is only(cluster, "api").verdict
+
+    @pytest.mark.parametrize(
+        ("policy", "services"),
+        [
+            pytest.param(a_policy("other", selector=EVERY), (a_service(),), id="one is behind a Service"),
+            pytest.param(a_policy("other", selector=workloads_selector("Deployment")), (), id="one is of another kind"),
+        ],
+    )
+    def test_what_one_more_policy_says_of_one_is_not_said_of_the_others(self, policy, services):
+        workloads = (a_workload(), a_workload("api", kind="StatefulSet", labels={"app": "api"}))
+        cluster = found(a_policy(selector=ITSELF), policy, workloads=workloads, services=services)
+        names = {name: {one.policy.name for one in only(cluster, name).verdict.verdicts} for name in ("web", "api")}
+        assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -224,14 +224,9 @@ class _Observer:
         through = [service.selected.without(excluded) if excluded else service.selected for service in before]
         itself = [direct[ref] for ref in own if ref in direct]
         itself = [one.without(excluded) for one in itself] if excluded else itself
-        verdicts = [verdict for one in through for verdict in one.won]
-        known = {verdict.policy.name for verdict in verdicts}
-        verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
         return ScalableState(
             scale=scale,
-            verdict=CombinedVerdict(
-                tuple(verdicts), self._setting.without_policies, self._told(excluded, own, before, direct)
-            ),
+            verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
             cluster=self._fleet_cluster,
             services=services,
             overridden=tuple(verdict for one in (*through, *itself) for verdict in one.overridden),
@@ -246,6 +241,17 @@ class _Observer:
             evidence=self._evidence.on(scale.written) if services else Evidence(),
             direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
         )
+
+    def _combined(
+        self, through: Sequence[PolicyVerdicts], itself: Sequence[PolicyVerdicts], excluded: tuple[Reason, ...]
+    ) -> CombinedVerdict:
+        """Return the verdicts `through` Services and on the scalable `itself` as one, of each policy once."""
+        if len(itself) == 1 and not (through or excluded or self._setting.without_policies):
+            return itself[0].combined
+        verdicts = [verdict for one in through for verdict in one.won]
+        known = {verdict.policy.name for verdict in verdicts}
+        verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
+        return CombinedVerdict(tuple(verdicts), self._setting.without_policies, excluded)
 
     def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
         """Return the policies that exclude `scale`, itself or with a Service before it."""

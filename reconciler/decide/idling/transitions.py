@@ -259,7 +259,7 @@ def _observed(scalable: ScalableState) -> Blocker:
         return Blocker(verdict.reasons, verdict.counterfactual)
     names = list(dict.fromkeys(verdict.policy.name for verdict in verdict.observing))
     services = dict.fromkeys(
-        f"Service/{verdict.subject.name}" for verdict in verdict.observing if verdict.subject.kind == "Service"
+        f"Service/{verdict.service}" for verdict in verdict.observing if verdict.service is not None
     )
     enforced = field_is("mode", f"Enforce in {' and '.join(names)}")
     return blocker(

@@ -29,21 +29,21 @@ from reconciler.decide.reasons import (
     reason,
 )
 from reconciler.decide.selectors import exclusions_by, namespace_labels, of_highest_priority, selects_workload
-from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
+from reconciler.model import NOTHING, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
 UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
 
 
 class PolicyVerdict(Struct, frozen=True):
-    """What `policy` says of `subject`, a Service or a scalable that it selects.
+    """What `policy` says of what it selects: of the Service named `service`, or with None of a scalable itself.
 
     `wake_when` is BUSY where it holds and IDLE where it does not. `equal_policies` are the names of all policies of the
     same, highest priority, () where there is just this one.
     """
 
     policy: IdlingPolicy
-    subject: ObjectRef
+    service: str | None
     evaluation: Evaluation
     wake_when: Evaluation
     equal_policies: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         highest = of_highest_priority([verdict.policy for verdict in self.verdicts])
         return min(highest, key=lambda policy: policy.name, default=None)
 
-    @property
+    @cached_property
     def policies(self) -> tuple[IdlingPolicy, ...]:
         """Every policy that verdicts, once, by name."""
         found = {verdict.policy.name: verdict.policy for verdict in self.verdicts}
@@ -106,11 +106,11 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
         return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
 
-    @property
+    @cached_property
     def counterfactual(self) -> Counterfactual | None:
         return joint_counterfactual(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
 
-    @property
+    @cached_property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
         return min(
@@ -118,7 +118,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
             default=None,
         )
 
-    @property
+    @cached_property
     def busy(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
         return next(
@@ -130,7 +130,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
             None,
         )
 
-    @property
+    @cached_property
     def wake_when(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
         return next(
@@ -142,7 +142,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
             None,
         )
 
-    @property
+    @cached_property
     def wake_when_blocker(self) -> Evaluation | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
         return next(
@@ -150,33 +150,33 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
             None,
         )
 
-    @property
+    @cached_property
     def equal_policies(self) -> tuple[str, ...]:
         """The policies of equal priority that select the same object, () where no two do."""
         return next((verdict.equal_policies for verdict in self.verdicts if verdict.equal_policies), ())
 
-    @property
+    @cached_property
     def observing(self) -> tuple[PolicyVerdict, ...]:
         """The verdicts of policies that only observe: it is not idled while there is one."""
         return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Observe")
 
-    @property
+    @cached_property
     def enforcing(self) -> tuple[PolicyVerdict, ...]:
         return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Enforce")
 
-    @property
+    @cached_property
     def idle_replicas(self) -> int:
         return max((verdict.policy.idle_replicas for verdict in self.verdicts), default=0)
 
-    @property
+    @cached_property
     def min_age(self) -> timedelta:
         return max((verdict.policy.min_age for verdict in self.verdicts), default=timedelta(0))
 
-    @property
+    @cached_property
     def min_awake(self) -> timedelta:
         return max((verdict.policy.min_awake for verdict in self.verdicts), default=UNDONE_HOLDS)
 
-    @property
+    @cached_property
     def leaves_autoscalers(self) -> frozenset[str]:
         """Which kinds of autoscaler some policy leaves alone: "hpa", "keda"."""
         hpa = {"hpa" for verdict in self.verdicts if verdict.policy.hpa == "Leave"}
@@ -191,11 +191,16 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
 # Which policies select what on one cluster, and what they say of it.
 
 
-class PolicyVerdicts(Struct, frozen=True):
+class PolicyVerdicts(Struct, frozen=True, dict=True):
     """The verdicts that count for one object, and those of policies that others win over."""
 
     won: tuple[PolicyVerdict, ...] = ()
     overridden: tuple[PolicyVerdict, ...] = ()
+
+    @cached_property
+    def combined(self) -> CombinedVerdict:
+        """Those that count, combined: one value for all objects that share these verdicts."""
+        return CombinedVerdict(self.won)
 
     def without(self, policies: Container[str]) -> PolicyVerdicts:
         """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
@@ -234,6 +239,7 @@ class ClusterVerdicts:
         self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
+        self._on_workloads: dict[tuple[str, ...], PolicyVerdicts] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
@@ -263,16 +269,22 @@ class ClusterVerdicts:
     def on_service(self, service: Service) -> PolicyVerdicts:
         """Return the verdicts for `service`."""
         selecting = [policy for policy in self._in(service.ref.namespace) if policy.selector.selects_service(service)]
-        return self._verdicts(service.ref, selecting, service.ref.name)
+        return self._verdicts(service.ref.namespace, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> PolicyVerdicts:
-        """Return the verdicts for `workload` of policies that select it directly, those that exclude it included."""
+        """Return the verdicts for `workload` of policies that select it directly, those that exclude it included.
+
+        Of the workloads of one namespace, all that the same policies select share one value.
+        """
         selecting = [
             policy
             for policy in self._in(workload.ref.namespace)
             if policy.selector.workloads is not None and selects_workload(policy.selector.workloads, workload)
         ]
-        return self._verdicts(workload.ref, selecting, None)
+        about = (workload.ref.namespace, *(policy.name for policy in selecting))
+        if about not in self._on_workloads:
+            self._on_workloads[about] = self._verdicts(workload.ref.namespace, selecting, None)
+        return self._on_workloads[about]
 
     def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
         service = self._services.get((namespace, name))
@@ -286,25 +298,25 @@ class ClusterVerdicts:
             )
         return self._spaces[namespace]
 
-    def _verdicts(self, subject: ObjectRef, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
+    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
         if not selecting:
             return _NONE
         winners = deciding_policies(selecting)
         equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
         losers = [policy for policy in selecting if policy not in winners]
         return PolicyVerdicts(
-            tuple(self._verdict(policy, subject, service, equal_policies) for policy in winners),
-            tuple(self._verdict(policy, subject, service, ()) for policy in losers),
+            tuple(self._verdict(policy, namespace, service, equal_policies) for policy in winners),
+            tuple(self._verdict(policy, namespace, service, ()) for policy in losers),
         )
 
     def _verdict(
-        self, policy: IdlingPolicy, subject: ObjectRef, service: str | None, equal_policies: tuple[str, ...]
+        self, policy: IdlingPolicy, namespace: str, service: str | None, equal_policies: tuple[str, ...]
     ) -> PolicyVerdict:
-        about = (policy.name, subject.namespace, service)
+        about = (policy.name, namespace, service)
         if about not in self._evaluated:
             evaluate, wakes = self._evaluators_of(policy)
-            self._evaluated[about] = (evaluate(subject.namespace, service), wakes(subject.namespace, service))
-        return PolicyVerdict(policy, subject, *self._evaluated[about], equal_policies)
+            self._evaluated[about] = (evaluate(namespace, service), wakes(namespace, service))
+        return PolicyVerdict(policy, service, *self._evaluated[about], equal_policies)
 
     def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
         if policy.name not in self._evaluators:
