@@ -67,17 +67,16 @@ def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | No
     out.
     """
     return tuple(
-        FieldChange(("metadata", "annotations", key), current.get(key), wanted[key])
-        for key in sorted(wanted)
-        if current.get(key) != wanted[key]
+        FieldChange(("metadata", "annotations", key), before, after)
+        for key, after in sorted(wanted.items())
+        if (before := current.get(key)) != after
     )
 
 
 def annotation_tests(current: Mapping[str, str], keys: Iterable[str]) -> tuple[FieldChange, ...]:
     """Return changes that only test that the annotations `keys` are still what `current` says."""
-    return tuple(
-        FieldChange(("metadata", "annotations", key), current.get(key), current.get(key)) for key in sorted(keys)
-    )
+    found = ((key, current.get(key)) for key in sorted(keys))
+    return tuple(FieldChange(("metadata", "annotations", key), value, value) for key, value in found)
 
 
 class _Reasoned:

@@ -41,7 +41,7 @@ class Scale(Struct, frozen=True):
     @property
     def is_paused_kind(self) -> bool:
         """Whether it is idled by pausing KEDA; its target is then left to KEDA."""
-        return self.ref.kind == "ScaledObject"
+        return self.written.ref.kind == "ScaledObject"
 
     @property
     def is_suspended_kind(self) -> bool:
@@ -233,7 +233,7 @@ class ScalableState(Struct, frozen=True):
 
     @property
     def ref(self) -> ObjectRef:
-        return self.scale.ref
+        return self.scale.written.ref
 
     @property
     def behind(self) -> tuple[ServiceState, ...]:

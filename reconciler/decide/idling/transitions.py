@@ -62,7 +62,7 @@ class Transition(Struct, frozen=True):
 
     @property
     def ref(self) -> ObjectRef:
-        return self.scalable.ref
+        return self.scalable.scale.written.ref
 
     @property
     def state(self) -> IdleState:
