@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, optional_instant
-from reconciler.decide.decisions import Notice, PlacementView
+from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
@@ -21,6 +22,7 @@ from reconciler.version import OUTPUT_VERSION
 
 _CLUSTERS, _PLACEMENTS, _RUNS = 8, 4, 3
 """How many lines each part has at most, so that all of it fits a screen of 24."""
+_DUE = (ReasonCode.WAKE_DUE, ReasonCode.WAKE_DEFERRED)
 
 
 class IdleObject(Struct, frozen=True):
@@ -75,15 +77,18 @@ def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[
 
 
 def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
-    policies = {one.idled[0]: one.idled[1] for one in plan.explanations if one.idled is not None}
+    told = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
     workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
-    return tuple(_idle_object(workloads[ref], policies[ref]) for ref in sorted(policies) if ref in workloads)
+    return tuple(_idle_object(workloads[ref], told[ref], plan.made_at) for ref in sorted(told) if ref in workloads)
 
 
-def _idle_object(workload: Workload, policy: str) -> IdleObject:
+def _idle_object(workload: Workload, told: PolicyExplanation, now: datetime) -> IdleObject:
     marks = workload.annotations
     since, until = optional_instant(marks, IDLED_AT), optional_instant(marks, WAKE_DUE)
-    return IdleObject(workload.ref, policy, since, until, marks.get(PREVIOUS_SCALE, ""))
+    is_due = any(why.code in _DUE for why in told.reasons)
+    if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
+        until = None
+    return IdleObject(workload.ref, told.idled[1] if told.idled else "", since, until, marks.get(PREVIOUS_SCALE, ""))
 
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:

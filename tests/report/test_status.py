@@ -6,11 +6,23 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from reconciler.decide.decide import decide
 from reconciler.plan.build import Inputs, make_plan
+from reconciler.policy.types import AnyOf
 from reconciler.report.status import RunSummary, fleet_status, status_lines, status_values
-from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_policy_set, a_run, a_state, a_workload
-from tests.idling.idling_policies import NIGHT, a_policy
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_policy_set,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+)
+from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.way.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
@@ -74,6 +86,25 @@ def test_the_values_have_every_cluster_and_every_idle_object():
     }
     assert len(values["placements"]) == 9
     assert [run["run"] for run in values["runs"]][:2] == ["run-1", "run-2"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "shown"),
+    [
+        pytest.param(0, None, id="its metric keeps it idle beyond its schedule"),
+        pytest.param(5, "2026-11-21T06:00:00Z", id="a wake that is due and not done yet"),
+    ],
+)
+def test_a_next_wake_that_has_passed_is_shown_only_where_something_wakes(requests, shown):
+    nights = a_policy("nights", AnyOf((a_schedule(), a_metric())))
+    web, now = a_workload(replicas=0, annotations=IDLE), MONDAY + timedelta(hours=3)
+    said = answers(("web", requests), policy="nights")
+    state = a_state(a_cluster(services=(a_service(),), workloads=(web,)), answers=said)
+    policies, run = a_policy_set(idling=(nights,)), a_run(now)
+    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    status = fleet_status(policies.fleet, state, plan, ())
+    assert [one["until"] for one in status_values(status)["idle"]] == [shown]
+    assert (", next wake " in next(status_lines(status))) == bool(shown)
 
 
 def test_a_federated_replica_set_is_shown_cluster_by_cluster(tmp_path: Path):
