@@ -68,12 +68,12 @@ class Fleet(LiveFleet):
             has_so_many = partial(has_pods, self.api(name), namespace, count, running=True)
             wait_until(has_so_many, f"{count} running pods of web in {name}")
 
-    def wait_for_controllers(self) -> None:
-        """Return when each local ReplicaSet in the shop has all of its pods."""
+    def wait_for_controllers(self, namespace: str) -> None:
+        """Return when each local ReplicaSet has all of its pods: a plan is not out of date before it is applied."""
         for name in NAMES:
-            found = self.api(name).find(deployment_path(self.shop, "web", "replicasets"))
+            found = self.api(name).find(deployment_path(namespace, "web", "replicasets"))
             if found:
-                self.wait_for_pods(self.shop, **{name: found["spec"]["replicas"]})
+                self.wait_for_pods(namespace, **{name: found["spec"]["replicas"]})
 
 
 def has_pods(api: Api, namespace: str, count: int, *, running: bool) -> bool:
@@ -234,7 +234,7 @@ def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
     fleet.write(a_federated(fleet.shop, 6), night)
     for minutes in (0, 5, 10):
         fleet.run(timedelta(minutes=minutes), MONDAY)
-        fleet.wait_for_controllers()
+        fleet.wait_for_controllers(fleet.shop)
     fleet.wait_for_pods(fleet.shop, east=2, north=2, west=2)
 
 
@@ -250,6 +250,7 @@ def test_defect_10_what_a_cluster_without_the_namespace_cannot_run_is_placed_els
     create(fleet.api("west"), [a_namespace(space)])
     for minutes in (12, 14, 16):
         fleet.run(timedelta(minutes=minutes))
+        fleet.wait_for_controllers(space)
     fleet.wait_for_pods(space, east=10, north=10, west=10)
 
 
@@ -267,7 +268,7 @@ def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -
     fleet.planes["east"].start_api_server()
     for minutes in (32, 33, 34):
         fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_controllers()
+        fleet.wait_for_controllers(fleet.shop)
     fleet.wait_for_pods(fleet.shop, east=4, north=4, west=4)
     path = f"/api/v1/namespaces/{fleet.own}/configmaps"
     found = {name: [one["metadata"]["name"] for one in fleet.api(name).items(path)] for name in NAMES}
