@@ -34,8 +34,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     idling = decide_idling(usable, seen, run)
     written = {decision.ref for decision in idling.desired.decisions}
     # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written now
-    # says by its own record whether it is idle then.
-    after = after_writes(seen, idling.desired.decisions)
+    # says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing about that.
+    after = after_writes(seen, idling.desired.decisions) if usable.federated else seen
     untouched = {ref: policy for ref, policy in idling.claims.items() if ref not in written}
     placement = decide_placement(usable, after, run, untouched, counterfactuals=counterfactuals)
     # Idling wins: of two decisions on one object the second would find replicas that it does not expect.

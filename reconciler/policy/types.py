@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
 from enum import IntEnum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -75,7 +76,7 @@ class Freeze(Struct, frozen=True):
         return self.cluster in ("", cluster) and self.namespace in ("", namespace)
 
 
-class FleetCluster(Struct, frozen=True):
+class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for each workload can be kept
     name: str
     labels: Mapping[str, str]
     connection: ClusterConnection
@@ -95,7 +96,7 @@ class FleetCluster(Struct, frozen=True):
         """Why not everything may be written there by its state or that of the Fleet, "" where everything may."""
         return self._restriction[1]
 
-    @property
+    @cached_property
     def _restriction(self) -> tuple[Writes, str]:
         everything = (Writes.EVERYTHING, "")
         own, fleet = _RESTRICTED.get(self.state, everything), _RESTRICTED.get(self.fleet_state, everything)
@@ -103,6 +104,8 @@ class FleetCluster(Struct, frozen=True):
 
     def freeze_of(self, namespace: str) -> Freeze | None:
         """Return the freeze that covers `namespace` and lasts longest, None where nothing is frozen there."""
+        if not self.freezes:
+            return None
         found = [one for one in self.freezes if one.covers(self.name, namespace)]
         return max(found, key=lambda one: (one.until is None, one.until), default=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -52,7 +53,7 @@ def blocker_of(scalable: ScalableState, now: datetime) -> Blocker | None:
 
     Where time lifts the first one, its counterfactual is what lifts all.
     """
-    found = (one for check in _BLOCKERS for one in check(scalable, now))
+    found = chain.from_iterable(check(scalable, now) for check in _BLOCKERS)
     first = next(found, None)
     if first is None or not lifts_by_itself(first.counterfactual):
         return first

@@ -118,7 +118,9 @@ def is_by_tool(undo: Undo) -> bool:
 
 def insisted(workload: Workload) -> Undo | None:
     """Return the last of several undos in a row that we did not yield to, None where there are not several."""
-    found = json_object(workload.annotations.get(UNDONE))
+    if UNDONE not in workload.annotations:
+        return None
+    found = json_object(workload.annotations[UNDONE])
     by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
     if not isinstance(by, str) or at is None or not isinstance(count, int) or count < EPISODES:
         return None

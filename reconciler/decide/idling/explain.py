@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -178,7 +179,7 @@ def notices(transitions: Iterable[Transition], services: Iterable[ServiceState],
     would fail the runs of a whole platform.
     """
     ordered = list(transitions)
-    found = [notice for transition in ordered for of in _NOTICES for notice in of(transition, run)]
+    found = list(chain.from_iterable(of(transition, run) for transition in ordered for of in _NOTICES))
     found += [notice for service in services for notice in _service_notices(service)]
     behind = {service.ref for transition in ordered for service in transition.scalable.behind}
     found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
@@ -306,11 +307,12 @@ def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]
 
 
 def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
-    ref, autoscaler, policy = transition.scalable.scale.runs.ref, transition.autoscaler, owner_policy(transition)
     if transition.choice.flag is Flag.BLOCKED and transition.reasons[0].code in _BY_AUTOSCALER:
+        ref, policy = transition.scalable.scale.runs.ref, owner_policy(transition)
         yield Notice("autoscaler", str(ref), f"{ref}: {transition.why}", policy, reasons=transition.reasons)
+    autoscaler = transition.autoscaler
     if autoscaler is not None and autoscaler.problem:
-        name = autoscaler.hpa.ref
+        name, policy = autoscaler.hpa.ref, owner_policy(transition)
         yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
 
 
@@ -404,7 +406,7 @@ def claims(
     found: dict[ObjectRef, str] = {}
     for transition in transitions.values():
         if _is_claimed(transition):
-            found |= dict.fromkeys((transition.ref, transition.scalable.scale.runs.ref), owner_policy(transition))
+            found[transition.ref] = found[transition.scalable.scale.runs.ref] = owner_policy(transition)
     for refs in federated:
         claimed = [found[ref] for ref in refs if ref in found]
         if claimed:

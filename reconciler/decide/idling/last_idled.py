@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ class ScheduleDigest(Struct, frozen=True):
     policy: str
     digest: str
 
+    @lru_cache(16)  # noqa: B019 - a few short values; the same for all that a policy idles
     def text(self, now: datetime) -> str:
         """Return the annotation of a workload that it idles."""
         return compact({"policy": self.policy, "digest": self.digest, "at": format_time(now)})

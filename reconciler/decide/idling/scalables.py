@@ -238,11 +238,15 @@ class ScalableState(Struct, frozen=True):
     @property
     def behind(self) -> tuple[ServiceState, ...]:
         """The Services that some policy selects and that it is behind."""
+        if not self.services:
+            return ()
         return tuple(service for service in self.services if service.verdicts and service.ref not in self.listed_only)
 
     @property
     def listings(self) -> tuple[Listing, ...]:
         """What our annotations on its Services say of it."""
+        if not self.services:
+            return ()
         return tuple(
             Listing(service, service.record, target, service.ref not in self.listed_only)
             for service in self.services

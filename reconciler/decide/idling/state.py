@@ -116,6 +116,8 @@ def _live_listings(scalable: ScalableState) -> list[Listing]:
     """Return our annotations that list it; an entry that it was woken after, or that is of an object before it, is
     done.
     """
+    if not scalable.services:
+        return []
     ends = [at for at in (scalable.awake_since, scalable.scale.written.created_at) if at is not None]
     return [listing for listing in scalable.listings if all(at < listing.record.idled_at for at in ends)]
 

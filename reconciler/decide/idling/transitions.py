@@ -376,8 +376,7 @@ def deciding_names(transition: Transition) -> tuple[str, ...]:
         return () if found is None else (found.policy.name,)
     if flag is not None or transition.choice.reasons:
         return ()
-    deciding = (verdict for verdict in combined.verdicts if verdict.evaluation.result is combined.result)
-    return tuple(dict.fromkeys(verdict.policy.name for verdict in deciding))
+    return combined.deciding_names
 
 
 def waking_policy(transition: Transition) -> str:

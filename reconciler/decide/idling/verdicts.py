@@ -100,6 +100,12 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         return tuple(verdict.evaluation for verdict in self.verdicts if verdict.evaluation.result is self.result)
 
     @cached_property
+    def deciding_names(self) -> tuple[str, ...]:
+        """The policies of these verdicts, each once."""
+        names = (verdict.policy.name for verdict in self.verdicts if verdict.evaluation.result is self.result)
+        return tuple(dict.fromkeys(names))
+
+    @cached_property
     def reasons(self) -> Reasons:
         if self.without_policies:
             return (reason(ReasonCode.POLICIES_UNREADABLE),)

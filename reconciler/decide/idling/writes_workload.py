@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -47,7 +48,7 @@ from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
 from reconciler.decide.idling.transitions import Transition, owner_policy, wake_count, waking_policy
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.reasons import MEASURED, Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import MEASURED, Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.model import NOTHING, ObjectRef, Run
 from reconciler.policy.types import Fleet
 
@@ -99,7 +100,13 @@ def _recorded_place(cause: str) -> str:
 
 def cause_text(cause: Cause, run: Run) -> str:
     """Return the cause as the annotation holds it."""
-    return compact({"policy": cause.policy, "at": cause.at, "revision": run.revision, "run": run.id, "why": cause.why})
+    return _cause_text(cause.policy, cause.at, cause.reasons, run.revision, run.id)
+
+
+@lru_cache(16)  # a schedule idles all that it selects for the same reason
+def _cause_text(policy: str, at: str, reasons: Reasons, revision: str, run: str) -> str:
+    why = text_of(reasons)
+    return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
 
 
 def record_after(transition: Transition, context: WriteContext) -> Record | None:

@@ -193,7 +193,7 @@ def _scaled(
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
     """Return tests of those of our annotations that a change of replicas rests on and does not change itself."""
     changed = {change.path[-1] for change in changes}
-    return annotation_tests(workload.annotations, {OWNER, OBSERVED_CAPACITY} - changed)
+    return annotation_tests(workload.annotations, tuple({OWNER, OBSERVED_CAPACITY} - changed))
 
 
 def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
