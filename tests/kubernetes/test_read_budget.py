@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from reconciler.errors import MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
 from tests.kubernetes.live import requests_to
 from tests.kubernetes.test_auth import a_kubeconfig
+
+
+JSON = "application/json"
 
 
 def served(kinds: int = 0) -> dict[str, Any]:
@@ -43,7 +47,10 @@ def a_cluster(
 ) -> KubernetesCluster:
     def handler(request: Request) -> Response:
         said = served(kinds) if request.path == "/apis" else answer(request)
-        return Response(json.dumps(said), content_type="application/json")
+        body = json.dumps(said).encode()
+        if len(body) > 128 << 10 and "gzip" in request.accept_encodings:  # as API servers do
+            return Response(gzip.compress(body, 1), headers={"Content-Encoding": "gzip"}, content_type=JSON)
+        return Response(body, content_type=JSON)
 
     server.expect_request(re.compile(".*")).respond_with_handler(handler)
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": server.url_for("").rstrip("/")})
@@ -118,3 +125,11 @@ def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3)
     assert cluster.list(NAMESPACES) == ()
     assert [request.path for request, _ in httpserver.log] == ["/api/v1/namespaces"]
+
+
+def test_long_lists_come_compressed(httpserver: HTTPServer, tmp_path: Path) -> None:
+    items = [{"metadata": {"name": f"team-{number}", "uid": str(number)}} for number in range(4000)]
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": items})
+    assert {one.ref.name for one in cluster.list(NAMESPACES)} == {one["metadata"]["name"] for one in items}
+    [(_, answer)] = httpserver.log
+    assert answer.headers["Content-Encoding"] == "gzip"

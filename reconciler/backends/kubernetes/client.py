@@ -282,7 +282,12 @@ class ApiClient:
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
-        headers = [("User-Agent", self._agent), ("Accept", request.accept), *endpoint.impersonation]
+        headers = [
+            ("User-Agent", self._agent),
+            ("Accept", request.accept),
+            ("Accept-Encoding", "gzip"),
+            *endpoint.impersonation,
+        ]
         if header is not None:
             headers.append(("Authorization", header))
         if request.body is not None:
