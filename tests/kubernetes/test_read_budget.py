@@ -22,7 +22,6 @@ from reconciler.model import EVERY_KIND
 from tests.kubernetes.live import requests_to
 from tests.kubernetes.test_auth import a_kubeconfig
 
-
 JSON = "application/json"
 
 
