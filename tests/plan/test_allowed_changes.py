@@ -141,6 +141,22 @@ def test_a_field(kind, change, is_permitted):
     assert (problem(on(*kind, change)) == "") is is_permitted
 
 
+@pytest.mark.parametrize(
+    ("job", "value", "is_permitted"),
+    [
+        ("idling", "disabled", True),
+        ("idling", None, True),
+        ("idling", "enabled", False),
+        ("idling", 1, False),
+        ("placement", "disabled", False),
+        ("downscale", None, False),
+    ],
+)
+def test_only_idling_pauses_flux_and_lets_it_go_on(job, value, is_permitted):
+    change = to(value, *ANNOTATIONS, "kustomize.toolkit.fluxcd.io/reconcile", before="x")
+    assert (problem(on("apps", "Deployment", change, job=job)) == "") is is_permitted
+
+
 @pytest.mark.parametrize("key", ["downscaler/exclude", "downscaler/exclude-until"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_annotations_of_kube_downscaler_are_only_tested(kind, key):

@@ -112,3 +112,33 @@ def test_a_downscale_policy_with_a_limit_of_its_own_has_a_base_of_its_own(limits
     selected = tuple(PolicyExplanation(a_ref(name), "downscale", "shrink", "", ()) for name in ("web", "api"))
     made = make_plan(policies, state, DesiredState(explanations=selected), a_run(), Inputs())
     assert [(use.allowed, use.base) for use in made.limits if use.name == "shrink"] == told
+
+
+@pytest.mark.parametrize(("limits", "held"), [(Limits(), []), (Limits(Limit(0.5, 0)), [("tenant a", 2, 1, 2)])])
+def test_the_base_of_a_tenant_with_limits_is_all_that_runs_in_its_namespaces(limits, held):
+    tenant = Tenant(name="a", place=Place("f.yaml"), paths=("a/",), namespaces=("team-a",), limits=limits)
+    policies = a_policy_set(a_fleet(tenants=(tenant,)), idling=(an_idling_policy("a/nights", tenant="a"),))
+    workloads = (*(a_workload(name, namespace="team-a") for name in ("web", "api")), a_workload("db"))
+    idles = [a_decision(name, ref=a_ref(name, namespace="team-a"), policy="a/nights") for name in ("web", "api")]
+    found = [one.limit for one in planned(policies, a_state(a_cluster(workloads=workloads)), idles).held_back]
+    assert [(use.name, use.used, use.allowed, use.base) for use in found] == held
+
+
+@pytest.mark.parametrize(
+    ("policies", "selected", "selects_nothing"),
+    [
+        pytest.param({}, (), False, id="no policy, so nothing to wonder about"),
+        pytest.param({"idling": (an_idling_policy("nights"),)}, (), True, id="idling"),
+        pytest.param({"downscale": (a_downscale_policy("shrink"),)}, (), True, id="downscale"),
+        pytest.param({"federated": (a_federated_replica_set("web"),)}, (), True, id="placement"),
+        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, False), True, id="all excluded"),
+        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, True), False, id="one selected"),
+    ],
+)
+def test_whether_policies_select_nothing(policies, selected, selects_nothing):
+    said = tuple(
+        PolicyExplanation(a_ref(str(at)), "idling", "nights", "", (), selected=one) for at, one in enumerate(selected)
+    )
+    desired = DesiredState(explanations=said)
+    made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run(), Inputs())
+    assert made.selects_nothing is selects_nothing

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.plan.limits import Base, Bases, Limited, hold_back
 from reconciler.policy.types import AllOf, Limit, Limits, Place, PolicySet, Selector, Tenant
-from tests.builders import a_fleet, a_policy_set, a_ref, an_idling_policy
+from tests.builders import a_federated_replica_set, a_fleet, a_policy_set, a_ref, an_idling_policy
 from tests.plan.decisions import a_decision
 
 GENEROUS = Limits(Limit(1.0, 1000), Limit(1.0, 1000))
@@ -64,9 +64,28 @@ def test_the_message_names_tenant_and_policy():
     assert (one.allow, one.limit.name, one.limit.allowed) == ("a/one", "tenant a", 5)
 
 
-@pytest.mark.parametrize("name", ["a/one", "fleet"])
-def test_it_is_lifted_once_by_the_policy_or_the_fleet(name):
-    assert not held(*idles("a/one", 9), lifted=frozenset({name})).held_back
+@pytest.mark.parametrize(("name", "lifts"), [("a/one", True), ("fleet", True), ("one", False), ("a/two", False)])
+def test_it_is_lifted_once_by_the_policy_or_the_fleet(name, lifts):
+    assert bool(held(*idles("a/one", 9), lifted=frozenset({name})).held_back) is not lifts
+
+
+def test_what_placement_takes_away_for_a_tenant_counts_too():
+    limits = Limits(removed_replicas=Limit(0.5, 0))
+    federated = [a_federated_replica_set(name, namespace="team-a-web", tenant=name[0]) for name in ("a-web", "b-web")]
+    found = {}
+    for one in federated:
+        taken = a_decision(
+            ref=a_ref(one.name, namespace="team-a-web"),
+            job="placement",
+            policy=one.name,
+            group=f"placement/{one.key}",
+            before=20,
+            idles=False,
+        )
+        made = replace(policies(limits), federated=tuple(federated))
+        bases = Bases({"east": Base(100, 300)}, tenants={"a": Base(10, 30)}, running={taken.ref: 20})
+        found[one.name] = [use.limit.name for use in hold_back([taken], made, bases, frozenset()).held_back]
+    assert found == {"a-web": ["tenant a"], "b-web": []}
 
 
 def test_without_limits_of_the_tenant_there_is_no_use_of_them():
