@@ -32,6 +32,7 @@ HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
 GIT = "argocd-controller"
 MINUTE = timedelta(minutes=1)
 INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
+YIELDS = a_policy("nights", a_schedule())
 
 
 def reverted(world: World, by: str, replicas: int = 5) -> None:
@@ -76,11 +77,21 @@ class TestInsist:
         assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
         assert world.replicas(WEB) == 5
 
-    def test_one_policy_that_yields_is_enough(self):
-        yields = a_policy("also", a_schedule())
+    @pytest.mark.parametrize("through", ["Service", "Deployment"])
+    def test_one_policy_that_yields_is_enough(self, through: str):
+        """One selects the Service, the other one the Deployment behind it, so that both decide."""
+        also = a_policy("also", a_schedule(), selector=workloads_selector())
+        insists, yields = (INSISTS, also) if through == "Service" else (replace(also, on_revert="Insist"), YIELDS)
         world = an_idle_world(INSISTS)
+        run_in(world, insists, yields)
         reverted(world, GIT)
-        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS, yields))
+        assert ("release", "Deployment/web") in verbs(run_in(world, insists, yields))
+
+    def test_what_a_run_left_half_done_was_undone_by_nobody(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, INSISTS, writes=1)  # the Service lists it, and it runs
+        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
+        assert UNDONE not in world.objects[WEB].annotations
 
     def test_what_is_excluded_meanwhile_is_released(self):
         world = an_idle_world(INSISTS)
@@ -126,6 +137,12 @@ class TestFlux:
         run_in(world, PAUSES)
         assert world.replicas(WEB) == 3
         assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
+
+    def test_one_policy_that_pauses_it_is_enough(self):
+        also = a_policy("also", a_schedule(), selector=workloads_selector())
+        world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
+        run_in(world, PAUSES, also)
+        assert world.objects[WEB].annotations[FLUX_RECONCILE] == "disabled"
 
     def test_it_is_one_write_with_the_replicas(self):
         world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
