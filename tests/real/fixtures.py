@@ -45,6 +45,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
+_where: dict[pytest.Item, int] = {}
+_last_real: list[int] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    _where.update({item: at for at, item in enumerate(session.items)})
+    _last_real[:] = [at for item, at in _where.items() if item.get_closest_marker("real")][-1:]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """End all real parts after the last test that may ask for one: idle control planes would slow the others down."""
+    yield
+    if item.get_closest_marker("real") and nextitem is not None and _where[nextitem] > _last_real[0]:
+        from tests.real.processes import stop_all
+
+        stop_all()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

@@ -192,6 +192,7 @@ def run(command: Path, arguments: Sequence[str], log: Path) -> None:
 
 
 @atexit.register
-def _stop_all() -> None:
+def stop_all() -> None:
+    """End all processes of this test run that still run."""
     for process in list(_running):
         process.stop()
