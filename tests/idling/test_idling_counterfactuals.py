@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.blockers import after, what_lifts
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
@@ -70,6 +71,16 @@ def up(**workload: Any) -> Any:
 )
 def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, flip):
     assert told(up(**workload))[1] == flip
+
+
+def test_of_several_that_time_does_not_lift_the_first_is_named():
+    rolling = {"observed_generation": 0, "generation": 1}
+    found = told(up(annotations={"reconciler/exclude": "true"}, **rolling))
+    assert found[1] == "reconciler/exclude is removed"
+
+
+def test_a_request_made_this_very_second_is_not_one_to_wait_for():
+    assert told(up(annotations={"reconciler/wake-requested-at": format_time(NIGHT)}))[1] == ""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
-from reconciler.model import FieldWriter
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
 from tests.idling.world import World, a_world
@@ -154,3 +154,15 @@ def test_every_fleet_that_wrote_anything():
     world = a_world(service, idle("web", STAGING), a_workload("api"), now=NIGHT)
     fleet = of_every_fleet(a_fleet(former_names=("prod",)), world.state())
     assert (fleet.name, fleet.former_names) == ("production", ("other", "prod", "staging"))
+
+
+@pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
+def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is_adopted(fields, bounds):
+    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    policy = a_policy("nights", idle_replicas=1, selector=workloads_selector())
+    world = a_world(a_workload(replicas=5), autoscaler, now=NIGHT)
+    run_in(world, policy, fleet=a_fleet(name="staging"))
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
+    world.apply(restored(world, **fields).decisions)
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds

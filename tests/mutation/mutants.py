@@ -101,6 +101,8 @@ def _changeable(part: ast.AST) -> Iterator[ast.AST]:
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return  # zip(strict=True) refuses what never comes
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns") or isinstance(node, ast.JoinedStr | ast.FormattedValue):

@@ -327,3 +327,36 @@ def test_some_hundred_problems_come_out_as_they_are_counted():
         for rounding, one in (("fair", fair), ("kubefed", found)):
             binding = {name for name in one.replicas if moves(problem, total, rounding, name)}
             assert bound_by_maximum(one) == binding, (problem, total, rounding)
+
+
+def test_what_stands_at_its_limit_gets_no_share_where_the_others_go_down():
+    own = {"a": (0, 24, 1), "b": (0, 56, 2), "c": (2, 3, 44)}
+    names = ("minReplicas", "maxReplicas", "weight")
+    problem = {
+        "preferences": {
+            "rebalance": False,
+            "clusters": {name: dict(zip(names, numbers, strict=True)) for name, numbers in own.items()},
+        },
+        "clusters": ["b", "c", "a"],
+        "current": {"a": 2, "b": 35, "c": 24},
+        "capacity": {"c": 1},
+        "key": "a/b",
+    }
+    found = allocate_replicas(**problem, total=6).replicas
+    assert found == counted_fair(problem, 6) == {"a": 2, "b": 3, "c": 1}
+
+
+def test_what_is_banked_is_repeated_only_while_nobody_is_full():
+    problem = {
+        "preferences": {
+            "rebalance": False,
+            "clusters": {"*": {"minReplicas": 0, "maxReplicas": None, "weight": 60}},
+        },
+        "clusters": ["b", "a"],
+        "current": {"b": 36},
+        "capacity": {"a": 0, "b": 20},
+        "key": "",
+    }
+    found = allocate_replicas(**problem, total=38, rounding="kubefed")
+    assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, 38)
+    assert found.planner_overflow == {"a": 9, "b": 7}

@@ -64,6 +64,18 @@ def test_one_large_cluster_among_many_small_ones(pool, taken, limit):
     assert fair_seats(claims, pool - taken) == counted(claims, pool - taken)
 
 
+def test_several_large_clusters_give_back_in_turn_and_keep_what_they_have():
+    """The small ones are all rounded up: what is too many comes off the large ones, one after the other."""
+    random = Random(3)
+    for _ in range(150):
+        weights = [1] * random.randint(6, 12) + [random.randint(60, 70) for _ in range(3)]
+        pool = round(sum(weights) * random.uniform(0.5, 0.75))
+        shares = [weight * pool // sum(weights) for weight in weights]
+        taken = [random.choice((0, max(0, share - random.randint(0, 4)))) for share in shares]
+        claims = Claims(weights, taken, [own + random.choice((1, 20, 10**9)) for own in taken])
+        assert fair_seats(claims, pool - sum(taken)) == counted(claims, pool - sum(taken))
+
+
 def test_many_clusters_of_all_sizes():
     random = Random(2)
     for _ in range(150):

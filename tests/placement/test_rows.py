@@ -246,6 +246,13 @@ def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own()
     assert [one.wish for one in desired.overridden] == ["2 replicas"]
 
 
+def test_one_that_is_idle_at_zero_without_a_record_would_have_nothing_to_keep():
+    east = settled("east", 0)
+    claims = {east.workloads[0].ref: "nights"}
+    federated = a_federated(1, rebalance=False, clusters=EVENLY)
+    assert place(east, settled("west", 1), federated=federated, claims=claims).overridden == ()
+
+
 def test_an_idle_one_would_keep_what_runs_until_as_many_run_elsewhere():
     marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "5"}
     desired = place(settled("east", 1), settled("west", 0, annotations=marks))

@@ -53,7 +53,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=restoration.objects))
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
     alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
     transitions = {ref: _restored(transition, restoration, run) for ref, transition in alone.items()}
     services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
@@ -79,7 +79,7 @@ class Origin(Struct, frozen=True):
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, without_policies=True, named=restoration.objects))
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
     transitions = transitions_of(
         [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
     )
