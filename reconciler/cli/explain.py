@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
+from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import (
     context_option,
     now_option,
@@ -29,7 +29,7 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields
-from reconciler.policy.schemas import SCHEMA_KINDS
+from reconciler.policy.schemas import SCHEMA_KINDS, kind_named
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
@@ -52,12 +52,13 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
     OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it; FederatedReplicaSet/NAMESPACE/NAME is one on all
-    of its clusters. The explanation has its current and desired
-    replicas, what each policy says and why, and what would change it. Where no policy selects it, it names the policy
-    that comes closest. JSON and YAML, of an OBJECT only, have the reasons as codes and values.
+    of its clusters. The explanation has its current and desired replicas, what each policy says and why, and what
+    would change it. Where no policy selects it, it names the policy that comes closest. JSON and YAML, of an OBJECT
+    only, have the reasons as codes and values.
     """
     options = RunOptions.of(policies, flags)
     if "/" not in subject and not _names_cluster(options, subject):
+        _check_kind(subject)
         show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
         return
     if recursive:
@@ -85,6 +86,13 @@ def _names_cluster(options: RunOptions, subject: str) -> bool:
         return options.policies().fleet.cluster(subject) is not None
     except ReconcilerError:
         return False
+
+
+def _check_kind(subject: str) -> None:
+    try:
+        kind_named(subject.partition(".")[0])
+    except UsageError as error:
+        raise UsageError(f"{error}; an OBJECT is {EXPECTED}") from None
 
 
 def _recursive(subject: str) -> Iterator[str]:

@@ -106,6 +106,12 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             ["explain", "IdlingPolicy.spec.idleReplica"], 64, 'did you mean "idleReplicas"?', id="an unknown field"
         ),
         pytest.param(["explain", "Fleeet"], 64, 'did you mean "Fleet"?', id="an unknown kind"),
+        pytest.param(
+            ["explain", "api"],
+            64,
+            "; an OBJECT is CLUSTER/NAMESPACE/KIND/NAME or the first",
+            id="a name without its place",
+        ),
         pytest.param(["schema", "Pod"], 64, '"Pod" is no kind', id="a schema of no kind"),
         pytest.param(
             ["explain", "eu-west/dev-a/deploy/nothing", *LOOK],

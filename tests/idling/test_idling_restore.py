@@ -166,3 +166,24 @@ def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is
     assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
     world.apply(restored(world, **fields).decisions)
     assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
+
+
+@pytest.mark.parametrize(
+    ("marks", "bounds"),
+    [
+        pytest.param({}, (2, 10), id="nobody remembers it as idle"),
+        pytest.param({"reconciler/awake-since": "2026-11-20T22:00:00Z"}, (2, 10), id="only its Service still lists it"),
+        pytest.param(STAGING, (1, 1), id="another Fleet idled it"),
+    ],
+)
+def test_an_autoscaler_that_we_hold_is_given_back_where_nobody_remembers_its_workload_as_idle(marks, bounds):
+    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    world = a_world(a_service(), a_workload(replicas=5), autoscaler, now=NIGHT)
+    run_in(world, a_policy("nights", idle_replicas=1))
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
+    if "reconciler/awake-since" not in marks:
+        del world.objects[a_service().ref]
+    world.add(replace(world.objects[WEB], replicas=5, annotations=marks))
+    world.apply(restored(world).decisions)
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from reconciler.decide.decisions import DesiredState, PolicyExplanation
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    ReasonCode,
+    change_if,
+    joint_counterfactual,
+    reason,
+)
+from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import Inputs, make_plan, scalable_workloads
 from reconciler.plan.filters import Filters
+from reconciler.plan.model import KeptUp
 from reconciler.policy.types import Limit, Limits, Place, Tenant
 from tests.builders import (
     a_cluster,
@@ -142,3 +154,48 @@ def test_whether_policies_select_nothing(policies, selected, selects_nothing):
     desired = DesiredState(explanations=said)
     made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run(), Inputs())
     assert made.selects_nothing is selects_nothing
+
+
+OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
+AFTER = change_if(CounterfactualCode.AFTER, at=OLD_ENOUGH)
+REMOVED = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation="reconciler/awake-until")
+THAWED = change_if(CounterfactualCode.UNFROZEN)
+
+
+@pytest.mark.parametrize(
+    ("code", "lifted", "expected"),
+    [
+        pytest.param(ReasonCode.MIN_AGE, AFTER, KeptUp("minAge", OLD_ENOUGH), id="too young"),
+        pytest.param(ReasonCode.MIN_AWAKE, AFTER, KeptUp("minAwake", OLD_ENOUGH), id="woken lately"),
+        pytest.param(ReasonCode.KEPT_AWAKE, REMOVED, KeptUp("reconciler/awake-until"), id="until its annotation goes"),
+        pytest.param(ReasonCode.KEPT_AWAKE, None, KeptUp("reconciler/awake-until"), id="without end"),
+        pytest.param(
+            ReasonCode.MIN_AGE, joint_counterfactual(CounterfactualCode.ALL, (AFTER, THAWED)), None, id="not time alone"
+        ),
+        pytest.param(ReasonCode.FROZEN, AFTER, None, id="not kept up by its age"),
+        pytest.param(None, AFTER, None, id="no reason"),
+    ],
+)
+def test_what_only_time_keeps_from_being_idled_is_named(
+    code: ReasonCode | None, lifted: Counterfactual | None, expected: KeptUp | None
+) -> None:
+    assert kept_up(a_policy_set(), code, lifted) == ([] if expected is None else [expected])
+
+
+def kept_up(policies, code, lifted, filters=None):
+    """What the plan says of one workload that two policies select, and of another that nothing keeps up."""
+    reasons = () if code is None else (reason(code),)
+    web, api = (a_workload(name, labels={"app": name}) for name in ("web", "api"))
+    explanations = [
+        PolicyExplanation(web.ref, "idling", name, "stays awake", reasons, lifted) for name in ("nights", "weekends")
+    ]
+    explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
+    desired = DesiredState(explanations=tuple(explanations))
+    state = a_state(a_cluster(workloads=(web, api)))
+    return list(make_plan(policies, state, desired, a_run(), Inputs(filters=filters or Filters())).kept_up)
+
+
+@pytest.mark.parametrize(("app", "count"), [("web", 1), ("api", 0)])
+def test_what_the_filters_leave_out_waits_for_nothing(app, count):
+    found = kept_up(a_policy_set(), ReasonCode.MIN_AGE, AFTER, Filters(labels=LabelSelector((("app", app),))))
+    assert len(found) == count

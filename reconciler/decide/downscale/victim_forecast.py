@@ -318,9 +318,8 @@ def domains_of(nodes: Sequence[Node], key: str) -> dict[str, str]:
 # Ages are compared on a logarithmic scale, so the order of two pods changes each time one of them passes a power of the
 # base. A plan is read by people before it is applied, and the controller's clock is not ours.
 
-_SECOND = 10**9
-_BEFORE = 10 * _SECOND  # how far the controller's clock may be behind ours
-_AFTER = 3_600 * _SECOND  # how old a saved plan may be by default when it is applied
+_BEFORE = 10 * 10**9  # ns: how far the controller's clock may be behind ours
+_AFTER = 3_600 * 10**9  # ns: how old a saved plan may be by default when it is applied
 _MOST = 200  # moments that are looked at
 
 

@@ -159,9 +159,9 @@ def _restored(transition: Transition, restoration: Restoration, run: Run) -> Tra
 
 def _is_pinned_for_nothing(transition: Transition) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
-    autoscaler, unknown = transition.autoscaler, transition.record is None and not transition.scalable.listings
+    autoscaler = transition.autoscaler
     held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
-    return held and unknown and transition.state is not IdleState.UNREADABLE
+    return held and transition.record is None and transition.state is not IdleState.UNREADABLE
 
 
 def _salvaged(transition: Transition, run: Run) -> Transition:
