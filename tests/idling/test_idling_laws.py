@@ -184,11 +184,14 @@ class Idling(RuleBasedStateMachine):
         return len(decisions)
 
     def _runs_and_lists(self) -> tuple[dict[ObjectRef, bool], dict[ObjectRef, set[str]]]:
-        """What runs, and the names that each Service lists."""
+        """What runs, and the names that each Service lists, itself or on its Endpoints, which may outlive its marks."""
         workloads = [one for one in self.world.objects.values() if isinstance(one, Workload)]
         running = {one.ref: one.ref.kind == "Deployment" and self._runs(one) for one in workloads}
-        services = [one for one in self.world.objects.values() if isinstance(one, Service)]
-        return running, {one.ref: set(listed(one)) for one in services}
+        marked = [one for one in self.world.objects.values() if isinstance(one, Service | Endpoints)]
+        names: dict[ObjectRef, set[str]] = {}
+        for one in marked:
+            names.setdefault(replace(one.ref, kind="Service"), set()).update(listed(one))
+        return running, names
 
     def _runs(self, found: Workload) -> bool:
         if found.ref.name == "queue" and PAUSED in self.world.objects[a_ref("jobs", kind="ScaledObject")].annotations:
@@ -422,8 +425,8 @@ class Idling(RuleBasedStateMachine):
                 assert "reconciler/previous-bounds" not in found.annotations
 
 
-def listed(service: Service) -> list[str]:
-    return [entry["name"] for entry in json.loads(service.annotations.get(TARGETS, "[]"))]
+def listed(marked: Service | Endpoints) -> list[str]:
+    return [entry["name"] for entry in json.loads(marked.annotations.get(TARGETS, "[]"))]
 
 
 def _answer(values: dict[str, float | None]) -> QueryAnswer:
