@@ -651,6 +651,16 @@ def test_a_socks_proxy_that_does_not_connect(more: dict[str, Any], words: str) -
         through(f"socks5://127.0.0.1:{proxy.port}", "https://localhost:1", 0.6)
 
 
-def test_a_proxy_of_another_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="the proxy is ftp://proxy, expected one with http, https or socks5"):
-        connections(proxy="ftp://us:secret@proxy")
+@pytest.mark.parametrize(
+    ("proxy", "shown"),
+    [
+        pytest.param("ftp://us:secret@proxy", "ftp://proxy", id="another kind"),
+        pytest.param("us:secret@proxy:3128", "proxy:3128", id="no scheme"),
+        pytest.param("http://us:secret@", "http://", id="no host"),
+        pytest.param("http://us:secret@proxy:99999", "http://proxy:99999", id="no port"),
+    ],
+)
+def test_a_proxy_that_cannot_be_one_is_refused_without_its_password(proxy: str, shown: str) -> None:
+    with pytest.raises(ValueError, match="the proxy") as refused:
+        connections(proxy=proxy)
+    assert str(refused.value) == f'the proxy "{shown}" is no URL with http, https or socks5, such as http://proxy:3128'

@@ -439,11 +439,11 @@ def _no_authority(folder: Path) -> str:
         pytest.param(_a_list, "expected a well-formed kubeconfig", id="no mapping"),
         pytest.param(_half, "clusters", id="no clusters"),
         pytest.param(_no_context, "east in ", id="no such context"),
-        pytest.param(_no_user, "Expected u in users of ", id="no such user"),
+        pytest.param(_no_user, "no u in users of ", id="no such user"),
         pytest.param(_arguments_on_one_line, "/user/exec is no list of texts", id="arguments on one line"),
         pytest.param(_no_authority, "ca.crt", id="no such certificate file"),
         pytest.param(_an_empty_authority, "certificate-authority-data of ", id="an authority of nothing"),
-        pytest.param(_no_server, "Expected key server in ", id="no server"),
+        pytest.param(_no_server, "no key server in ", id="no server"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, make: Any, words: str) -> None:
@@ -557,10 +557,8 @@ ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env"
             "is no name of a file; call it client-key-data",
             id="a key for a file's name",
         ),
-        pytest.param(lambda folder: _with(folder, token=SECRET), "Expected key user in ", id="one level too high"),
-        pytest.param(
-            lambda folder: _with(folder, user={"exec": ENV}), "Expected key value in ", id="env without value"
-        ),
+        pytest.param(lambda folder: _with(folder, token=SECRET), "no key user in ", id="one level too high"),
+        pytest.param(lambda folder: _with(folder, user={"exec": ENV}), "no key value in ", id="env without value"),
         pytest.param(lambda folder: _broken(folder, f"password: !{SECRET}"), "is no YAML from line 3, ", id="a tag"),
         pytest.param(lambda folder: _broken(folder, f"password: *{SECRET}"), "is no YAML from line 3, ", id="an alias"),
         pytest.param(

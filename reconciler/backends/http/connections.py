@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import ssl
 import threading
@@ -30,6 +31,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
 from reconciler.backends.http.exchange import Deadline, HttpError, connection_error
@@ -179,9 +181,7 @@ def connections(
     secured: dict[str, Any] = {"ssl_context": tls or _system_tls(), "maxsize": kept}
     if server_name:
         secured["server_hostname"] = server_name
-    way = parse_url(proxy) if proxy else None
-    if way is not None and (way.scheme not in ("http", "https", *_SOCKS) or not way.host):
-        raise ValueError(f"the proxy is {way.scheme}://{way.host}, expected one with http, https or socks5")
+    way = _proxy_url(proxy) if proxy else None
     through = way if way is not None and way.scheme in _SOCKS else None
     if way is None or through is not None:
         manager = urllib3.PoolManager(**secured)
@@ -192,6 +192,17 @@ def connections(
         )
     manager.pool_classes_by_scheme = _pool_classes(through, check_address)
     return manager
+
+
+def _proxy_url(proxy: str) -> Url:
+    try:
+        way = parse_url(proxy)
+    except LocationParseError:
+        way = Url()
+    if way.scheme not in ("http", "https", *_SOCKS) or not way.host:
+        shown = re.sub(r"(^|//)[^/]*@", r"\1", proxy)  # without user and password
+        raise ValueError(f'the proxy "{shown}" is no URL with http, https or socks5, such as http://proxy:3128')
+    return way
 
 
 def environment_proxy(url: str) -> str | None:

@@ -47,6 +47,7 @@ class ApiServer(Struct, frozen=True):
     """A cluster's address, the clients that ask it, and as whom (`impersonation`, headers).
 
     `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.
+    `compressed`: long answers may be.
     """
 
     url: str
@@ -56,6 +57,7 @@ class ApiServer(Struct, frozen=True):
     impersonation: tuple[tuple[str, str], ...] = ()
     weakness: str = ""
     certificate: bytes = b""
+    compressed: bool = True
 
 
 class Connection:
@@ -173,6 +175,7 @@ def opened(settings: ClusterConnection, budget: ByteBudget | None, deadline: Dea
         impersonation=access.impersonation,
         weakness=_weakness(access),
         certificate=_certificate(access),
+        compressed=access.compressed,
     )
 
 

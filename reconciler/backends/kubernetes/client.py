@@ -282,12 +282,9 @@ class ApiClient:
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
-        headers = [
-            ("User-Agent", self._agent),
-            ("Accept", request.accept),
-            ("Accept-Encoding", "gzip"),
-            *endpoint.impersonation,
-        ]
+        headers = [("User-Agent", self._agent), ("Accept", request.accept), *endpoint.impersonation]
+        if endpoint.compressed:
+            headers.append(("Accept-Encoding", "gzip"))
         if header is not None:
             headers.append(("Authorization", header))
         if request.body is not None:

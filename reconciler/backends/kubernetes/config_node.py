@@ -34,7 +34,7 @@ class ConfigNode:
     def __getitem__(self, key: str) -> Any:
         found = self.value.get(key)
         if found is None:
-            raise KubeconfigError(f"Expected key {key} in {self.name}")
+            raise KubeconfigError(f"no key {key} in {self.name}")
         return found
 
     def is_set(self, key: str) -> bool:

@@ -57,6 +57,7 @@ class ServerAccess(Struct, frozen=True):
     """Where a cluster is, and who we are there. `authority` None: the system's; `verified` False: anybody may answer.
 
     `certificate` is the client's, with its key; `server_name` is whom the server's certificate must name, "": its host.
+    `compressed`: long answers may be.
     """
 
     server: str
@@ -67,6 +68,7 @@ class ServerAccess(Struct, frozen=True):
     server_name: str = ""
     proxy: str = ""
     impersonation: Impersonation = ()
+    compressed: bool = True
 
     @property
     def is_secured(self) -> bool:
@@ -130,6 +132,7 @@ def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> Server
         server_name=cluster.text("tls-server-name"),
         proxy=cluster.text("proxy-url"),
         impersonation=impersonation(user),
+        compressed=not cluster.is_set("disable-compression"),
     )
     if not access.is_secured:
         return access  # credentials would be there for everybody between to read; kubectl sends none either
@@ -298,7 +301,7 @@ def _by_name(entries: Any, where: str) -> dict[Any, Any]:
 def _required(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any, files: str) -> ConfigNode:
     found = _found(parsed, part, name)
     if found is None:
-        raise KubeconfigError(f"Expected {name} in {part} of {files}")
+        raise KubeconfigError(f"no {name} in {part} of {files}")
     return found
 
 
