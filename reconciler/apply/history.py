@@ -40,6 +40,8 @@ HISTORY_PREFIX = "reconciler-history-"
 KEPT = timedelta(days=35)
 MOST_BYTES = 700_000
 """Of one day, compressed; more than 25,000 changes. The oldest are left out then."""
+MOST_UNPACKED_BYTES = 64 << 20
+"""Of one day, as lines; some 200,000 changes. A ConfigMap that unpacks to more was not written by a run."""
 
 _KEY = "changes"
 _ATTEMPTS = 5
@@ -88,10 +90,12 @@ def packed(day: Day) -> str:
     """Return what `binaryData` holds of `day`, in Base64; where that is too much, of its newer part."""
     while True:
         first = [msgspec.json.encode({"dropped": day.dropped})] if day.dropped else []
-        data = zlib.compress(b"\n".join([*first, *map(msgspec.json.encode, day.changes)]), 6)
-        if len(data) <= MOST_BYTES:
+        lines = b"\n".join([*first, *map(msgspec.json.encode, day.changes)])
+        data = zlib.compress(lines, 6)
+        fits = min(MOST_BYTES / len(data), MOST_UNPACKED_BYTES / max(1, len(lines)))
+        if fits >= 1:
             return base64.b64encode(data).decode("ascii")
-        less = len(day.changes) - int(len(day.changes) * 0.9 * MOST_BYTES / len(data))
+        less = len(day.changes) - int(len(day.changes) * 0.9 * fits)
         day = Day(day.changes[less:], day.dropped + less)
 
 
@@ -102,13 +106,22 @@ def unpacked(text: str) -> Day:
         MalformedAnswerError: it is none.
     """
     try:
-        lines = zlib.decompress(base64.b64decode(text, validate=True)).split(b"\n")
+        lines = _decompressed(base64.b64decode(text, validate=True)).split(b"\n")
         dropped = 0
         if lines[0].startswith(b'{"dropped"'):
             dropped = int(msgspec.json.decode(lines.pop(0))["dropped"])
         return Day(tuple(_LINE.decode(line) for line in lines if line), dropped)
     except (ValueError, TypeError, KeyError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
-        raise MalformedAnswerError(f"{_KEY}: cannot be read: {reason_of(error)}, expected a history") from error
+        raise MalformedAnswerError(f"{_KEY}: not the lines of a day ({error}), expected a history") from error
+
+
+def _decompressed(data: bytes) -> bytes:
+    reader = zlib.decompressobj()
+    lines = reader.decompress(data, MOST_UNPACKED_BYTES)
+    if not reader.eof:
+        wrong = f"more than {MOST_UNPACKED_BYTES >> 20} MiB" if reader.unconsumed_tail else "cut off"
+        raise MalformedAnswerError(f"{_KEY}: {wrong}, expected a history")
+    return lines
 
 
 # What is recorded of a run.

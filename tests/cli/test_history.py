@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import re
+import tracemalloc
+import zlib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from reconciler.apply import history
 from reconciler.apply.history import (
     HISTORY_PREFIX,
     KEPT,
@@ -140,6 +143,35 @@ def test_a_day_of_too_many_changes_keeps_the_newest_and_says_how_many_are_gone()
     assert day.dropped > 0
     assert day.changes == changes[day.dropped :]
     assert unpacked(packed(Day(day.changes, 5))).dropped == 5
+
+
+def test_a_day_whose_many_changes_are_all_alike_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_UNPACKED_BYTES", 100_000)
+    change = Change("2026-11-20T00:00:00Z", "east/a/Deployment/web", "idle", "reconciler")
+    day = unpacked(packed(Day((change,) * 3_000)))
+    assert 500 < len(day.changes) == 3_000 - day.dropped < 3_000
+
+
+def compressed(lines: bytes) -> str:
+    return base64.b64encode(zlib.compress(lines)).decode()
+
+
+def test_a_small_config_map_that_unpacks_to_very_much_is_refused_before_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history, "MOST_UNPACKED_BYTES", 1 << 20)
+    bomb = compressed(b"\n" * (64 << 20))
+    tracemalloc.start()
+    with pytest.raises(MalformedAnswerError, match="changes: more than 1 MiB, expected a history"):
+        unpacked(bomb)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20
+
+
+def test_a_history_that_was_cut_off_is_no_shorter_history() -> None:
+    with pytest.raises(MalformedAnswerError, match="changes: cut off, expected a history"):
+        unpacked(compressed(b'{"dropped":1}')[:12])
 
 
 @pytest.mark.parametrize("text", ["", "bm8=", "=", base64.b64encode(b"\0" * 20).decode()])
