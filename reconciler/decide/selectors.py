@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -31,18 +33,18 @@ from reconciler.policy.types import (
 )
 
 Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
+Chosen = TypeVar("Chosen")
 
 
-def selects_workload(selector: WorkloadSelector, workload: Workload) -> bool:
-    """Return whether kind, name and labels of `workload` are selected; one owned by another controller never is.
+def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
+    """Return whether `workload` is of a kind that is selected; one owned by another controller never is.
 
     Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
     """
     if workload.owner is not None:  # the ReplicaSet of a Deployment has its labels, and is not to be scaled beside it
         return False
     ref = workload.ref
-    named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
-    return named and selector.objects.matches(ref.name, workload.labels)
+    return names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
 
 
 def exclusions_by(
@@ -77,6 +79,93 @@ def _excludes(selector: Selector, found: Workload | Service) -> bool:
 def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
     """Return whether `selector` has `kind` among its kinds."""
     return selector is not None and kind.lower() in {one.lower() for one in selector.kinds}
+
+
+class SelectorIndex(Generic[Chosen]):
+    """Many selectors, each with what it is of. Finds those that match an object without asking all of them.
+
+    So the time that a plan takes grows with its policies and with its objects, not with their product.
+    """
+
+    def __init__(self, entries: Iterable[tuple[ObjectSelector, Chosen]]) -> None:
+        self._entries = tuple(entries)
+        self._everything: list[int] = []
+        self._by_name: dict[str, list[int]] = {}
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        self._others: list[int] = []
+        used = Counter(pair for selector, _ in self._entries for pair in selector.labels.match_labels)
+        for position, (selector, _) in enumerate(self._entries):
+            if selector == _EVERYTHING:
+                self._everything.append(position)
+            elif not any(_GLOB.search(pattern) for pattern in selector.include):
+                for name in dict.fromkeys(selector.include):
+                    self._by_name.setdefault(name, []).append(position)
+            elif selector.labels.match_labels:
+                rarest = min(selector.labels.match_labels, key=used.__getitem__)
+                self._by_label.setdefault(rarest, []).append(position)
+            else:
+                self._others.append(position)
+
+    def matching(self, name: str, labels: Mapping[str, str]) -> list[Chosen]:
+        """Return what selects an object called `name` that has `labels`, in the order of the entries."""
+        asked = [*self._others, *self._by_name.get(name, ())]
+        if self._by_label:
+            for pair in labels.items():
+                asked += self._by_label.get(pair, ())
+        found = [position for position in asked if self._entries[position][0].matches(name, labels)]
+        return [self._entries[position][1] for position in sorted([*self._everything, *found])]
+
+
+_EVERYTHING = ObjectSelector()
+_GLOB = re.compile(r"[*?\[]")
+
+
+class SelectingPolicies(Generic[Ranked]):
+    """Policies of one kind, to be found by what they select on a cluster; what they exclude is for the caller to know.
+
+    `reaching` are those that may select anything there.
+    """
+
+    def __init__(self, policies: Iterable[Ranked], fleet_cluster: FleetCluster, cluster: ObservedCluster) -> None:
+        self.reaching: tuple[Ranked, ...] = tuple(
+            policy for policy in policies if policy.selector.selects_cluster(fleet_cluster)
+        )
+        self._by_namespace: SelectorIndex[Ranked] = SelectorIndex(
+            (policy.selector.namespaces, policy) for policy in self.reaching
+        )
+        self._labels = namespace_labels(cluster)
+        self._inside: dict[str, _InNamespace[Ranked]] = {}
+        self._shared: dict[tuple[str, ...], _InNamespace[Ranked]] = {}
+
+    def on_service(self, service: Service) -> list[Ranked]:
+        """Return those that select `service`."""
+        return self._in(service.ref.namespace).services.matching(service.ref.name, service.labels)
+
+    def on_workload(self, workload: Workload) -> list[Ranked]:
+        """Return those that select `workload` itself."""
+        found = self._in(workload.ref.namespace).workloads.matching(workload.ref.name, workload.labels)
+        return [policy for selector, policy in found if selects_kind(selector, workload)]
+
+    def _in(self, namespace: str) -> _InNamespace[Ranked]:
+        """Return the policies of `namespace`; namespaces that the same policies select share them."""
+        if namespace not in self._inside:
+            policies = self._by_namespace.matching(namespace, self._labels.get(namespace, {}))
+            names = tuple(policy.name for policy in policies)
+            if names not in self._shared:
+                self._shared[names] = _InNamespace(policies)
+            self._inside[namespace] = self._shared[names]
+        return self._inside[namespace]
+
+
+class _InNamespace(Generic[Ranked]):
+    def __init__(self, policies: Sequence[Ranked]) -> None:
+        selectors = [(policy.selector, policy) for policy in policies]
+        self.services: SelectorIndex[Ranked] = SelectorIndex(
+            (one.services, policy) for one, policy in selectors if one.services is not None
+        )
+        self.workloads: SelectorIndex[tuple[WorkloadSelector, Ranked]] = SelectorIndex(
+            (one.workloads.objects, (one.workloads, policy)) for one, policy in selectors if one.workloads is not None
+        )
 
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,10 +72,6 @@ class Limited(Struct, frozen=True):
     held_back: tuple[HeldBackActions, ...]
     uses: tuple[LimitUse, ...]
 
-    def then(self, step: Limited) -> Limited:
-        """Return this and what one more check left of its decisions."""
-        return Limited(step.decisions, self.held_back + step.held_back, self.uses + step.uses)
-
 
 def allowed(limit: Limit, base: int) -> int:
     """Return max(floor(share * base), at_least)."""
@@ -110,31 +107,25 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
     The Fleet's limits hold for each policy that has no such limit of its own: on each cluster, and on all of them.
     `lifted` are names given to --allow-exceed.
     """
-    checks = _Checks(bases, lifted, policy_names(policies))
+    checks = _Checks(_Remaining(decisions), bases, lifted, policy_names(policies))
     own = own_limits(policies)
-    result = Limited(tuple(decisions), (), ())
     for owner, limits in own.items():
         for unit, limit in _units(limits):
             base = bases.policies.get(owner, _EMPTY).of(unit)
-            rule = _Rule(owner[1], unit, limit, base, owner)
-            bound = _bound_by(rule, result.decisions)
-            result = result.then(checks.one(result.decisions, rule, bound.get(owner, ())))
+            checks.one_policy(_Rule(owner[1], unit, limit, base, owner))
     for rule in _of_the_fleet(policies.fleet, bases.clusters):
-        excepted = {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))}
-        result = result.then(checks.each_policy(result.decisions, rule, excepted))
+        checks.each_policy(rule, {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))})
     for tenant in policies.fleet.tenants:
         members = frozenset(_policies_of(tenant, policies))
         for unit, limit in _units(tenant.limits):
             base = bases.tenants.get(tenant.name, _EMPTY).of(unit)
-            rule = _Rule(f"{TENANT}{tenant.name}", unit, limit, base, tenant=tenant, members=members)
-            result = result.then(checks.together(result.decisions, rule))
+            checks.together(_Rule(f"{TENANT}{tenant.name}", unit, limit, base, tenant=tenant, members=members))
     for cluster in policies.fleet.clusters:
         if cluster.name in bases.clusters:
             limit, base = cluster.ceiling or policies.fleet.ceiling, bases.clusters[cluster.name].workloads
             name = CEILING if cluster.ceiling is None else CLUSTER_CEILING
-            rule = _Rule(name, "workloads", limit, base, None, cluster.name)
-            result = result.then(checks.together(result.decisions, rule))
-    return result
+            checks.together(_Rule(name, "workloads", limit, base, None, cluster.name))
+    return checks.result()
 
 
 _EMPTY = Base(0, 0)
@@ -216,87 +207,142 @@ def _units(limits: Limits) -> list[tuple[str, Limit]]:
     return [(unit, limit) for unit, limit in pairs if limit is not None]
 
 
-class _Checks(Struct, frozen=True):
-    """`known` are the names that --allow-exceed takes."""
+class _Remaining:
+    """The decisions that no limit holds back yet, found by whose they are, where they are and what is bound to them.
 
-    bases: Bases
-    lifted: frozenset[str]
-    known: frozenset[str]
+    Each limit looks only at those that it may count, so that many policies on many clusters cost no more than their
+    decisions.
+    """
 
-    def each_policy(self, decisions: tuple[Decision, ...], rule: _Rule, excepted: Set[PolicyKey]) -> Limited:
-        """Return what a limit of the Fleet leaves of the decisions, policy by policy but for those `excepted`.
+    def __init__(self, decisions: Sequence[Decision]) -> None:
+        self._decisions = decisions
+        self._positions = {decision.key: position for position, decision in enumerate(decisions)}
+        self._gone: set[str] = set()
+        self._of_owner: dict[PolicyKey, list[Decision]] = {}
+        self._on_cluster: dict[str, list[Decision]] = {}
+        self._decreases: dict[str, list[str]] = {}  # keys of the decreasing steps of a group
+        self._needed_by: dict[str, list[str]] = {}
+        for decision in decisions:
+            if decision.phase in _BOUND:
+                self._of_owner.setdefault(owner_of(decision), []).append(decision)
+                self._on_cluster.setdefault(decision.ref.cluster, []).append(decision)
+                self._decreases.setdefault(decision.group, []).append(decision.key)
+            for key in decision.needs:
+                self._needed_by.setdefault(key, []).append(decision.key)
+
+    def counted_by(self, rule: _Rule) -> dict[PolicyKey, list[Decision]]:
+        """Return what is left that a limit counts, by whose it is."""
+        found: dict[PolicyKey, list[Decision]] = {}
+        for decision in self._candidates(rule):
+            if decision.key not in self._gone and rule.binds(decision):
+                found.setdefault(owner_of(decision), []).append(decision)
+        return found
+
+    def _candidates(self, rule: _Rule) -> Iterable[Decision]:
+        if rule.owner is not None:
+            return self._of_owner.get(rule.owner, ())
+        if rule.tenant is not None:
+            return chain.from_iterable(self._of_owner.get(owner, ()) for owner in sorted(rule.members))
+        if rule.cluster:
+            return self._on_cluster.get(rule.cluster, ())
+        return chain.from_iterable(self._on_cluster.values())
+
+    def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
+        """Return those of `decisions` that are left."""
+        return [decision for decision in decisions if decision.key not in self._gone]
+
+    def take_out(self, taking: Iterable[Decision]) -> tuple[Decision, ...]:
+        """Take out `taking` and everything bound to them, and return all of that in the order of the decisions: the
+        other decreasing steps of an idling group, and whatever needs one of them, so that no half step is left.
+        """
+        out: set[str] = set()
+        more = [decision.key for decision in taking]
+        for group in {decision.group for decision in taking if decision.job == "idling"}:
+            more += self._decreases[group]
+        while more:
+            key = more.pop()
+            if key not in self._gone and key not in out:
+                out.add(key)
+                more += self._needed_by.get(key, ())
+        self._gone |= out
+        return tuple(self._decisions[position] for position in sorted(self._positions[key] for key in out))
+
+    def all(self) -> tuple[Decision, ...]:
+        """Return everything that is left, in the order of the decisions."""
+        return tuple(self.left_of(self._decisions))
+
+
+class _Checks:
+    """Holds back, one limit after the other. `known` are the names that --allow-exceed takes."""
+
+    def __init__(self, remaining: _Remaining, bases: Bases, lifted: frozenset[str], known: frozenset[str]) -> None:
+        self._remaining = remaining
+        self._bases = bases
+        self._lifted = lifted
+        self._known = known
+        self._held_back: list[HeldBackActions] = []
+        self._uses: list[LimitUse] = []
+
+    def result(self) -> Limited:
+        return Limited(self._remaining.all(), tuple(self._held_back), tuple(self._uses))
+
+    def one_policy(self, rule: _Rule) -> None:
+        """Hold back what exceeds a limit that a policy states itself."""
+        taking = [decision for counted in self._remaining.counted_by(rule).values() for decision in counted]
+        self._uses.append(self._check(rule, taking))
+
+    def each_policy(self, rule: _Rule, excepted: Set[PolicyKey]) -> None:
+        """Hold back what exceeds a limit of the Fleet, policy by policy but for those `excepted`.
 
         Of its use the policy that comes nearest to it is reported.
         """
-        bound = _bound_by(rule, decisions)
-        result = Limited(decisions, (), ())
-        for owner in sorted(bound.keys() - excepted):
-            left = _left(bound[owner], result)
-            result = result.then(self.one(result.decisions, replace(rule, owner=owner), left))
-        return replace(result, uses=(max(result.uses, key=lambda use: use.used, default=rule.use(0)),))
+        counted = self._remaining.counted_by(rule)
+        uses = []
+        for owner in sorted(counted.keys() - excepted):
+            taking = self._remaining.left_of(counted[owner])
+            uses.append(self._check(replace(rule, owner=owner), taking))
+        self._uses.append(max(uses, key=lambda use: use.used, default=rule.use(0)))
 
-    def together(self, decisions: tuple[Decision, ...], rule: _Rule) -> Limited:
-        """Return what a limit for all policies together leaves of the decisions: whoever takes most is held back first.
+    def together(self, rule: _Rule) -> None:
+        """Hold back what exceeds a limit for all policies together: whoever takes most is held back first.
 
-        Its use is reported only where it holds something back.
+        Its use, of all of them, is reported only where something is held back.
         """
-        bound = _bound_by(rule, decisions)
-        result = Limited(decisions, (), ())
-        for owner in sorted(bound, key=lambda owner: (-len(bound[owner]), owner)):
-            left = {one: _left(inside, result) for one, inside in bound.items()}
-            if left[owner]:  # what was held back may have taken some of it along
-                beside = sum(map(len, left.values())) - len(left[owner])
-                step = self.one(result.decisions, replace(rule, owner=owner, beside=beside), left[owner])
-                result = result.then(step if step.held_back else replace(step, uses=()))
-        return result
+        counted = self._remaining.counted_by(rule)
+        weights = {
+            decision.key: weight
+            for taking in counted.values()
+            for decision, weight in zip(taking, self._weights(rule, taking), strict=True)
+        }
+        takes = {owner: sum(weights[decision.key] for decision in taking) for owner, taking in counted.items()}
+        used, first = sum(takes.values()), len(self._held_back)
+        for owner in sorted(counted, key=lambda owner: (-takes[owner], owner)):
+            taking = self._remaining.left_of(counted[owner])
+            if taking:  # what was held back may have taken some of it along
+                beside = used - sum(weights[decision.key] for decision in taking)
+                before = len(self._held_back)
+                self._check(replace(rule, owner=owner, beside=beside), taking)
+                gone = (decision.key for held in self._held_back[before:] for decision in held.decisions)
+                used -= sum(weights.get(key, 0) for key in gone)
+        self._uses += [held.limit for held in self._held_back[first : first + 1] if held.limit is not None]
 
-    def one(self, decisions: tuple[Decision, ...], rule: _Rule, taking: Sequence[Decision]) -> Limited:
-        """Return what one limit leaves of `decisions`; `taking` are those of one policy that it counts."""
-        weights = [1 if rule.unit == "workloads" else self.bases.removed_by(decision) for decision in taking]
-        used = sum(weights) + rule.beside
-        use = rule.use(used)
+    def _weights(self, rule: _Rule, taking: Sequence[Decision]) -> list[int]:
+        return [1 if rule.unit == "workloads" else self._bases.removed_by(decision) for decision in taking]
+
+    def _check(self, rule: _Rule, taking: Sequence[Decision]) -> LimitUse:
+        """Hold back `taking`, those of one policy that a limit counts, if they exceed it, and return its use."""
+        weights = self._weights(rule, taking)
+        use = rule.use(sum(weights) + rule.beside)
         lifts = {*rule.spellings, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
-        if used <= rule.allowed or lifts & self.lifted:
-            return Limited(decisions, (), (use,))
-        out = _with_their_groups(decisions, taking)
-        held = HeldBackActions(
-            allow=rule.policy if rule.policy in self.known else FLEET,
-            why=_why(rule, taking, weights),
-            decisions=tuple(decision for decision in decisions if decision.key in out),
-            limit=use,
-        )
-        return Limited(tuple(decision for decision in decisions if decision.key not in out), (held,), (use,))
-
-
-def _bound_by(rule: _Rule, decisions: Sequence[Decision]) -> dict[PolicyKey, list[Decision]]:
-    """Return the decisions that a limit counts, by whose they are."""
-    found: dict[PolicyKey, list[Decision]] = {}
-    for decision in decisions:
-        if rule.binds(decision):
-            found.setdefault(owner_of(decision), []).append(decision)
-    return found
-
-
-def _left(decisions: Sequence[Decision], result: Limited) -> Sequence[Decision]:
-    """Return those of `decisions` that are not held back yet."""
-    if not result.held_back:
-        return decisions
-    gone = {one.key for held in result.held_back for one in held.decisions}
-    return [decision for decision in decisions if decision.key not in gone]
-
-
-def _with_their_groups(decisions: Sequence[Decision], taking: Sequence[Decision]) -> frozenset[str]:
-    """Return the keys of `taking` and of everything bound to them: the other decreasing steps of an idling group, and
-    whatever needs one of them, so that no half step is left in the plan."""
-    idling_groups = {decision.group for decision in taking if decision.job == "idling"}
-    out = {decision.key for decision in taking}
-    out |= {decision.key for decision in decisions if decision.group in idling_groups and decision.phase in _BOUND}
-    grown = True
-    while grown:
-        more = {decision.key for decision in decisions if decision.key not in out and out & set(decision.needs)}
-        out |= more
-        grown = bool(more)
-    return frozenset(out)
+        if use.used > rule.allowed and not lifts & self._lifted:
+            held = HeldBackActions(
+                allow=rule.policy if rule.policy in self._known else FLEET,
+                why=_why(rule, taking, weights),
+                decisions=self._remaining.take_out(taking),
+                limit=use,
+            )
+            self._held_back.append(held)
+        return use
 
 
 def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str:

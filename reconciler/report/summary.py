@@ -140,7 +140,7 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     what = (
         f"{policy if held.allow != FLEET else groups[0].title}"
         f"{_bracketed(plan.places.get(policy, groups[0].place) if held.allow != FLEET else '')}: "
-        f"{limit.used} of {limit.base} {limit.unit}{cluster}{_beside(held, limit)}, "
+        f"{limit.used} of {limit.base} {limit.unit}{cluster}{_together(held, limit)}{_beside(held, limit)}, "
         f"limit {limit.allowed}{_bracketed(at)}"
     )
     field = "idledWorkloads" if limit.unit == "workloads" else "removedReplicas"
@@ -156,6 +156,14 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
         field = f"fleet.{field}"
     remedy = f"spec.{clusters}limits.{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
     return Held(what, where, f"allow: {remedy}", groups)
+
+
+def _together(held: HeldBackActions, limit: LimitUse) -> str:
+    """Return that other policies have a part in `limit`, "" where they have none."""
+    own = [one for one in held.decisions if one.policy == limit.policy]
+    part = sum(one.idles for one in own) if limit.unit == "workloads" else sum(one.removed for one in own)
+    shared = limit.name in CEILINGS or limit.name.startswith(TENANT)
+    return " with other policies" if shared and part < limit.used else ""
 
 
 def _beside(held: HeldBackActions, limit: LimitUse) -> str:
@@ -382,9 +390,13 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
         for unit in dict.fromkeys(use.unit for use in fleet)
     ]
     words = [_use(use, f" in {use.cluster}" if use.cluster and use.used else "", use.policy) for use in nearest]
-    words += [_use(use, f" of {use.name}") for use in limits if use.name != FLEET]
+    words += [_use(use, f" of {_whose(use)}") for use in limits if use.name != FLEET]
     if words:
         yield f"Limits: {'; '.join(words)}."
+
+
+def _whose(limit: LimitUse) -> str:
+    return f"all policies in {limit.cluster}" if limit.name in CEILINGS else limit.name
 
 
 def _use(limit: LimitUse, where: str, policy: str = "") -> str:

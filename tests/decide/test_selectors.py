@@ -5,20 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.decide.selectors import (
+    SelectingPolicies,
+    SelectorIndex,
     exclusion,
     key_of,
     local_key,
     local_ref,
     names_kind,
     of_highest_priority,
-    selects_workload,
 )
-from reconciler.labels import LabelSelector
+from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
-from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, TargetRef, WorkloadSelector
-from tests.builders import NOW, a_federated_replica_set, a_ref, a_workload
+from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, TargetRef, WorkloadSelector
+from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_ref, a_workload
 from tests.idling.idling_policies import a_policy
 
 OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "1")}
@@ -42,7 +45,70 @@ BACK = WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("tier", "b
     ],
 )
 def test_what_is_selected(selector, workload, expected):
-    assert selects_workload(selector, workload) is expected
+    policy = a_policy("p", selector=Selector(workloads=selector))
+    found = SelectingPolicies([policy], a_fleet().clusters[0], a_cluster(workloads=(workload,)))
+    assert found.on_workload(workload) == ([policy] if expected else [])
+
+
+WORDS = ("a", "b", "ab", "c")
+label_sets = st.dictionaries(st.sampled_from(WORDS), st.sampled_from(WORDS), max_size=3)
+name_lists = st.lists(st.sampled_from([*WORDS, "a*", "*", "[ab]", "?b"]), max_size=2).map(tuple)
+
+
+@st.composite
+def object_selectors(draw: st.DrawFn) -> ObjectSelector:
+    pairs = tuple(sorted(draw(label_sets).items()))
+    requirement = LabelRequirement("a", draw(st.sampled_from(["Exists", "DoesNotExist"])))
+    expressions = (requirement,) if draw(st.booleans()) else ()
+    include = draw(st.one_of(st.just(("*",)), name_lists))
+    return ObjectSelector(include, draw(name_lists), LabelSelector(pairs, expressions), draw(name_lists))
+
+
+@given(
+    selectors=st.lists(st.one_of(st.just(ObjectSelector()), object_selectors()), max_size=8),
+    name=st.sampled_from(WORDS),
+    labels=label_sets,
+)
+def test_the_index_finds_what_asking_each_selector_finds(selectors, name, labels):
+    index = SelectorIndex((selector, position) for position, selector in enumerate(selectors))
+    asked = [position for position, selector in enumerate(selectors) if selector.matches(name, labels)]
+    assert index.matching(name, labels) == asked
+
+
+@pytest.mark.parametrize(
+    "selectors_of",
+    [
+        pytest.param(lambda team: (ObjectSelector((team,)), ObjectSelector()), id="a namespace for each team"),
+        pytest.param(lambda team: (by_team(team), ObjectSelector()), id="namespaces with the label of a team"),
+        pytest.param(lambda team: (ObjectSelector(), by_team(team)), id="workloads with the label of a team"),
+        pytest.param(lambda team: (ObjectSelector(), ObjectSelector((team,))), id="workloads by name"),
+    ],
+)
+@pytest.mark.parametrize("teams", [4, 40])
+def test_many_policies_are_asked_only_about_what_they_may_select(selectors_of, teams, monkeypatch):
+    """Each workload once for its namespace, and once for itself, however many policies there are."""
+    asked, plain = [], ObjectSelector.matches
+
+    def counted(selector, name, labels):
+        asked.append(name)
+        return plain(selector, name, labels)
+
+    fleet_cluster, names = a_fleet().clusters[0], [f"team-{number}" for number in range(teams)]
+    policies = []
+    for name in names:
+        namespaces, workloads = selectors_of(name)
+        selector = Selector(namespaces=namespaces, workloads=WorkloadSelector(objects=workloads))
+        policies.append(a_policy(name, selector=selector))
+    found = [a_workload(name, namespace=name, labels={"team": name}) for name in names]
+    spaces = tuple(a_namespace(name, labels={"team": name}) for name in names)
+    selecting = SelectingPolicies(policies, fleet_cluster, a_cluster(workloads=tuple(found), namespaces=spaces))
+    monkeypatch.setattr(ObjectSelector, "matches", counted)
+    assert [[one.name for one in selecting.on_workload(workload)] for workload in found] == [[one] for one in names]
+    assert len(asked) <= 2 * teams
+
+
+def by_team(team: str) -> ObjectSelector:
+    return ObjectSelector(labels=LabelSelector((("team", team),)))
 
 
 def test_no_selector_names_no_kind():

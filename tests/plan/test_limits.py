@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.limits import Base, Bases, _Rule, allowed, hold_back, weight_of
+from reconciler.plan.limits import Base, Bases, _Remaining, _Rule, allowed, hold_back, weight_of
 from reconciler.plan.model import LimitUse
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
 from tests.builders import (
@@ -340,6 +342,14 @@ class TestCeiling:
         assert result.decisions == (small,)
         assert [one.limit.policy for one in result.held_back] == ["idle-dev"]
 
+    def test_its_use_is_told_once_of_all_policies_however_many_it_holds_back(self):
+        many = [a_decision(name, policy=f"idle-{name}") for name in "abcde"]
+        result = self.held(many)
+        assert [one.limit.used for one in result.held_back if one.limit is not None] == [5, 4]
+        assert [use for use in result.uses if use.name == "ceiling"] == [
+            LimitUse("ceiling", "workloads", 5, 3, 5, "east", "idle-a")
+        ]
+
     def test_that_of_a_cluster_has_a_name_of_its_own(self):
         result = self.held([a_decision(name) for name in "ab"], ceiling=Limit(0.2, 0))
         assert [one.limit.name for one in result.held_back] == ["clusterCeiling"]
@@ -418,6 +428,93 @@ def test_what_is_left_never_exceeds_the_limits(pairs, workloads, replicas):
     assert sum(decision.removed for decision in result.decisions) <= replicas
     kept_out = [decision for one in result.held_back for decision in one.decisions]
     assert sorted(d.key for d in (*result.decisions, *kept_out)) == sorted(d.key for d in decisions)
+
+
+@st.composite
+def decisions_of_many(draw: st.DrawFn) -> list[Decision]:
+    """Of a few policies on two clusters, some in one group, some that need an earlier one."""
+    found: list[Decision] = []
+    for position in range(draw(st.integers(0, 12))):
+        cluster = draw(st.sampled_from(["east", "west"]))
+        made = a_decision(
+            f"w{position}",
+            ref=a_ref(f"w{position}", cluster=cluster),
+            policy=draw(st.sampled_from(["a", "b", "c"])),
+            group=draw(st.sampled_from([f"g{position}", f"{cluster}-1", f"{cluster}-2"])),
+            before=draw(st.integers(0, 4)),
+            idles=draw(st.booleans()),
+        )
+        needs = draw(st.lists(st.sampled_from([one.key for one in found]), max_size=1)) if found else []
+        phase = draw(st.sampled_from([Phase.DECREASE, Phase.DECREASE, Phase.REPAIR]))
+        found.append(replace(made, needs=tuple(needs), phase=phase))
+    return found
+
+
+def one_after_the_other(decisions: list[Decision], each: int, everywhere: int, ceiling: int) -> list[Decision]:
+    """The decisions that are left, every time counted anew: at most `each` idled by one policy on one cluster,
+    `everywhere` by one on all, and `ceiling` by all policies on one cluster."""
+    left = list(decisions)
+    clusters: list[tuple[str, ...]] = [("east",), ("west",), ("east", "west")]
+    for inside in clusters:
+        for policy in "abc":
+            taking = [one for one in idling(left, *inside) if one.policy == policy]
+            if len(taking) > (each if len(inside) == 1 else everywhere):
+                left = without(left, taking)
+    for cluster in ("east", "west"):
+        sizes = Counter(one.policy for one in idling(left, cluster))
+        for policy in sorted(sizes, key=lambda name: (-sizes[name], name)):
+            taking = [one for one in idling(left, cluster) if one.policy == policy]
+            if taking and len(idling(left, cluster)) > ceiling:
+                left = without(left, taking)
+    return left
+
+
+def idling(decisions: list[Decision], *clusters: str) -> list[Decision]:
+    return [one for one in decisions if one.idles and one.phase is Phase.DECREASE and one.ref.cluster in clusters]
+
+
+def without(decisions: list[Decision], taking: list[Decision]) -> list[Decision]:
+    groups, gone = {one.group for one in taking}, {one.key for one in taking}
+    gone |= {one.key for one in decisions if one.group in groups and one.phase is Phase.DECREASE}
+    while more := {one.key for one in decisions if gone.intersection(one.needs)} - gone:
+        gone |= more
+    return [one for one in decisions if one.key not in gone]
+
+
+@given(decisions_of_many(), st.integers(0, 3), st.integers(0, 5), st.integers(0, 5))
+def test_limits_hold_back_what_counting_anew_for_each_of_them_does(decisions, each, everywhere, ceiling):
+    fleet = a_fleet(
+        "east",
+        "west",
+        limits=Limits(Limit(0.0, each)),
+        limits_of_all_clusters=Limits(Limit(0.0, everywhere)),
+        ceiling=Limit(0.0, ceiling),
+    )
+    base = Base(100, 300)
+    result = hold_back(decisions, a_policy_set(fleet), Bases({"east": base, "west": base}), frozenset())
+    assert list(result.decisions) == one_after_the_other(decisions, each, everywhere, ceiling)
+    position = {one.key: at for at, one in enumerate(decisions)}
+    for held_back in result.held_back:
+        places = [position[one.key] for one in held_back.decisions]
+        assert places == sorted(places)
+
+
+@pytest.mark.parametrize("policies", [1, 40, 400])
+def test_what_many_limits_hold_back_is_counted_once(policies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+    left_of = _Remaining.left_of
+
+    def counting(remaining: _Remaining, decisions: list[Decision]) -> list[Decision]:
+        nonlocal counted
+        counted += len(decisions)
+        return left_of(remaining, decisions)
+
+    monkeypatch.setattr(_Remaining, "left_of", counting)
+    decisions = [a_decision(f"web-{number}", policy=f"idle-{number % policies}") for number in range(400)]
+    fleet = a_fleet(limits=Limits(Limit(1.0, 0), Limit(1.0, 0)), ceiling=Limit(0.0, 0))
+    result = hold_back(decisions, a_policy_set(fleet), Bases({"east": Base(400, 1200)}), frozenset())
+    assert (result.decisions, len(result.held_back)) == ((), policies)
+    assert counted == 4 * len(decisions)  # two limits, the ceiling, and what is left in the end
 
 
 @pytest.mark.parametrize("policies", [1, 40])

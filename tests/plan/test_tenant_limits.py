@@ -88,5 +88,21 @@ def test_what_placement_takes_away_for_a_tenant_counts_too():
     assert found == {"a-web": ["tenant a"], "b-web": []}
 
 
+def test_replicas_that_its_policies_remove_are_added_up_as_replicas():
+    """Not as one for each workload of the others."""
+    limits = Limits(removed_replicas=Limit(0.5, 0))  # 15 of 30
+    many = [replace(one, replicas_before=10) for one in (*idles("a/one", 1), *idles("a/two", 1))]
+    few = [replace(one, replicas_before=2) for one in idles("platform", 1)]
+    result = held(*many, *few, limits=limits)
+    assert [(one.limit.policy, one.limit.used, one.limit.allowed) for one in result.held_back] == [("a/one", 20, 15)]
+    assert [one.policy for one in result.decisions] == ["a/two", "platform"]
+
+
+def test_who_removes_most_replicas_is_held_back_first_not_who_idles_most_workloads():
+    limits = Limits(removed_replicas=Limit(0.5, 0))
+    large = [replace(one, replicas_before=14) for one in idles("a/two", 1)]
+    assert [one.limit.policy for one in held(*idles("a/one", 3), *large, limits=limits).held_back] == ["a/two"]
+
+
 def test_without_limits_of_the_tenant_there_is_no_use_of_them():
     assert [use.name for use in held(*idles("a/one", 9), limits=Limits()).uses if use.name.startswith("tenant")] == []

@@ -284,13 +284,23 @@ PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "p
         pytest.param(
             LimitUse("clusterCeiling", "workloads", 61, 45, 180, "eu-west", "idle-dev"),
             [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west (21 replicas), "
-                "limit 45 (policies/fleet.yaml:1)",
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west with other policies "
+                "(21 replicas), limit 45 (policies/fleet.yaml:1)",
                 "    dev-a 7 (-v lists them)",
                 "    allow: spec.clusters[eu-west].limits.ceiling in policies/fleet.yaml, "
                 "or once --allow-exceed idle-dev",
             ],
             id="the ceiling of a cluster",
+        ),
+        pytest.param(
+            LimitUse("ceiling", "workloads", 7, 6, 10, "eu-west", "idle-dev"),
+            [
+                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 7 of 10 workloads in eu-west (21 replicas), "
+                "limit 6 (policies/fleet.yaml:1)",
+                "    dev-a 7 (-v lists them)",
+                "    allow: spec.limits.ceiling in policies/fleet.yaml, or once --allow-exceed idle-dev",
+            ],
+            id="a ceiling that one policy exceeds alone",
         ),
         pytest.param(
             LimitUse("idle-dev", "workloads", 61, 45, 180, "", "idle-dev"),
@@ -311,6 +321,12 @@ def test_held_back_says_what_is_too_much_and_how_to_let_it_through(use, expected
     assert lines[7] == f"{ZERO}; 7 held back."
     assert "api-6" not in text_of(plan)
     assert "    ~ eu-west/dev-a/Deployment/api-6  replicas  3 -> 0  idle\n" in text_of(plan, verbose=True)
+
+
+def test_the_use_of_a_ceiling_is_that_of_all_policies():
+    use = LimitUse("ceiling", "workloads", 61, 45, 180, "eu-west", "idle-dev")
+    limits = text_of(a_plan(held_back=(a_held(7, use),), limits=(use,), places=PLACES)).splitlines()[-1]
+    assert limits == "Limits: 61 workloads of all policies in eu-west, limit 45."
 
 
 def test_a_guard_says_its_own_words():

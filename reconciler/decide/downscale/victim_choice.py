@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heapreplace
 
@@ -17,12 +16,12 @@ from reconciler.decide.decisions import DownscaleSettings, Strategy
 from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, is_active, rank_victims
 from reconciler.decide.selectors import (
     LocalKey,
+    SelectingPolicies,
     exclusions_by,
     federated_by_local_key,
     key_of,
     namespace_labels,
     of_highest_priority,
-    selects_workload,
 )
 from reconciler.decide.workloads import THROUGH_REPLICA_SETS, OwnerKey, owner_key
 from reconciler.errors import PickerError
@@ -107,7 +106,6 @@ def downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
 
 # Which DownscalePolicies select a workload.
 
-_GLOB = re.compile(r"[*?\[]")
 _NO_REPLICAS = ("CronJob", "ScaledObject")
 
 
@@ -115,52 +113,27 @@ def policies_by_workload(
     policies: Iterable[DownscalePolicy], fleet_cluster: FleetCluster, observed: ObservedCluster
 ) -> dict[ObjectRef, list[DownscalePolicy]]:
     """Return for each workload that any of `policies` selects in this cluster those that do, in their order."""
-    inside = _by_namespace(observed.workloads)
+    selecting = SelectingPolicies(policies, fleet_cluster, observed)
+    if not selecting.reaching:
+        return {}
     labels = namespace_labels(observed)
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
-    for policy in policies:
-        if policy.selector.selects_cluster(fleet_cluster):
-            for workload in _selected(policy, inside, labels, fleet_cluster):
-                found.setdefault(workload.ref, []).append(policy)
+    for workload in observed.workloads:
+        if workload.owner is None and workload.ref.kind not in _NO_REPLICAS:
+            inside = labels.get(workload.ref.namespace, {})
+            chosen = [
+                policy
+                for policy in selecting.on_workload(workload)
+                if not any(exclusions_by(policy, fleet_cluster, inside, workload))
+            ]
+            if chosen:
+                found[workload.ref] = chosen
     return found
 
 
 def strategy_of(policy: DownscalePolicy) -> Strategy:
     """Return the policy's strategy in one word, "PodPicker" where it has one."""
     return policy.strategy if policy.pod_picker is None else "PodPicker"
-
-
-def _by_namespace(workloads: Iterable[Workload]) -> dict[str, list[Workload]]:
-    found: dict[str, list[Workload]] = {}
-    for workload in workloads:
-        if workload.owner is None and workload.ref.kind not in _NO_REPLICAS:
-            found.setdefault(workload.ref.namespace, []).append(workload)
-    return found
-
-
-def _selected(
-    policy: DownscalePolicy,
-    inside: Mapping[str, Sequence[Workload]],
-    labels: Mapping[str, Mapping[str, str]],
-    fleet_cluster: FleetCluster,
-) -> Iterator[Workload]:
-    selector = policy.selector
-    if selector.workloads is None:
-        return
-    for namespace in _possible(selector.namespaces.include, inside):
-        found = labels.get(namespace, {})
-        if selector.namespaces.matches(namespace, found):
-            for workload in inside[namespace]:
-                selected = selects_workload(selector.workloads, workload)
-                if selected and not any(exclusions_by(policy, fleet_cluster, found, workload)):
-                    yield workload
-
-
-def _possible(patterns: Sequence[str], inside: Mapping[str, Sequence[Workload]]) -> Iterable[str]:
-    """Return the namespaces that `patterns` can match: plain names need no look at all the others."""
-    if any(_GLOB.search(pattern) for pattern in patterns):
-        return inside
-    return [name for name in dict.fromkeys(patterns) if name in inside]
 
 
 # Whose pods go when a workload is scaled down.

@@ -28,7 +28,12 @@ from reconciler.decide.reasons import (
     joint_counterfactual,
     reason,
 )
-from reconciler.decide.selectors import exclusions_by, namespace_labels, of_highest_priority, selects_workload
+from reconciler.decide.selectors import (
+    SelectingPolicies,
+    exclusions_by,
+    namespace_labels,
+    of_highest_priority,
+)
 from reconciler.model import NOTHING, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
@@ -239,10 +244,10 @@ class ClusterVerdicts:
         now: datetime,
     ) -> None:
         self._fleet_cluster = fleet_cluster
-        self._reaching = tuple(policy for policy in policies if policy.selector.selects_cluster(fleet_cluster))
+        self._selecting = SelectingPolicies(policies, fleet_cluster, cluster)
+        self._reaching = self._selecting.reaching
         self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
         self._labels = namespace_labels(cluster)
-        self._spaces: dict[str, tuple[IdlingPolicy, ...]] = {}
         self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
         self._on_workloads: dict[tuple[str, ...], PolicyVerdicts] = {}
@@ -274,7 +279,7 @@ class ClusterVerdicts:
 
     def on_service(self, service: Service) -> PolicyVerdicts:
         """Return the verdicts for `service`."""
-        selecting = [policy for policy in self._in(service.ref.namespace) if policy.selector.selects_service(service)]
+        selecting = self._selecting.on_service(service)
         return self._verdicts(service.ref.namespace, selecting, service.ref.name)
 
     def on_workload(self, workload: Workload) -> PolicyVerdicts:
@@ -282,11 +287,7 @@ class ClusterVerdicts:
 
         Of the workloads of one namespace, all that the same policies select share one value.
         """
-        selecting = [
-            policy
-            for policy in self._in(workload.ref.namespace)
-            if policy.selector.workloads is not None and selects_workload(policy.selector.workloads, workload)
-        ]
+        selecting = self._selecting.on_workload(workload)
         about = (workload.ref.namespace, *(policy.name for policy in selecting))
         if about not in self._on_workloads:
             self._on_workloads[about] = self._verdicts(workload.ref.namespace, selecting, None)
@@ -294,15 +295,9 @@ class ClusterVerdicts:
 
     def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
         service = self._services.get((namespace, name))
-        return service is not None and policy in self._in(namespace) and policy.selector.selects_service(service)
-
-    def _in(self, namespace: str) -> tuple[IdlingPolicy, ...]:
-        if namespace not in self._spaces:
-            labels = self._labels.get(namespace, {})
-            self._spaces[namespace] = tuple(
-                policy for policy in self._reaching if policy.selector.namespaces.matches(namespace, labels)
-            )
-        return self._spaces[namespace]
+        if service is None or not policy.selector.selects_service(service):
+            return False
+        return policy.selector.namespaces.matches(namespace, self._labels.get(namespace, {}))
 
     def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
         if not selecting:
