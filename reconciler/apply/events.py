@@ -93,4 +93,7 @@ def _contested(decision: Decision) -> str:
     """Return how to end the fight that `decision` writes down, "" for none."""
     path = ("metadata", "annotations", CONTESTED)
     said = next((change.after for change in decision.changes if change.path == path), None)
-    return f"; {advice_in(said, decision.ref)}" if isinstance(said, str) else ""
+    if not isinstance(said, str):
+        return ""
+    replicas = (change.path for change in decision.changes if change.path[0] == "spec")
+    return f"; {advice_in(said, decision.ref, next(replicas, ('spec', 'replicas')))}"

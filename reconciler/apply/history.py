@@ -45,7 +45,6 @@ MOST_UNPACKED_BYTES = 64 << 20
 
 _KEY = "changes"
 _ATTEMPTS = 5
-_LOOKS_BACK = timedelta(days=7)
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
 BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 
@@ -320,8 +319,7 @@ class History:
         last |= _last_by_object(changes, last)
         new = [one for one in recent if str(one.ref) not in last or last[str(one.ref)].time < one.since]
         if any(str(one.ref) not in last for one in new):
-            older = self.since(today - _LOOKS_BACK, today - timedelta(days=2))
-            last = _last_by_object(change for day in older.values() for change in day.changes) | last
+            last = _last_by_object(change for day in self.kept().values() for change in day.changes) | last
         idled = ((one, last.get(str(one.ref))) for one in new)
         return [_woken(one, change) for one, change in idled if change is not None and change.verb == "idle"]
 

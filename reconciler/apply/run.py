@@ -304,7 +304,7 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
     except ReconcilerError as error:
         outcome = failed(action.id, error)
     untold = _tell(action, outcome, work.applying)
-    return replace(outcome, message="; ".join(part for part in (late or outcome.message, untold) if part))
+    return replace(outcome, message="; ".join(part for part in (outcome.message, late, untold) if part))
 
 
 def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:

@@ -434,7 +434,7 @@ def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
     if not parts:
         yield Finding("writers", "OK", f"no other writer of replicas among {len(selected)} selected workloads")
         return
-    remedies = "; ".join(f"{by}: {remedy(by, refs)}" for by, refs in tools_of(selected).items())
+    remedies = "; ".join(f"{by}: {remedy(by, theirs)}" for by, theirs in tools_of(selected).items())
     yield Finding("writers", "WARN", f"of {len(selected)} selected workloads: {', '.join(parts)}", remedies)
 
 

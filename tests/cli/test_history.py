@@ -190,9 +190,10 @@ def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Pa
     assert record((), a_plan(run), {}, a_fleet(), run) == Recorded()
 
 
-def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [1, 3, 20])
+def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path, days: int) -> None:
     access = access_of(tmp_path)
-    evening, morning = Run(NOW, "run-1"), Run(NOW + timedelta(days=3), "run-2")
+    evening, morning = Run(NOW, "run-1"), Run(NOW + timedelta(days=days), "run-2")
     actions, outcomes = night(evening, ["web", "api"], idles=True, policy=1)
     record(changes_of(actions, outcomes, evening), a_plan(evening), {"east": access}, a_fleet(), evening)
     woken = Awake(actions[0].ref, morning.now - timedelta(hours=2), 1, "reconciler")
@@ -202,8 +203,8 @@ def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path)
         actions_now, done = night(run, ["api"], idles=False, policy=1)
         changes = changes_of(actions_now, done, run)
         record(changes, a_plan(run, woken, never_idle), {"east": access}, a_fleet(), run)
-    days = History(access.cluster, "reconciler").kept()
-    (found,) = [one for day in days.values() for one in day.changes if one.by != "reconciler"]
+    kept = History(access.cluster, "reconciler").kept()
+    (found,) = [one for day in kept.values() for one in day.changes if one.by != "reconciler"]
     assert (found.by, found.verb, found.before, found.after) == ("activator", "wake", 0, 1)
     assert found.at == rfc3339(woken.since)
 

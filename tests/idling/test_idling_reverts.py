@@ -10,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
+from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.contested import fingerprint, remedy
+from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.policy.types import IdlingPolicy
-from tests.builders import a_ref, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -99,6 +101,38 @@ class TestInsist:
         annotations = {**world.objects[WEB].annotations, "reconciler/exclude": "true"}
         world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
         assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    def test_a_run_with_broken_policies_releases_and_contests_nothing(self):
+        """It knows neither whether the policy insists, nor which change of it would end that."""
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        run_in(world, INSISTS)
+        reverted(world, GIT)
+        (release,) = (one for one in self.broken(world) if one.ref == WEB)
+        assert (release.verb, release.event) == (Verb.RELEASE, "")
+        assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == 2
+        assert "reconciler/contested" not in world.objects[WEB].annotations
+        world.now = NIGHT + timedelta(days=7)
+        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    def broken(self, world: World):
+        decisions = decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions
+        world.apply(decisions)
+        return decisions
+
+    def test_what_a_run_with_broken_policies_counted_is_contested_by_the_next_undo(self):
+        world = an_idle_world(YIELDS)
+        for night in (0, 7):
+            world.now = NIGHT + timedelta(days=night)
+            run_in(world, YIELDS)
+            reverted(world, GIT)
+            self.broken(world)
+        world.now = NIGHT + timedelta(days=14)
+        run_in(world, YIELDS)
+        assert world.replicas(WEB) == 0
+        reverted(world, GIT)
+        run_in(world, YIELDS)
+        assert "policy" in json.loads(world.objects[WEB].annotations["reconciler/contested"])
 
     def test_the_reason_names_who_and_what(self):
         world = an_idle_world(INSISTS)
@@ -273,15 +307,19 @@ class TestFirstPlan:
     ],
 )
 def test_each_tool_has_its_remedy(by: str, words: str):
-    assert words in remedy(by, [WEB])
+    assert words in remedy(by, [a_workload()])
 
 
 def test_what_helm_writes_of_two_kinds_is_advised_for_each():
-    job = a_ref("job", kind="CronJob")
-    assert remedy("helm", [WEB, job]) == f"{remedy('helm', [WEB])}; {remedy('helm', [job])}"
+    web, job = a_workload(), a_workload("job", kind="CronJob")
+    assert remedy("helm", [web, job]) == f"{remedy('helm', [web])}; {remedy('helm', [job])}"
+
+
+def test_a_custom_kind_has_the_field_that_its_scale_sets():
+    shards = a_workload(kind="Prometheus", replicas_path=("spec", "shards"))
+    assert "kind: Prometheus, jsonPointers: [/spec/shards]}" in remedy(GIT, [shards])
 
 
 def test_a_cron_job_and_a_scaled_object_have_their_own_fields():
-    refs = [a_ref("job", kind="CronJob"), a_ref("so", kind="ScaledObject")]
-    text = remedy(GIT, refs)
+    text = remedy(GIT, [a_workload("job", kind="CronJob"), a_workload("so", kind="ScaledObject")])
     assert "kind: CronJob, jsonPointers: [/spec/suspend]}, {group: keda.sh, kind: ScaledObject" in text

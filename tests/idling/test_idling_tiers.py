@@ -20,6 +20,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
+from reconciler.errors import RefusedError
 from reconciler.model import JOURNAL
 from reconciler.plan.build import number
 from reconciler.plan.model import Action
@@ -156,8 +157,31 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     actions = number([wakes("db")[0], wakes("api", after="db")[0]])
     applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
     outcomes = apply_actions(actions, applying)
-    assert f"{a_ref('db-0')} of the tier below not ready yet" in outcomes[1].message
+    assert (
+        outcomes[1].message
+        == f"went on after {waited / 60:.3g} minutes, {a_ref('db-0')} of the tier below not ready yet"
+    )
     assert waited - 1 <= clock.at <= waited + POLL_SECONDS
+
+
+def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    _, found = access(tmp_path, Clock())
+
+    class Refusing(NeverReady):
+        def write(self, write: Any) -> Any:
+            if write.ref.name == "api-0":
+                raise RefusedError("east: quota exceeded")
+            return self._inside.write(write)
+
+    found = replace(found, cluster=Refusing(found.cluster))
+    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    _, failed = apply_actions(actions, applying)
+    assert failed.status is OutcomeStatus.FAILED
+    assert failed.message == (
+        f"east: quota exceeded; went on after 10 minutes, {a_ref('db-0')} of the tier below not ready yet"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.decide.fleet_guard import FleetGuards
+from reconciler.decide.idling.blockers import blocker
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
+from reconciler.decide.idling.transition_rules import Flag
 from reconciler.decide.idling.transitions import (
     Transition,
     deciding_names,
@@ -16,6 +18,7 @@ from reconciler.decide.idling.transitions import (
     transition_of,
     waking_policy,
 )
+from reconciler.decide.reasons import ReasonCode
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.idling.idling_policies import (
@@ -69,6 +72,13 @@ def transition(
     found = a_state(a_cluster(services=(a_service(annotations=listed or {}),), workloads=(web,)), answers=said)
     (cluster,) = idling_clusters(IdlingInputs(of_state(state), found, a_run(NIGHT), chosen or policies()))
     return transition_of(cluster.scalables[0], FleetGuards(), NIGHT)
+
+
+def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():
+    alone = transition(0, THEIRS)
+    assert alone.why == "was idled by Fleet another"
+    beside = alone.with_flag(Flag.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster="west"))
+    assert beside.why == alone.why
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,6 +53,7 @@ _TOOLS = (_ARGO_CD, "kustomize-controller", "helm")
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
 _POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
+_REPLICAS = ("spec", "replicas")
 
 
 class Undo(Struct, frozen=True):
@@ -106,9 +107,13 @@ def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
     return count if manager and former.get("by") == manager and isinstance(count, int) else 0
 
 
-def is_contest(undo: Undo) -> bool:
-    """Return whether `undo` is one too many: not by a person's tool, and not the first in a row."""
-    return undo.count >= EPISODES and is_by_tool(undo)
+def is_contested(scalable: ScalableState, undo: Undo) -> bool:
+    """Return whether `undo` is one too many, so that `scalable` is left alone: not by a person's tool, and not the
+    first in a row.
+
+    Where no policy decides about it, nobody knows when that would end, nor whether its policy insists: it only counts.
+    """
+    return scalable.verdict.policy is not None and undo.count >= EPISODES and is_by_tool(undo)
 
 
 def is_by_tool(undo: Undo) -> bool:
@@ -166,16 +171,19 @@ def _criterion_values(criterion: Criterion) -> Any:
     return stated(criterion)
 
 
-def advice_in(annotation: str, ref: ObjectRef) -> str:
-    """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED."""
+def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str] = _REPLICAS) -> str:
+    """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED; `path`: see `advice`."""
     contest = _contest_in({CONTESTED: annotation})
-    return advice(contest.by, ref, contest.autoscaler)
+    return advice(contest.by, ref, contest.autoscaler, path)
 
 
-def advice(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
-    """Return advice that ends the contest with `by` about the scale of `ref`, or the bounds of its `autoscaler`."""
+def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = _REPLICAS) -> str:
+    """Return advice that ends the contest with `by` about the scale of `ref`, or the bounds of its `autoscaler`.
+
+    `path` is where the object has its replicas; a custom kind may have them elsewhere.
+    """
     text = next((text for name, text in _ADVICE if by.startswith(name)), _ANY)
-    group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, "/spec/replicas")
+    group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, f"/{'/'.join(path)}")
     if autoscaler:
         group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
     names = [_field(pointer) for pointer in pointers.split(", ")]
@@ -184,20 +192,20 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "") -> str:
     return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
 
 
-def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[ObjectRef, ...]]:
+def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
     """Return by field manager what tools wrote the scale of last: not people, not we, and not the autoscalers."""
-    found: dict[str, list[ObjectRef]] = {}
+    found: dict[str, list[Workload]] = {}
     for one in workloads:
         by = "" if one.replicas_writer is None else one.replicas_writer.manager
         if any(by.startswith(name) for name in _TOOLS):
-            found.setdefault(by, []).append(one.ref)
-    return {by: tuple(sorted(found[by])) for by in sorted(found)}
+            found.setdefault(by, []).append(one)
+    return {by: tuple(sorted(found[by], key=lambda one: one.ref)) for by in sorted(found)}
 
 
-def remedy(by: str, refs: Iterable[ObjectRef]) -> str:
-    """Return advice that lets us scale all of `refs`, which `by` writes too: each kind once, for Argo CD as one."""
-    kinds = {(ref.group, ref.kind): ref for ref in sorted(refs)}
-    texts = [advice(by, kinds[key]) for key in sorted(kinds)]
+def remedy(by: str, workloads: Iterable[Workload]) -> str:
+    """Return advice that lets us scale all `workloads`, which `by` writes too: each kind once, for Argo CD as one."""
+    kinds = {(one.ref.group, one.ref.kind): one for one in workloads}
+    texts = [advice(by, kinds[key].ref, path=kinds[key].replicas_path) for key in sorted(kinds)]
     if not by.startswith(_ARGO_CD):
         return "; ".join(texts)
     before, _, _ = texts[0].partition("[{")

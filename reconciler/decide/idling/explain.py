@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.blockers import custom_kind_blocker
-from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contest, remedy, tools_of, undo_of
+from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
@@ -321,27 +321,31 @@ def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
     if transition.state is IdleState.CONTESTED:
         contest = contest_of(written, transition.scalable.verdict.policy)
         if contest is not None:
-            then = advice(contest.by, transition.ref, contest.autoscaler)
+            then = _advice(transition, contest.by, contest.autoscaler)
             why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
             text = f"{transition.ref} is {why}; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition), reasons=(why,))
     last = insisted(written)
     if last is not None and transition.stays_idle and transition.choice.flag is not Flag.INSISTS:
         text = f"{transition.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        text = f"{text}; {advice(last.by, transition.ref)}"
+        text = f"{text}; {_advice(transition, last.by)}"
         yield Notice("contested", str(transition.ref), text, owner_policy(transition))
     if transition.choice.flag is Flag.INSISTS and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        text = f"{transition.ref} was reverted by {undo.by} {times}; {advice(undo.by, transition.ref)}"
+        text = f"{transition.ref} was reverted by {undo.by} {times}; {_advice(transition, undo.by)}"
         yield Notice("contested", str(transition.ref), text, owner_policy(transition))
     undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
     if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
         undo = undo_of(transition.scalable, transition.record, run.now)
-        if is_contest(undo):
-            then = advice(undo.by, transition.ref, undo.autoscaler)
+        if is_contested(transition.scalable, undo):
+            then = _advice(transition, undo.by, undo.autoscaler)
             text = f"{transition.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
             yield Notice("contested", str(transition.ref), text, owner_policy(transition))
+
+
+def _advice(transition: Transition, by: str, autoscaler: str = "") -> str:
+    return advice(by, transition.ref, autoscaler, transition.scalable.scale.written.replicas_path)
 
 
 def _missed_run(transition: Transition, _run: Run) -> Iterator[Notice]:
@@ -369,9 +373,10 @@ def first_idles(transitions: Iterable[Transition]) -> Iterator[Notice]:
         if transition.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
             new.setdefault(transition.ref.cluster, []).append(written)
     for cluster, workloads in sorted(new.items()):
-        for by, refs in tools_of(workloads).items():
-            which = str(refs[0]) if len(refs) == 1 else f"{len(refs)} workloads that are idled for the first time"
-            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, refs)}"
+        for by, theirs in tools_of(workloads).items():
+            several = f"{len(theirs)} workloads that are idled for the first time"
+            which = str(theirs[0].ref) if len(theirs) == 1 else several
+            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, theirs)}"
             yield Notice("otherWriter", cluster, text)
 
 

@@ -137,7 +137,7 @@ class Transition(Struct, frozen=True):
         """Return the transition where `flag` holds too, because of `why`."""
         reasons = {**self.situation.reasons, flag: why.reasons}
         situation = replace(self.situation, flags=self.situation.flags | {flag}, reasons=reasons)
-        choice = choose(situation)
+        choice = _naming_who_idled_it(choose(situation), self.record)
         return replace(
             self,
             situation=situation,

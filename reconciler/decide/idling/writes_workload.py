@@ -33,7 +33,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.contested import Undo, contest_text, is_contest, undo_of
+from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.last_idled import ScheduleDigest
 from reconciler.decide.idling.records import (
@@ -274,7 +274,7 @@ def _wake(transition: Transition, record: Record, context: WriteContext) -> Deci
         order=(tier(transition), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
-        event="IdlingContested" if undo is not None and is_contest(undo) else "Woken",
+        event="IdlingContested" if undo is not None and is_contested(transition.scalable, undo) else "Woken",
     )
 
 
@@ -297,7 +297,8 @@ def _undo_in(transition: Transition, record: Record, context: WriteContext) -> U
 
 def _undone(transition: Transition, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
-    contested = {CONTESTED: contest_text(undo, transition.scalable.verdict.policy)} if is_contest(undo) else {}
+    text = contest_text(undo, transition.scalable.verdict.policy)
+    contested = {CONTESTED: text} if is_contested(transition.scalable, undo) else {}
     until = awake_until(transition, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
 
@@ -327,7 +328,7 @@ def _release(transition: Transition, record: Record, context: WriteContext) -> D
     return replace(
         _decision(transition, context, (scalable.scale.unchanged(), *annotation_changes(annotations, wanted))),
         cause=cause_of(transition, context, (_undo_reason(transition, undo),)),
-        event="IdlingContested" if is_contest(undo) else "",
+        event="IdlingContested" if is_contested(transition.scalable, undo) else "",
     )
 
 
