@@ -41,10 +41,9 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
 
     Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
     """
-    if workload.owner is not None:  # the ReplicaSet of a Deployment has its labels, and is not to be scaled beside it
-        return False
     ref = workload.ref
-    return names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
+    named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
+    return named and workload.owner is None  # the ReplicaSet of a Deployment has its labels
 
 
 def exclusions_by(

@@ -177,15 +177,10 @@ class _Rule(Struct, frozen=True):
         return LimitUse(self.name, self.unit, used, self.allowed, self.base, self.cluster, self.policy)
 
     def binds(self, decision: Decision) -> bool:
-        """Return whether `decision` takes away what this limit counts."""
+        """Return whether `decision`, one that it may count by policy and cluster, takes away what it counts."""
         counted = decision.idles if self.unit == "workloads" else decision.removed > 0
-        here = self.cluster in ("", decision.ref.cluster)
-        bound = decision.phase in _BOUND and not decision.known
-        return counted and here and bound and self.owner in (None, owner_of(decision)) and self._is_of_tenant(decision)
-
-    def _is_of_tenant(self, decision: Decision) -> bool:
         tenant, ref = self.tenant, decision.ref
-        return tenant is None or (owner_of(decision) in self.members and tenant.has(ref.cluster, ref.namespace))
+        return counted and not decision.known and (tenant is None or tenant.has(ref.cluster, ref.namespace))
 
 
 def owner_of(decision: Decision) -> PolicyKey:
@@ -324,7 +319,7 @@ class _Checks:
                 self._check(replace(rule, owner=owner, beside=beside), taking)
                 gone = (decision.key for held in self._held_back[before:] for decision in held.decisions)
                 used -= sum(weights.get(key, 0) for key in gone)
-        self._uses += [held.limit for held in self._held_back[first : first + 1] if held.limit is not None]
+        self._uses += [held.limit for held in self._held_back[first:] if held.limit is not None][:1]
 
     def _weights(self, rule: _Rule, taking: Sequence[Decision]) -> list[int]:
         return [1 if rule.unit == "workloads" else self._bases.removed_by(decision) for decision in taking]

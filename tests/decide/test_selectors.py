@@ -99,8 +99,8 @@ def test_many_policies_are_asked_only_about_what_they_may_select(selectors_of, t
         namespaces, workloads = selectors_of(name)
         selector = Selector(namespaces=namespaces, workloads=WorkloadSelector(objects=workloads))
         policies.append(a_policy(name, selector=selector))
-    found = [a_workload(name, namespace=name, labels={"team": name}) for name in names]
-    spaces = tuple(a_namespace(name, labels={"team": name}) for name in names)
+    found = [a_workload(name, namespace=name, labels={"stage": "dev", "team": name}) for name in names]
+    spaces = tuple(a_namespace(name, labels={"stage": "dev", "team": name}) for name in names)
     selecting = SelectingPolicies(policies, fleet_cluster, a_cluster(workloads=tuple(found), namespaces=spaces))
     monkeypatch.setattr(ObjectSelector, "matches", counted)
     assert [[one.name for one in selecting.on_workload(workload)] for workload in found] == [[one] for one in names]
@@ -108,7 +108,7 @@ def test_many_policies_are_asked_only_about_what_they_may_select(selectors_of, t
 
 
 def by_team(team: str) -> ObjectSelector:
-    return ObjectSelector(labels=LabelSelector((("team", team),)))
+    return ObjectSelector(labels=LabelSelector((("stage", "dev"), ("team", team))))
 
 
 def test_no_selector_names_no_kind():

@@ -350,6 +350,13 @@ class TestCeiling:
             LimitUse("ceiling", "workloads", 5, 3, 5, "east", "idle-a")
         ]
 
+    def test_what_goes_along_and_is_not_counted_makes_no_room(self):
+        along = a_decision("d", policy="a", group="g", idles=False)
+        group = [a_decision(name, policy="a", group="g") for name in "abc"]
+        others = [a_decision(name, policy=policy) for policy, name in ("be", "bf", "cg", "ch")]
+        result = self.held([*group, along, *others])
+        assert [one.limit.policy for one in result.held_back if one.limit is not None] == ["a", "b"]
+
     def test_that_of_a_cluster_has_a_name_of_its_own(self):
         result = self.held([a_decision(name) for name in "ab"], ceiling=Limit(0.2, 0))
         assert [one.limit.name for one in result.held_back] == ["clusterCeiling"]
@@ -497,6 +504,8 @@ def test_limits_hold_back_what_counting_anew_for_each_of_them_does(decisions, ea
     for held_back in result.held_back:
         places = [position[one.key] for one in held_back.decisions]
         assert places == sorted(places)
+    told = [one.key for one in (*result.decisions, *(one for held in result.held_back for one in held.decisions))]
+    assert sorted(told) == sorted(position)
 
 
 @pytest.mark.parametrize("policies", [1, 40, 400])
