@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -139,12 +139,16 @@ def stated(value: Any) -> Any:
     The order of a list does not count.
     """
     if isinstance(value, Struct):
-        of = {one.name: getattr(value, one.name) for one in fields(value)}
-        defaults = {one.name: _default(one) for one in fields(value)}
-        return {name: stated(one) for name, one in of.items() if one != defaults[name]}
+        of = ((name, getattr(value, name), default) for name, default in _defaults_of(type(value)))
+        return {name: stated(one) for name, one, default in of if one != default}
     if isinstance(value, tuple | list):
         return sorted(map(stated, value), key=_ENCODER.encode)
     return value
+
+
+@cache
+def _defaults_of(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((one.name, _default(one)) for one in fields(kind))
 
 
 def _default(field: FieldInfo) -> Any:

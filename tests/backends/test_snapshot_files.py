@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot import manifest_files as files
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import ClusterError, RefusedError
 from reconciler.model import ObjectRef, Write
+from reconciler.yaml.reader import Documents
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, patch
+from tests.downscale.world import controllers_order
 
 ANNOTATE = ("add", "/metadata/annotations", {"idled-at": "2026-11-20T15:41:23Z", "at": "22:30", "on": "on"})
 
@@ -250,6 +253,26 @@ def test_what_is_encoded_and_read_grows_with_the_changes_to_a_list(
     assert hundred == 10 * ten
     replicas = [found.spec_replicas for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
     assert replicas == [2] * 111 + [3] * 889
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+def test_a_copy_in_memory_reads_a_list_once_however_many_of_its_objects_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    whole = {"apiVersion": "v1", "kind": "List", "items": [a_manifest(f"w{n}") for n in range(20)]}
+    copy = MemoryCluster.copy_of(a_snapshot_cluster(tmp_path, {name: json.dumps(whole)}), controllers_order)
+    read: list[str] = []
+    plain = files._documents
+
+    def counted(path: str, text: str) -> Documents:
+        read.append(path)
+        return plain(path, text)
+
+    monkeypatch.setattr(files, "_documents", counted)
+    for number in range(20):
+        copy.write(patch(ref(f"w{number}", "Deployment", group="apps"), ("replace", "/spec/replicas", 2)))
+    assert len(read) == 1
+    assert [one.spec_replicas for one in copy.list(BUILT_IN["Deployment"])] == [2] * 20
 
 
 def test_a_json_list_of_one_kind_stays_one(tmp_path: Path) -> None:

@@ -219,6 +219,7 @@ class ManifestFile:
     encoding: str = "utf-8"
     byte_order_mark: bytes = b""
     layout: JsonLayout | None = None
+    _last: tuple[Document, Any] | None = field(default=None, repr=False, compare=False)
 
     def value_of(self, entry: ManifestEntry) -> Any:
         """Return the whole manifest of `entry`."""
@@ -228,8 +229,16 @@ class ManifestFile:
         return value
 
     def value(self, document: Document) -> Any:
-        """Return what `document` holds: a manifest, or a list of them. Kept in memory only once it was written."""
-        return document.value if document.value is not None else _documents(self.path, document.text).found[0].value
+        """Return what `document` holds: a manifest, or a list of them.
+
+        Kept in memory is what was written, and of the others the one that was read last: all objects of a List are
+        read from the same one.
+        """
+        if document.value is not None:
+            return document.value
+        if self._last is None or self._last[0] is not document:
+            self._last = (document, _documents(self.path, document.text).found[0].value)
+        return self._last[1]
 
     def written(self, values: Sequence[dict[str, Any]], old: Document | None) -> list[Document]:
         """Return each of `values` as a document, all in the place of `old`; None: behind all others.
