@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
 
 import pytest
 
@@ -13,13 +14,13 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
-from reconciler.backends.protocols import Cluster, Lock
+from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.connection_settings import ClusterConnection
 from tests.backends.clocks import PatientClock
 from tests.backends.folders import last_names_first
-from tests.real.worlds import create
+from tests.real.worlds import create, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -35,6 +36,9 @@ class Place(Protocol):
 
     def make(self, manifest: dict[str, Any]) -> None:
         """Create an object as somebody else would, not through the backend."""
+
+    def settle(self) -> None:
+        """Return when the garbage collector knows what was made: what it does not know yet it cannot orphan."""
 
     def again(self) -> Cluster:
         """Open the same cluster once more, as another process would see it."""
@@ -58,6 +62,9 @@ class SnapshotPlace:
         path = self.directory / f"{manifest['kind']}-{metadata['name']}.json"
         path.write_text(json.dumps({**manifest, "metadata": {"namespace": self.namespace, **metadata}}))
 
+    def settle(self) -> None:
+        pass
+
     def lock(self, holder: str) -> FileLock:
         return FileLock(self.directory, holder, PatientClock())
 
@@ -76,6 +83,16 @@ class KubernetesPlace:
 
     def make(self, manifest: dict[str, Any]) -> None:
         create(self._plane.api, [manifest], self.namespace)
+
+    def settle(self) -> None:
+        """What is made last, and has an owner that is not there, is deleted once it is known."""
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": str(uuid4())}
+        self.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last", "ownerReferences": [owner]}})
+
+        def names() -> list[str]:
+            return [one.ref.name for one in self.cluster.list(CONFIG_MAPS, namespace=self.namespace)]
+
+        wait_until(lambda: "last" not in names(), "what has no owner any more is gone")
 
     def lock(self, holder: str) -> LeaseLock:
         return LeaseLock(self._requests(), "east", self.namespace, holder, PatientClock())

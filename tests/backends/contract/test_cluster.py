@@ -302,6 +302,7 @@ def test_orphans_stay_and_lose_their_owner(place: Place, orphan: bool) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": found.uid, "controller": True}
     metadata = {"name": "settings", "ownerReferences": [owner]}
     place.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+    place.settle()
     place.cluster.write(Write("delete", found.ref, "apps/v1", uid=found.uid, orphan=orphan))
     wait_until(lambda: not place.cluster.list(REPLICA_SETS, namespace=place.namespace), "the owner is gone")
     if not orphan:
