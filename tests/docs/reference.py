@@ -6,9 +6,12 @@ python -m tests.docs.reference      writes them
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
@@ -20,6 +23,7 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "docs" / "reference"
 WRITTEN = "<!-- Written from the code by `python -m tests.docs`. -->"
 
+_HEAD = "| field | type | default | meaning |\n|---|---|---|---|"
 _POLICIES = """\
 # Policies: every field
 
@@ -28,8 +32,11 @@ Schema for your editor. Names in `include`, `exclude` and the like may hold `*`.
 `1h30m`, `2d`. A field in bold is required. `*` in a path stands for any name.
 
 A plain `apps/v1` ReplicaSet with the annotation `federation.kubernetes.io/replica-set-preferences` is read as a
-FederatedReplicaSet.
+FederatedReplicaSet. What several fields hold is described once, under [Shared types](#shared-types).
+Every document begins with `apiVersion: reconciler/v1alpha1` and its `kind`.
 """
+_OPTIONS = "| option | default | meaning |\n|---|---|---|"
+SEVERAL = 3  # an option that as many verbs have is described once
 _CLI = """\
 # Command line
 
@@ -91,25 +98,94 @@ def values_of(template: str) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+class Part(NamedTuple):
+    """A field and what is inside it. `shape` is equal for all fields that hold the same."""
+
+    field: Field
+    inside: tuple[Part, ...]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        return tuple((one.name, one.field.description, one.field.default, one.shape) for one in self.inside)
+
+    @property
+    def name(self) -> str:
+        return self.field.path.rpartition(".")[2]
+
+
+def parts_of(kind: str) -> tuple[Part, ...]:
+    found = fields(kind)
+
+    def below(path: str) -> tuple[Part, ...]:
+        return tuple(Part(one, below(one.path)) for one in found if one.path.rpartition(".")[0] == path)
+
+    return below("")
+
+
+def every(parts: Iterable[Part]) -> Iterator[Part]:
+    for part in parts:
+        yield part
+        yield from every(part.inside)
+
+
+# What several fields hold, by the first names inside: it is described once.
+SHARED = {
+    ("name", "labels", "annotations"): "Metadata",
+    ("include", "exclude", "matchLabels", "matchExpressions"): "Names and labels",
+    ("include", "exclude", "matchLabels", "matchExpressions", "kinds"): "Workloads",
+    ("key", "operator", "values"): "Label requirement",
+    ("share", "atLeast"): "Share",
+    ("idledWorkloads", "removedReplicas"): "Limits of changes",
+    ("clusters", "namespaces", "services", "workloads"): "Selector",
+}
+
+
 def policies_page() -> str:
+    kinds = sorted({*POLICY_KINDS} - {"ReplicaSet"}, key=lambda name: (name != "Fleet", name))
+    trees = {kind: parts_of(kind) for kind in kinds}
+    stand = Counter(part.shape for tree in trees.values() for part in every(tree) if len(part.inside) > 1)
+    shared: dict[tuple[object, ...], Part] = {}
+    for tree in trees.values():
+        shared |= {part.shape: part for part in every(tree) if stand[part.shape] > 1 and part.shape not in shared}
+    named: dict[tuple[object, ...], str] = {}
+    for shape, part in sorted(shared.items(), key=lambda one: -stand[one[0]]):
+        title = title_of(part)
+        named[shape] = title if title not in named.values() else f"{title} of {part.name}"
     parts = [WRITTEN, "", _POLICIES]
-    for kind in sorted(POLICY_KINDS, key=lambda name: (name != "Fleet", name)):
-        if kind != "ReplicaSet":
-            parts += [f"## {kind}\n", "| field | type | default | meaning |\n|---|---|---|---|"]
-            parts += [*map(row_of, fields(kind)), ""]
+    for kind, tree in trees.items():
+        parts += [f"## {kind}\n", _HEAD, *rows_below(tree[2:], "", named), ""]  # without apiVersion and kind
+    parts += ["## Shared types\n"]
+    for shape, name in sorted(named.items(), key=lambda one: one[1]):
+        path = shared[shape].field.path + "."
+        parts += [f"### {name}\n", _HEAD, *rows_below(shared[shape].inside, path, named), ""]
     return "\n".join(parts)
 
 
+def title_of(part: Part) -> str:
+    return SHARED.get(tuple(one.name for one in part.inside), part.name[:1].upper() + part.name[1:])
+
+
+def rows_below(parts: Iterable[Part], within: str, named: Mapping[tuple[object, ...], str]) -> Iterator[str]:
+    """Yield the rows of `parts`, their paths as they are below `within`; what is described elsewhere is linked."""
+    for part in parts:
+        name = named.get(part.shape, "")
+        yield row_of(replace(part.field, path=part.field.path.removeprefix(within)), name)
+        if not name:
+            yield from rows_below(part.inside, within, named)
+
+
 def tests_page() -> str:
-    head = "| field | type | default | meaning |\n|---|---|---|---|"
-    return "\n".join([WRITTEN, "", _TESTS, head, *map(row_of, fields("PolicyTest")), ""])
+    return "\n".join([WRITTEN, "", _TESTS, _HEAD, *map(row_of, fields("PolicyTest")), ""])
 
 
-def row_of(field: Field) -> str:
+def row_of(field: Field, shared: str = "") -> str:
     name = f"**`{field.path}`**" if field.required else f"`{field.path}`"
     default = f"`{field.default}`" if field.default is not None else ""
     values = f" One of {', '.join(f'`{value}`' for value in field.values)}." if len(field.values) > 1 else ""
-    return f"| {name} | {field.type} | {cell(default)} | {cell(field.description + values)} |"
+    kind = (
+        field.type if not shared else field.type.replace("object", f"[{shared}](#{shared.lower().replace(' ', '-')})")
+    )
+    return f"| {name} | {kind} | {cell(default)} | {cell(field.description + values)} |"
 
 
 def cell(text: str) -> str:
@@ -117,25 +193,33 @@ def cell(text: str) -> str:
 
 
 def cli_page() -> str:
-    parts = [WRITTEN, "", _CLI]
     context = click.Context(cli, info_name="reconciler")
-    for verb, words in VERBS.items():
-        command = cli.get_command(context, verb)
-        assert command is not None
+    commands = {verb: command for verb in VERBS if (command := cli.get_command(context, verb)) is not None}
+    rows = {verb: options_of(command, context) for verb, command in commands.items()}
+    verbs_with = Counter(row for options in rows.values() for row in options.values())
+    shared = {row for row, count in verbs_with.items() if count >= SEVERAL}
+    parts = [WRITTEN, "", _CLI]
+    for verb, command in commands.items():
         with click.Context(command, info_name=verb, parent=context) as inner:
             usage = " ".join(command.collect_usage_pieces(inner))
-            examples = "\n".join(example_lines(verb))
-            parts += [f"## {verb}\n", f"{words}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
-            rows = list(rows_of(command, inner))
-        parts += ["| option | default | meaning |\n|---|---|---|", *rows, ""] if rows else []
-    return "\n".join(parts)
+        examples = "\n".join(example_lines(verb))
+        parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
+        own = [row for row in rows[verb].values() if row not in shared]
+        parts += [_OPTIONS, *own, ""] if own else []
+        common = ", ".join(f"`{name}`" for name, row in rows[verb].items() if row in shared)
+        parts += [f"[As other verbs](#options-of-several-verbs): {common}.", ""] if common else []
+    ordered = dict.fromkeys(row for options in rows.values() for row in options.values() if row in shared)
+    return "\n".join([*parts, "## Options of several verbs\n", _OPTIONS, *ordered, ""])
 
 
-def rows_of(command: click.Command, context: click.Context) -> Iterator[str]:
-    for option in command.get_params(context):
-        if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts:
-            names = f"`{', '.join(option.opts)}{value_of(option)}`"
-            yield f"| {cell(names)} | {default_of(option)} | {cell(option.help or '')} |"
+def options_of(command: click.Command, context: click.Context) -> dict[str, str]:
+    """Return the row of each option, by its long name."""
+    return {
+        max(option.opts, key=len): f"| {cell(names)} | {default_of(option)} | {cell(option.help or '')} |"
+        for option in command.get_params(context)
+        if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts
+        for names in [f"`{', '.join(option.opts)}{value_of(option)}`"]
+    }
 
 
 def value_of(option: click.Option) -> str:
