@@ -135,7 +135,6 @@ def a_sample(*values: float) -> QueryAnswer:
     [
         pytest.param(a_sample(4), 4, id="a number"),
         pytest.param(a_sample(3.2), 4, id="a fraction is rounded up: rather one pod more"),
-        pytest.param(a_sample(-3), 2, id="below zero is min"),
         pytest.param(a_sample(0), 2, id="zero is min"),
         pytest.param(replace(a_sample(4), at=NOW - timedelta(minutes=5)), 4, id="five minutes old"),
     ],
@@ -156,6 +155,8 @@ def test_query(answer: QueryAnswer, expected: int) -> None:
         pytest.param(a_sample(math.nan), "it returns nan", id="NaN"),
         pytest.param(a_sample(math.inf), "it returns inf", id="infinite"),
         pytest.param(a_sample(-math.inf), "it returns -inf", id="minus infinite"),
+        pytest.param(a_sample(-3), "it returns -3, expected a number of replicas", id="negative"),
+        pytest.param(a_sample(-0.5), "it returns -0.5, expected a number of replicas", id="rounded up to zero"),
         pytest.param(a_sample(3e9), "expected a number of replicas", id="no int32"),
         pytest.param(replace(a_sample(1), warnings=("1 of 2 stores",)), "partial: 1 of 2 stores", id="partial"),
         pytest.param(replace(a_sample(1), at=NOW - timedelta(seconds=301)), "more than 5 minutes ago", id="old"),

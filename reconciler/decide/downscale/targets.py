@@ -56,7 +56,7 @@ def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState,
 
 
 def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
-    """Return the one number in `answer`, or why there is none."""
+    """Return the one number of replicas in `answer`, or why there is none: a negative value is none either."""
     why = why_unusable(answer, now)
     if why is not None:
         return why
@@ -64,7 +64,7 @@ def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason
     if len(samples) != 1:
         return reason(ReasonCode.NOT_ONE_SERIES, count=len(samples))
     value = samples[0].value
-    if not math.isfinite(value) or math.ceil(value) > MOST_REPLICAS:
+    if not 0 <= value <= MOST_REPLICAS:  # nor does NaN
         return reason(ReasonCode.NO_NUMBER_OF_REPLICAS, value=f"{value:g}")
     return value
 

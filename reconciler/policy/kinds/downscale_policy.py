@@ -48,7 +48,8 @@ class TargetFields(Fields, frozen=True, kw_only=True):
         Query | UnsetType,
         Meta(
             description="query is a PromQL query with a single value, which the Prometheus of the cluster answers. "
-            "{{ cluster }} and {{ policy }} are replaced by their values. Required if replicas is not set."
+            "{{ cluster }} and {{ policy }} are replaced by their values. A value that is negative or not finite is "
+            "unknown. Required if replicas is not set."
         ),
     ] = UNSET
     replicas: Annotated[
