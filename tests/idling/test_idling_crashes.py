@@ -238,7 +238,7 @@ def test_a_target_that_fails_stays_on_the_list_and_the_others_go_on():
     world.now = MONDAY
     world.apply(decided(world.state(), now=MONDAY).desired.decisions, refuse=frozenset({0}))
     assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [0, 3]
-    outcome = decided(world.state(), a_policy(wake="OnSignal"), now=MONDAY - MINUTE)
+    outcome = decided(world.state(), a_policy(), now=MONDAY - MINUTE)
     assert verbs(outcome) == [("clear", "Service/web")]  # b is done
     run_in(world)
     assert world.replicas(a_ref("a")) == 3

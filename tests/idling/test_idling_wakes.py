@@ -41,6 +41,7 @@ MINUTE = timedelta(minutes=1)
 OTHER = services_selector(namespaces=replace(services_selector().namespaces, include=("other",)))
 AT = "2026-11-20T22:00:00Z"
 REQUESTED = "reconciler/wake-requested-at"
+WAKE_DUE = "reconciler/wake-due"
 
 
 def an_idle_world(*policies, now=NIGHT, **workload):
@@ -161,16 +162,48 @@ class TestCriteria:
         ids=["something says idle", "nothing says idle", "busy"],
     )
     def test_a_passed_wake_due_wakes_where_nothing_says_idle(self, value, expected):
-        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())), wake="OnSignal")
+        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())))
         world = a_world(a_service(), a_workload(), now=NIGHT)
         world.answers = answers(("web", 0))
         run_in(world, policy)
         world.answers = answers(("web", value))
         assert verbs(decided(world.state(), policy, now=MONDAY)) == expected
 
-    def test_a_schedule_that_ended_wakes_also_with_on_signal(self):
-        world = an_idle_world(a_policy(wake="OnSignal"))
-        assert verbs(decided(world.state(), a_policy(wake="OnSignal"), now=MONDAY)) == WAKE
+    @pytest.mark.parametrize(
+        "policies",
+        [
+            pytest.param((a_policy(wake="OnSignal"),), id="a schedule"),
+            pytest.param((a_policy("a", wake="OnSignal"), a_policy("b", wake="OnSignal")), id="two of equal priority"),
+        ],
+    )
+    def test_only_a_request_wakes_with_on_signal(self, policies):
+        world = an_idle_world(*policies[:1])
+        assert WAKE_DUE not in world.objects[WEB].annotations
+        assert WAKE_DUE not in world.objects[SERVICE].annotations
+        world.now = MONDAY
+        assert run_in(world, *policies).desired.decisions == ()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", MONDAY.isoformat())
+        assert verbs(run_in(world, *policies)) == WAKE
+
+    @pytest.mark.parametrize(
+        "before", [pytest.param(MINUTE, id="while its window is open"), pytest.param(-MINUTE, id="after it")]
+    )
+    def test_a_policy_that_waits_for_requests_now_forgets_when_its_schedule_ends(self, before):
+        world = an_idle_world(a_policy())
+        assert WAKE_DUE in world.objects[WEB].annotations
+        world.now = MONDAY - before
+        run_in(world, a_policy(wake="OnSignal"))
+        assert WAKE_DUE not in world.objects[WEB].annotations
+        assert world.replicas(WEB) == 0
+
+    def test_of_two_policies_the_one_that_wakes_automatically_says_when(self):
+        slow = a_policy("slow", selector=labelled("of", "slow"), wake="OnSignal")
+        dev = a_policy("dev", selector=labelled("of", "dev"))
+        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "slow"}))
+        world = a_world(*services, a_workload(), now=NIGHT)
+        run_in(world, dev, slow)
+        assert world.objects[WEB].annotations[WAKE_DUE] == "2026-11-23T06:00:00Z"
+        assert verbs(decided(world.state(), dev, slow, now=MONDAY))[0] == ("wake", "Deployment/web")
 
 
 def an_event(at: datetime | None, **fields) -> Event:

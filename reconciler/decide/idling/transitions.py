@@ -270,9 +270,11 @@ def _observed(scalable: ScalableState) -> Blocker:
 def _record_flags(
     scalable: ScalableState, record: Record, guards: FleetGuards, now: datetime
 ) -> Iterator[tuple[Flag, Blocker]]:
-    if record.wake_due is not None and record.wake_due <= now and scalable.scale.is_at_or_below(record.idled_to):
-        yield Flag.DUE, blocker(ReasonCode.WAKE_DUE, due=record.wake_due)
-    idle_replicas, replicas = scalable.verdict.idle_replicas, record.replicas
+    verdict = scalable.verdict
+    due = None if verdict.wakes_on_requests_only else record.wake_due
+    if due is not None and due <= now and scalable.scale.is_at_or_below(record.idled_to):
+        yield Flag.DUE, blocker(ReasonCode.WAKE_DUE, due=due)
+    idle_replicas, replicas = verdict.idle_replicas, record.replicas
     if idle_replicas >= replicas:
         below = field_is("idleReplicas", f"below {replicas}")
         yield (

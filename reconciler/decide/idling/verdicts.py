@@ -124,10 +124,17 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     @cached_property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
-        return min(
-            (verdict.evaluation.until for verdict in self.verdicts if verdict.evaluation.until is not None),
-            default=None,
-        )
+        return _first_end(self.verdicts)
+
+    @cached_property
+    def wake_due(self) -> datetime | None:
+        """When it is to be woken: as the first schedule ends of a policy that wakes automatically."""
+        return _first_end(verdict for verdict in self.verdicts if verdict.wakes)
+
+    @cached_property
+    def wakes_on_requests_only(self) -> bool:
+        """Whether policies select it, and all of them have `wake: OnSignal`."""
+        return bool(self.verdicts) and not any(verdict.wakes for verdict in self.verdicts)
 
     @cached_property
     def busy(self) -> PolicyVerdict | None:
@@ -197,6 +204,11 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         """Return when the last of the schedule windows open now ends."""
         ends = [window_end(policy, now) for policy in self.policies]
         return max((end for end in ends if end is not None), default=None)
+
+
+def _first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
+    ends = (verdict.evaluation.until for verdict in verdicts)
+    return min((end for end in ends if end is not None), default=None)
 
 
 # Which policies select what on one cluster, and what they say of it.

@@ -130,7 +130,7 @@ def _new_record(transition: Transition, context: WriteContext) -> Record:
         idled_to=verdict.idle_replicas,
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
-        wake_due=verdict.until,
+        wake_due=verdict.wake_due,
     )
 
 
@@ -140,8 +140,9 @@ def _kept_record(record: Record, scalable: ScalableState, context: WriteContext)
     On a frozen cluster its floor stays.
     """
     verdict = scalable.verdict
+    due = None if verdict.wakes_on_requests_only else record.wake_due
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None:
-        return replace(record, orphaned_since=None)
+        return replace(record, orphaned_since=None, wake_due=due)
     names = {policy.name for policy in verdict.policies}
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
     is_restricted = restriction(scalable.cluster, scalable.ref.namespace) is not None
@@ -152,7 +153,7 @@ def _kept_record(record: Record, scalable: ScalableState, context: WriteContext)
         idled_to=verdict.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
         policy=record.policy if record.policy in names else verdict.policy.name,
-        wake_due=verdict.until or (record.wake_due if scheduled else None),
+        wake_due=verdict.wake_due or (due if scheduled else None),
         cause=record.cause,
     )
 
