@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -243,6 +243,27 @@ class Notice(_Reasoned, Struct, frozen=True):
     policy: str = ""
     partial: bool = False
     reasons: Reasons = ()
+
+
+EQUAL_PRIORITIES = "equalPriorities"
+_SHOWN = 3
+
+
+def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: str) -> Iterator[Notice]:
+    """Yield one notice for each set of policies that select the same objects with equal priority.
+
+    `found` are the policies and each object, () for no policies; none of the objects is `undone`.
+    """
+    together: dict[tuple[str, ...], set[ObjectRef]] = {}
+    for policies, ref in found:
+        if policies:
+            together.setdefault(tuple(policies), set()).add(ref)
+    for names, refs in sorted(together.items()):
+        shown = ", ".join(str(ref) for ref in sorted(refs)[:_SHOWN])
+        more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
+        subject = " and ".join(names)
+        text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}{more}"
+        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0], True)
 
 
 class HeldBack(Struct, frozen=True):

@@ -13,6 +13,7 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.replica_set import ANNOTATION
+from reconciler.policy.overlaps import undecided_pairs
 from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
@@ -59,7 +60,23 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
                 one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
+    for kind in ("IdlingPolicy", "DownscalePolicy"):
+        _warn_of_equal_priorities([one for one in built if one.kind == kind], fleet)
     return [warning for one in built for warning in one.document.warnings]
+
+
+def _warn_of_equal_priorities(built: Sequence[Built], fleet: Fleet) -> None:
+    """Warn where two policies of one kind may select the same object and neither wins."""
+    documents = {one.policy.name: one.document for one in built}
+    ordered = sorted((one.policy for one in built), key=lambda policy: policy.place)
+    for other, policy in undecided_pairs(ordered, fleet.clusters):
+        kind = built[0].kind
+        so = "is not changed" if kind == "DownscalePolicy" else "is not newly idled"
+        documents[policy.name].warn(
+            ("spec", "priority"),
+            f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; what "
+            f"both select {so}",
+        )
 
 
 def _warn_of_clusters(one: Built, fleet: Fleet) -> None:

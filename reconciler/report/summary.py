@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decisions import Notice
+from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
 from reconciler.decide.fleet_guard import FLEET
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
@@ -100,13 +100,14 @@ class Held(Struct, frozen=True):
 class Block(Struct, frozen=True):
     """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words.
 
-    `always`: the entries are shown where only headings are, too.
+    `always`: the entries are shown where only headings are, too; `first`: above the changes.
     """
 
     title: str
     entries: tuple[tuple[str, str], ...] = ()
     groups: tuple[Group, ...] = ()
     always: bool = False
+    first: bool = False
 
 
 def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
@@ -194,8 +195,9 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
     named object by object.
     """
-    warnings = [notice for notice in plan.notices if notice.partial]
+    warnings = [notice for notice in plan.notices if notice.partial and notice.kind != EQUAL_PRIORITIES]
     blocks = (
+        _equal_priorities(plan),
         _frozen(plan),
         _undecided(plan),
         _observed(plan),
@@ -205,6 +207,11 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         _notices(plan, everything),
     )
     return tuple(block for block in blocks if block.entries or block.groups)
+
+
+def _equal_priorities(plan: Plan) -> Block:
+    entries = tuple(("", one_line(one.text)) for one in plan.notices if one.kind == EQUAL_PRIORITIES)
+    return Block("Equal priorities:", entries, always=True, first=True)
 
 
 def _frozen(plan: Plan) -> Block:

@@ -71,11 +71,13 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
         last = plan_summary(plan, groups, everything, nothing)
     else:
         last = apply_summary(plan, outcomes, nothing)
+    blocks = blocks_of(plan, everything=style.verbose)
     parts = [
         [style.paint("1", one_line(f"{style.title or usual} {plan.fleet} {source}")), *_origin(plan, style)],
+        *(list(_block(block, style)) for block in blocks if block.first),
         *_groups(groups, by_action, style),
         list(_held(plan, style)),
-        *(list(_block(block, style)) for block in blocks_of(plan, everything=style.verbose)),
+        *(list(_block(block, style)) for block in blocks if not block.first),
         _last(last, style),
     ]
     return _joined(parts, style.width)

@@ -502,8 +502,11 @@ def test_equal_priorities_are_an_error_for_that_workload_only(priority: int) -> 
     desired = decided(one, two, workloads=workloads)
     assert [(decision.ref.name, decision.replicas_after) for decision in desired.decisions] == [("other", 2)]
     [notice] = desired.notices
-    assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "east/shop/Deployment/web", True)
-    assert "one and two have the same priority" in notice.text
+    assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "one and two", True)
+    assert notice.text == (
+        "one and two have the same priority, so what they select together is not changed: east/shop/Deployment/web; "
+        "give one of them another priority"
+    )
     assert notice.policy == "one"
     told = [(found.policy, found.outcome) for found in desired.explanations if found.ref.name == "web"]
     assert told == [("one", "stays at 6"), ("two", "stays at 6")]

@@ -87,7 +87,7 @@ class TestPriorities:
         outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
         assert outcome.desired.decisions == ()
         (notice,) = outcome.desired.notices
-        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", str(WEB), True)
+        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", True)
         assert "a and b have the same priority" in why_of(outcome)
 
     def test_what_is_idle_stays_while_both_want_it(self):
@@ -650,6 +650,9 @@ def test_what_is_unknown_of_one_policy_is_told_with_that_policy():
     assert (one.subject, one.policy, one.why) == (str(WEB), "traffic", "metric unknown in 30m: no series")
 
 
-def test_notices_are_told_once():
-    outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
-    assert len(notices_of(outcome, "equalPriorities")) == 1
+def test_policies_of_equal_priority_are_named_once_whatever_they_select():
+    names = ("web", "api", "db", "queue")
+    state = a_world(*(a_service(name) for name in names), *(a_workload(name) for name in names), now=NIGHT).state()
+    outcome = decided(state, a_policy("a"), a_policy("b"))
+    (text,) = notices_of(outcome, "equalPriorities")
+    assert "east/shop/Deployment/api, east/shop/Deployment/db, east/shop/Deployment/queue and 1 more" in text

@@ -72,7 +72,7 @@ apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
 metadata: {name: idle-nested}
 spec:
-  selector: {workloads: {}}
+  selector: {namespaces: {include: [test]}, workloads: {}}
   idleWhen:
     - anyOf:
         - schedule:
@@ -179,7 +179,7 @@ apiVersion: reconciler/v1alpha1
 kind: DownscalePolicy
 metadata: {name: runners}
 spec:
-  selector: {workloads: {kinds: [Deployment]}}
+  selector: {namespaces: {include: [runners]}, workloads: {kinds: [Deployment]}}
   target: {replicas: 4}
   strategy: ZoneBalanced
 """

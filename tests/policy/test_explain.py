@@ -189,7 +189,8 @@ PRIORITY = Field(
     type="integer",
     default="0",
     description="priority decides which of two policies applies to a workload that both select: the one with the "
-    "higher priority. If both are equal, the workload is not changed.",
+    "higher priority. If both are equal, the workload is not newly idled, and an idle one wakes as soon as one of the "
+    "two says so.",
 )
 OPERATOR = Field(
     path="spec.selector.clusters.matchExpressions.operator",

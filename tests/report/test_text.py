@@ -53,6 +53,14 @@ def undecided(name: str, *why: Reason) -> Undecided:
     return Undecided(f"eu-west/x/Service/{name}", "idling", "idle-dev", why or said("no answer"))
 
 
+@pytest.mark.parametrize("summary", [pytest.param(False, id="all"), pytest.param(True, id="headings only")])
+def test_policies_of_equal_priority_are_named_above_the_changes_and_nowhere_else(summary):
+    equal = Notice("equalPriorities", "a and b", "a and b have the same priority", "a", partial=True)
+    said = text_of(a_plan(an_idle(), notices=(equal,)), summary=summary).split("\n\n")
+    assert said[:2] == [HEADING, "Equal priorities:\n  a and b have the same priority"]
+    assert [part for part in said if "a and b" in part or "Warnings" in part] == said[1:2]
+
+
 def test_a_plan_is_a_diff_grouped_by_policy():
     nights = reason(ReasonCode.IN_DOWNTIME, calendar="nights", until="2026-11-21T06:00:00Z", timeZone="Europe/Berlin")
     idle = an_idle(cause=Cause("idle-dev", "policies/dev.yaml:4", (REQUESTS, nights)))

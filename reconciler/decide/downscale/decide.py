@@ -19,6 +19,7 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Undecided,
     Verb,
+    equal_priorities,
     group_name,
     replicas_change,
 )
@@ -174,7 +175,15 @@ def decide_downscale(
                 if policy.mode == "Observe":
                     observed += _considered(inputs, workloads[ref], policy)
     beside = [one for one in observed if not isinstance(one, Decision | Notice)]
-    return replace(_desired([*found, *beside]), observed=_of_type(observed, Decision))
+    return replace(_desired([*found, *_undecided_by_equals(found), *beside]), observed=_of_type(observed, Decision))
+
+
+def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
+    """Yield for each set of policies of equal priority what they select together."""
+    explained = (one for one in found if isinstance(one, PolicyExplanation))
+    reasons = ((one.reasons[0], one.ref) for one in explained if one.reasons)
+    equal = ((why.values["policies"], ref) for why, ref in reasons if why.code is ReasonCode.SAME_PRIORITY)
+    return equal_priorities(equal, "changed")
 
 
 def _inputs(
@@ -218,7 +227,6 @@ def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Ite
     names = [policy.name for policy in policies]
     why = reason(ReasonCode.SAME_PRIORITY, policies=names, priority=policies[0].priority)
     different = change_if(CounterfactualCode.DIFFERENT_PRIORITIES)
-    yield Notice("equalPriorities", str(workload.ref), str(why), policies[0].name, True, (why,))
     for policy in policies:
         stays = f"stays at {workload.spec_replicas}"
         yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, (why,), different)

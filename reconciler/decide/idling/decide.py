@@ -20,6 +20,7 @@ from reconciler.decide.idling.explain import (
     query_notices,
     questions,
     undecided,
+    undecided_by_equals,
 )
 from reconciler.decide.idling.idle_groups import FederatedMembers, all_or_none, federated_members, idle_together
 from reconciler.decide.idling.last_idled import schedule_of
@@ -125,7 +126,12 @@ def explained(clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef,
     return DesiredState(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
-        notices=(*notices(ordered, services, run), *_query_notices(clusters), *first_idles(ordered)),
+        notices=(
+            *notices(ordered, services, run),
+            *_query_notices(clusters),
+            *first_idles(ordered),
+            *undecided_by_equals(ordered),
+        ),
         explanations=tuple(idling_explanations(ordered, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )

@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
-from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided
+from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided, equal_priorities
 from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
@@ -291,13 +291,6 @@ def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
         yield Notice("customKind", subject, text, owner_policy(transition), reasons=transition.reasons)
 
 
-def _equal_priorities(transition: Transition, _run: Run) -> Iterator[Notice]:
-    equal_policies = transition.scalable.verdict.equal_policies
-    if equal_policies:
-        text = f"{transition.ref}: {' and '.join(equal_policies)} select it with the same priority; it is not idled"
-        yield Notice("equalPriorities", str(transition.ref), text, equal_policies[0], True)
-
-
 def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]:
     """An exclusion on a Service has a notice of its own, about that Service."""
     found = transition.scalable.exclusion
@@ -380,6 +373,12 @@ def first_idles(transitions: Iterable[Transition]) -> Iterator[Notice]:
             yield Notice("otherWriter", cluster, text)
 
 
+def undecided_by_equals(transitions: Iterable[Transition]) -> Iterator[Notice]:
+    """Yield for each set of policies of equal priority what they select together."""
+    found = ((transition.scalable.verdict.equal_policies, transition.ref) for transition in transitions)
+    return equal_priorities(found, "newly idled")
+
+
 def _unreadable_signal(transition: Transition, _run: Run) -> Iterator[Notice]:
     yield from _unreadable_request(transition.ref, transition.scalable.scale.written.annotations)
 
@@ -391,7 +390,6 @@ _NOTICES = (
     _unproven,
     _held_together,
     _custom_kind,
-    _equal_priorities,
     _unreadable_exclusion,
     _autoscaled,
     _contested,

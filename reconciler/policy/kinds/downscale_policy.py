@@ -35,9 +35,9 @@ MODE = Meta(
     description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but never "
     "applied."
 )
-PRIORITY = Meta(
-    description="priority decides which of two policies applies to a workload that both select: the one with the "
-    "higher priority. If both are equal, the workload is not changed."
+PRIORITY = (
+    "priority decides which of two policies applies to a workload that both select: the one with the higher priority. "
+    "If both are equal,"
 )
 
 
@@ -92,7 +92,7 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
     """The selection and the order of a downscale."""
 
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
-    priority: Annotated[Whole, PRIORITY] = 0
+    priority: Annotated[Whole, Meta(description=f"{PRIORITY} the workload is not changed.")] = 0
     selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
     exclude: Annotated[
         tuple[WorkloadExclusionFields, ...],

@@ -206,7 +206,13 @@ class IdlingPolicyFields(Fields, frozen=True, kw_only=True):
     """The selection and the criteria of an IdlingPolicy."""
 
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
-    priority: Annotated[Whole, PRIORITY] = 0
+    priority: Annotated[
+        Whole,
+        Meta(
+            description=f"{PRIORITY} the workload is not newly idled, and an idle one wakes as soon as one of the two "
+            "says so."
+        ),
+    ] = 0
     selector: Annotated[
         SelectorFields,
         Meta(
