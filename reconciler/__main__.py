@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Run the command line and exit. One short process: the cyclic garbage collector would only cost."""
+    """Run the command line and exit. In a short process the cyclic garbage collector would only cost."""
     gc.disable()
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
@@ -43,6 +43,9 @@ _PROXIES_LEARN_SECONDS = 2.0
 _LONGEST_PAUSE = 15.0
 _SOON_SECONDS = 1.0
 _WRITERS = 16
+_WAKES = 4
+"""Namespaces that are woken at a time, also while slices are written."""
+
 _NEEDED = ("services", "endpointslices", "networkpolicies")
 _LOOPS = ("renew", "sweep", "look")
 
@@ -94,6 +97,7 @@ class Activator:
         self._waking: dict[str, set[NamespacedName]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
+        self._wakes = ThreadPoolExecutor(_WAKES, thread_name_prefix="wake")
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
         self._unheld: set[NamespacedName] = set()
@@ -150,15 +154,16 @@ class Activator:
         self._watch(WATCHED_NETWORK_POLICIES, self._policies_replaced, self._policy_changed)
 
     async def _end(self) -> None:
-        """Slices first, then no new connections, then as long as there may be spliced ones."""
+        """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._is_ending = True
         until = self._loop.time() + self._settings.grace
         for key in ("begin", "renew", "sweep"):
             task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
+        withdrawn = self._loop.run_in_executor(self._renewals, self._withdraw)  # behind a renewal that is under way
         try:
-            await asyncio.wait_for(self._in_thread(self._parts.publication.end), max(1.0, self._settings.grace / 2))
+            await asyncio.wait_for(withdrawn, max(1.0, self._settings.grace / 2))
         except (ReconcilerError, TimeoutError) as error:
             self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
         await asyncio.sleep(min(_PROXIES_LEARN_SECONDS, self._settings.grace))
@@ -171,8 +176,20 @@ class Activator:
         self._parts.stop.ask("the activator ends")
         for task in self._tasks.values():
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
+        self._wakes.shutdown(wait=False, cancel_futures=True)
         self._renewals.shutdown(wait=False, cancel_futures=True)
+
+    def _withdraw(self) -> None:
+        """Take everything back that leads clients here; what is under way may write one more slice first."""
+        self._parts.publication.expire()
+        self._threads.shutdown(cancel_futures=True)
+        self._parts.publication.end()
+
+    def unexpected(self, _: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        """Report what failed in the event loop itself, one line for each kind."""
+        error = context.get("exception")
+        self._failed("event loop", f"{context['message']}{f': {reason_of(error)}' if error else ''}")
 
     def _keep(self, key: object, work: Callable[[], Awaitable[object]]) -> None:
         """Run `work` as a task that is not forgotten; its failure is reported."""
@@ -449,7 +466,8 @@ class Activator:
         while names := self._waking.pop(namespace, set()):
             asked = frozenset(name for _, name in names)
             try:
-                problems = await self._in_thread(partial(self._parts.waker.wake, namespace, asked))
+                wake = partial(self._parts.waker.wake, namespace, asked)
+                problems = await self._loop.run_in_executor(self._wakes, wake)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 problems = dict.fromkeys(asked, reason_of(error))
             failed = {name: why for name, why in problems.items() if why}

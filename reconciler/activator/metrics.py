@@ -12,6 +12,8 @@ FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 _MOST_BYTES = 4096
 _REQUEST_SECONDS = 10.0
+MOST_OPEN = 64
+"""Connections to the HTTP server. Beyond that the oldest is closed: a probe asks as soon as it is connected."""
 
 HELP = {
     "reconciler_activator_listening": ("gauge", "Services whose connections this activator accepts."),
@@ -73,8 +75,14 @@ Answer = Callable[[], tuple[int, str]]
 
 async def serve(answers: Mapping[str, Answer], address: str, port: int) -> asyncio.Server:
     """Return the HTTP server that gives `answers` by their path."""
+    open_ones: dict[asyncio.StreamWriter, None] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(open_ones) >= MOST_OPEN:
+            oldest = next(iter(open_ones))
+            del open_ones[oldest]
+            oldest.transport.abort()
+        open_ones[writer] = None
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_SECONDS)
             path = head.split(b" ", 2)[1].decode("ascii", "replace").partition("?")[0]
@@ -84,6 +92,7 @@ async def serve(answers: Mapping[str, Answer], address: str, port: int) -> async
         except (TimeoutError, OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asks like that gets no answer
         finally:
+            open_ones.pop(writer, None)
             writer.close()
 
     return await asyncio.start_server(handle, address or None, port, limit=_MOST_BYTES)

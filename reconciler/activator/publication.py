@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -34,6 +35,9 @@ RENEW_SECONDS = 5.0
 _RENEWAL_SECONDS = 5.0
 """How long one attempt to renew may take, so that the next one begins before the Lease expires."""
 
+_DELETIONS = 16
+"""How many slices are deleted at a time."""
+
 _MANAGER = {"fieldManager": "reconciler-activator", "force": "true"}
 
 
@@ -60,25 +64,30 @@ class Publication:
     def renew(self) -> None:
         """Write the Lease anew. Without a fresh one, the others remove our slices."""
         ahead = self._server_ahead()
-        self._apply(LEASES, self._pod.namespace, self._lease_manifest(), _RENEWAL_SECONDS)
+        self._write_lease(self._client.now())
         if abs(self._server_ahead() - ahead) > SERVER_TIME_STEP:
-            self._apply(LEASES, self._pod.namespace, self._lease_manifest(), _RENEWAL_SECONDS)
+            self._write_lease(self._client.now())
+
+    def expire(self) -> None:
+        """Write the Lease as one that is not renewed any more: from now on whoever looks deletes our slices."""
+        self._write_lease(datetime.fromtimestamp(0, UTC))
 
     def _server_ahead(self) -> timedelta:
         """Return how far the server's clock is ahead of ours, by its last answer."""
         return self._client.now() - datetime.now(UTC)
 
-    def _lease_manifest(self) -> Mapping[str, Any]:
-        return {
+    def _write_lease(self, renewed_at: datetime) -> None:
+        manifest = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"name": self._lease, "labels": {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: self._pod.uid}},
             "spec": {
                 "holderIdentity": self._pod.name,
                 "leaseDurationSeconds": ACTIVATOR_LEASE_SECONDS,
-                "renewTime": micro_time(self._client.now()),
+                "renewTime": micro_time(renewed_at),
             },
         }
+        self._apply(LEASES, self._pod.namespace, manifest, _RENEWAL_SECONDS)
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write one of our slices, whatever is there of that name."""
@@ -89,15 +98,21 @@ class Publication:
         self._delete(ENDPOINT_SLICES, namespace, name)
 
     def withdraw_all(self, uid: str) -> int:
-        """Delete all slices of the activator whose Pod has `uid`; return how many there were."""
+        """Delete all slices of the activator whose Pod has `uid`, several at a time; return how many there were.
+
+        Raises:
+            ClusterError: one could not be deleted; all were tried.
+        """
         labels = f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER},{ACTIVATOR_POD_LABEL}={uid}"
         found = listed(self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda one: one, ReadBudget())
-        for item in found:
-            self.withdraw(item.service[0], item.metadata.name)
+        with ThreadPoolExecutor(_DELETIONS, thread_name_prefix="withdrawal") as threads:
+            tried = [threads.submit(self.withdraw, item.service[0], item.metadata.name) for item in found]
+        for deletion in tried:
+            deletion.result()
         return len(found)
 
     def end(self) -> None:
-        """Delete all our slices, then the Lease."""
+        """Delete all our slices, then the Lease, which is one of the dead by then: see `expire`."""
         self.withdraw_all(self._pod.uid)
         self._delete(LEASES, self._pod.namespace, self._lease)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import re
 import resource
@@ -61,8 +62,9 @@ def activator_command(context: str | None, **flags: Any) -> int:
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
     policies: what is idle, and how it is woken, is written on the Services and workloads.
     """
+    gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
     _raise_descriptors(flags["held"], flags["spliced"])
-    options = RunOptions.of("", {**flags, "context": context})
+    options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
     stop, clock = options.stop, RealClock()
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
     client = ApiClient(Connection(reached, clock, largest_read=None), options.settings, clock)
@@ -103,6 +105,7 @@ async def _run(settings: ActivatorSettings, parts: ActivatorParts, http_port: in
             await serve(answers, address, http_port)
         except OSError as error:
             raise UsageError(f"--http-port: {address}:{http_port}: {error.strerror}, expected a free port") from error
+    loop.set_exception_handler(activator.unexpected)
     say(f"activator of Pod {settings.pod.name}, {', '.join(settings.pod.addresses)}")
     await activator.run(ended)
     say("activator ended")

@@ -220,6 +220,14 @@ _timeout_option = option(
     help="Run deadline: after it no write begins, and nothing is waited for.",
     group="Clusters",
 )
+_rate_option = option(
+    "--qps",
+    type=rate,
+    metavar="RATE",
+    default=50.0,
+    help="Writes per second to each live cluster; 0 is no limit.",
+    group="Clusters",
+)
 _request_options = (
     option(
         "--request-timeout",
@@ -230,14 +238,7 @@ _request_options = (
         group="Clusters",
     ),
     _timeout_option,
-    option(
-        "--qps",
-        type=rate,
-        metavar="RATE",
-        default=50.0,
-        help="Writes per second to each live cluster; 0 is no limit.",
-        group="Clusters",
-    ),
+    _rate_option,
     option(
         "--credentials-dir",
         multiple=True,
@@ -255,8 +256,8 @@ world_options = together(option("--snapshot", **_snapshot), *_request_options)
 live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
 """Of a verb that refuses a snapshot, with the reason."""
 
-server_options = together(*(one for one in _request_options if one is not _timeout_option))
-"""Of a verb that runs until it is stopped."""
+server_options = together(*(one for one in _request_options if one not in (_timeout_option, _rate_option)))
+"""Of a verb that runs until it is stopped, and writes what clients wait for: as fast as the API server takes it."""
 
 now_option = option(
     "--now",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+
+import pytest
 
 from reconciler.activator.publication import ActivatorPod, Publication
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiRequest
+from reconciler.errors import ForbiddenError
 
 OLD = {"renewTime": "2026-11-20T00:00:00.000000Z"}
 
@@ -20,6 +24,7 @@ class Server:
         self.asked: list[ApiRequest] = []
         self.ahead = timedelta()
         self.ahead_after_an_answer = timedelta()
+        self.slices = 0
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
@@ -30,6 +35,11 @@ class Server:
         dead = {"metadata": {"name": "dead", "labels": {"reconciler/activator-pod": "uid-1"}}, "spec": OLD}
         unnamed = {"metadata": {"name": "unnamed", "labels": {}}, "spec": OLD}
         items = [dead, unnamed] if request.path.endswith("/leases") else []
+        if request.path.endswith("/endpointslices"):
+            items = [
+                {"metadata": {"name": f"s{n}", "namespace": "shop", "labels": {"kubernetes.io/service-name": f"s{n}"}}}
+                for n in range(self.slices)
+            ]
         return HttpResponse(200, {}, json.dumps({"metadata": {}, "items": items}).encode())
 
 
@@ -59,3 +69,39 @@ def test_a_lease_without_the_label_of_a_pod_is_left_alone() -> None:
     server = Server()
     assert a_publication(server).withdraw_dead({"uid-0"}) == {"uid-1"}
     assert [one.path.rsplit("/", 1)[1] for one in server.asked if one.method == "DELETE"] == ["dead"]
+
+
+def test_at_the_end_the_lease_expires_first_and_goes_last() -> None:
+    """A process that is killed in between leaves slices that the others, and every run, take for a dead one's."""
+    server = Server()
+    server.slices = 20
+    publication = a_publication(server)
+    publication.expire()
+    publication.end()
+    steps = [(one.method, one.path.rsplit("/", 2)[1]) for one in server.asked]
+    assert steps == [("PATCH", "leases"), ("GET", "v1"), *[("DELETE", "endpointslices")] * 20, ("DELETE", "leases")]
+    expired = json.loads(cast(bytes, server.asked[0].body))["spec"]
+    assert datetime.now(UTC) - datetime.fromisoformat(expired["renewTime"]) > timedelta(days=1)
+
+
+def test_slices_are_deleted_several_at_a_time_and_all_are_tried() -> None:
+    class Meeting(Server):
+        """Answers a deletion once four of them are asked for at a time; one is refused."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.slices = 16
+            self.together = threading.Barrier(4)
+
+        def send(self, request: ApiRequest) -> HttpResponse:
+            if request.method == "DELETE":
+                self.together.wait(60)
+            answer = super().send(request)
+            if request.path.endswith("/s1"):
+                raise ForbiddenError("delete s1: forbidden")
+            return answer
+
+    server = Meeting()
+    with pytest.raises(ForbiddenError, match="s1"):
+        a_publication(server).withdraw_all("uid-0")
+    assert len([one for one in server.asked if one.method == "DELETE"]) == 16
