@@ -31,6 +31,12 @@ WEB = a_ref("web")
 HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
 MINUTE = timedelta(minutes=1)
 FLOOR = a_policy(idle_replicas=1)
+SERVICE = a_ref("web", kind="Service")
+
+
+def marks(world: World, ref: ObjectRef = SERVICE) -> list[str]:
+    """The annotations of an idle record on an object."""
+    return [key for key in world.objects[ref].annotations if key.startswith("idling.kubernetes.io/")]
 
 
 def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
@@ -407,8 +413,11 @@ class TestKeda:
 
     def test_it_is_paused_and_its_target_left_to_keda(self):
         world = self.world()
-        mark, pause = run_in(world).desired.decisions
+        mark, record, pause = run_in(world).desired.decisions
+        assert (record.ref, record.replicas_after) == (WEB, None)
+        assert written(record)["idling.kubernetes.io/previous-scale"] == "3"
         assert pause.ref == self.jobs
+        assert set(pause.needs) == {mark.key, record.key}
         assert written(pause)["autoscaling.keda.sh/paused-replicas"] == "0"
         assert written(pause)["idling.kubernetes.io/previous-scale"] == "3"
         assert '"kind":"ScaledObject","name":"jobs"' in written(mark)["idling.kubernetes.io/unidle-targets"]
@@ -468,9 +477,79 @@ class TestKeda:
         world = self.world()
         for key, text in STALE_RECORD.items():
             world.annotate(WEB, key, text)
-        run_in(world)
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
         assert world.replicas(WEB) == 3
         assert "reconciler/owner" not in world.objects[WEB].annotations
+
+    def idle_world(self) -> World:
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        assert world.replicas(WEB) == 0
+        world.now += timedelta(minutes=1)
+        return world
+
+    def test_a_scaled_object_that_is_deleted_while_it_is_paused_leaves_a_target_that_wakes(self):
+        world = self.idle_world()
+        del world.objects[self.jobs]
+        assert verbs(run_in(world)) == [("record", "Service/web")]  # which lists the Deployment now
+        assert run_in(world).desired.decisions == ()
+        world.now = MONDAY
+        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
+        assert world.replicas(WEB) == 3
+
+    def test_and_also_where_its_policy_is_deleted_with_it(self):
+        world = self.idle_world()
+        del world.objects[self.jobs]
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert world.replicas(WEB) == 3
+        assert marks(world, WEB) == marks(world) == []
+
+    @pytest.mark.parametrize("writes", range(4))
+    def test_wherever_the_run_that_paused_it_died(self, writes):
+        world = self.world()
+        run_in(world, writes=writes)
+        world.controllers()
+        del world.objects[self.jobs]
+        world.now = MONDAY
+        for _ in range(2):
+            run_in(world)
+        assert world.replicas(WEB) == 3
+        assert marks(world, WEB) == marks(world) == []
+
+    @pytest.mark.parametrize("writes", range(4))
+    def test_a_run_that_dies_leaves_nothing_that_the_next_one_does_not_finish(self, writes):
+        world = self.idle_world()
+        for now, expected in ((MONDAY, 1), (MONDAY + timedelta(days=4, hours=16), 0)):
+            world.now = now
+            run_in(world, writes=writes)
+            for _ in range(2):
+                run_in(world)
+                world.controllers()
+            assert run_in(world).desired.decisions == ()
+            assert (world.replicas(WEB), bool(marks(world, WEB))) == (expected, expected == 0)
+
+    def test_a_target_that_is_made_anew_or_was_never_recorded_is_recorded(self):
+        world = self.idle_world()
+        world.add(a_workload())
+        assert verbs(run_in(world)) == [("record", "Deployment/web")]
+        assert world.recorded(WEB) == 3
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_target_that_keda_scaled_since_it_was_read_is_not_recorded_and_not_idled(self):
+        world = self.world()
+        decisions = decided(world.state(), now=NIGHT).desired.decisions
+        world.scale(WEB, 5, "keda-operator")
+        world.apply(decisions)
+        assert marks(world, WEB) == marks(world, self.jobs) == []
+
+    def test_a_scaled_object_that_is_made_anew_takes_its_target_back(self):
+        world = self.idle_world()
+        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
+        world.controllers()
+        assert world.replicas(WEB) == 1
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert marks(world, WEB) == marks(world, self.jobs) == marks(world) == []
 
     def test_what_was_idled_before_keda_came_is_still_woken(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)

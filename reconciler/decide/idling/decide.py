@@ -32,6 +32,7 @@ from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
+from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
@@ -263,6 +264,7 @@ def _is_concerned(transition: Transition) -> bool:
     return (
         transition.action is not IdleAction.LEAVE
         or marked
+        or transition.scalable.on_target is not None
         or (autoscaler is not None and autoscaler.previous is not None)
     )
 
@@ -274,11 +276,13 @@ def _with_autoscaler(
     context: WriteContext,
 ) -> list[Decision]:
     own = scalable_decision(transition, context)
-    around = autoscaler_decisions(transition, own, context)
+    on_target = target_decision(transition, own, context)
+    around = [*autoscaler_decisions(transition, own, context), *([] if on_target is None else [on_target])]
     if own is None:
-        return list(around)
+        return around
     needs = [*own.needs, *bounds_first(transition, around)]
     if transition.action is IdleAction.IDLE:
+        needs += [] if on_target is None else [on_target.key]
         needs += [
             decision.key
             for service in transition.scalable.services

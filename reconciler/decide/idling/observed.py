@@ -11,7 +11,7 @@ from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fl
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
 from reconciler.decide.idling.blockers import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
-from reconciler.decide.idling.records import Evidence, EvidenceIndex, read_record, read_service_record
+from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
 from reconciler.decide.idling.scalables import (
     ScalableState,
     Scale,
@@ -187,8 +187,24 @@ class _Observer:
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
         marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
         marked += list(self._pinned_scalables())
-        scales += [self._scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
+        scales += [self._recorded_scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
+
+    def _recorded_scale(self, workload: Workload) -> Scale:
+        """Return how `workload`, which something is recorded of, is woken.
+
+        A record on the target of a ScaledObject is that one's while it has a record too. Where it has none, and was
+        woken since or the target runs, a run died before the rest; else the target is idle, and woken, by itself.
+        """
+        scaled = self._autoscalers.keda.get(key_of(workload.ref))
+        reading = read_record(workload, self._fleets)
+        if scaled is None or reading is None or not reading.ours:
+            return self._scale(workload)
+        record, woken = reading.record, awake_since(scaled)
+        unfinished = record is not None and (
+            workload.spec_replicas > record.idled_to or (woken is not None and woken >= record.idled_at)
+        )
+        return self._scale(scaled if unfinished or read_record(scaled, self._fleets) is not None else workload)
 
     def _pinned_scalables(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held at a floor."""
@@ -240,6 +256,7 @@ class _Observer:
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
             direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
+            on_target=None if scale.runs is scale.written else read_record(scale.runs, self._fleets),
         )
 
     def _combined(

@@ -245,6 +245,8 @@ def idle_workloads(
             found[one.ref] = IdleWorkload(
                 one, known.wakes | {transition.ref}, known.problem or _problem(transition, one)
             )
+    # The target of a ScaledObject has its record too, and wakes with it.
+    with_another = {one.scalable.scale.runs.ref for one in transitions.values() if one.scalable.has_target}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -253,7 +255,7 @@ def idle_workloads(
         ]
         for marked in objects:
             has_record = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
-            if has_record and named(marked.ref):
+            if has_record and named(marked.ref) and marked.ref not in with_another - transitions.keys():
                 found.setdefault(marked.ref, IdleWorkload(marked))
     return tuple(found[ref] for ref in sorted(found))
 

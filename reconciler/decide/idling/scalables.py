@@ -212,7 +212,8 @@ class ScalableState(Struct, frozen=True):
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
-    the policies that select it themselves, not just a Service it is behind.
+    the policies that select it themselves, not just a Service it is behind. `on_target` is the record on the target of
+    a ScaledObject.
     """
 
     scale: Scale
@@ -230,6 +231,12 @@ class ScalableState(Struct, frozen=True):
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
+    on_target: RecordReading | None = None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it is a ScaledObject, and what it scales was found."""
+        return self.scale.runs is not self.scale.written
 
     @property
     def ref(self) -> ObjectRef:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -121,7 +121,7 @@ def _decision(
     )
 
 
-def bounds_first(transition: Transition, decisions: tuple[Decision, ...]) -> tuple[str, ...]:
+def bounds_first(transition: Transition, decisions: Sequence[Decision]) -> tuple[str, ...]:
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
     if transition.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))

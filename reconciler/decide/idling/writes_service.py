@@ -135,6 +135,10 @@ def _service_targets(
     known = {
         transition.ref for transition in transitions if transition.state not in _KEPT or transition.action in _UP_NOW
     }
+    # A target that was listed itself, before it had a ScaledObject, is woken with that.
+    known |= {transition.scalable.scale.runs.ref for transition in transitions if transition.scalable.has_target} - {
+        transition.ref for transition in transitions
+    }
     kept = tuple(
         target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
     )
