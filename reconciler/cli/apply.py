@@ -15,6 +15,7 @@ from reconciler.cli.options import (
     DEFAULT_PATH,
     FilterOptions,
     color_option,
+    duration,
     filter_options,
     now_option,
     option,
@@ -65,7 +66,7 @@ from reconciler.policy.types import PolicySet
 )
 @policies_option(default=None, default_words=DEFAULT_PATH, help="With a PLAN: the policies to compare it with.")
 @option("--approve-differences", is_flag=True, help="With a PLAN: apply also what a fresh plan does not have.")
-@option("--max-plan-age", metavar="DURATION", default="1h", help="With a PLAN: refuse an older one.")
+@option("--max-plan-age", type=duration(), metavar="DURATION", default="1h", help="With a PLAN: refuse an older one.")
 @option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
 @run_options

@@ -9,14 +9,13 @@ from typing import Any
 import click
 
 from reconciler.backends.backend import LiveSettings, open_live
-from reconciler.cli.options import context_option, live_options, option, output_option, path_argument, verb
+from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
 from reconciler.cli.output import show, show_lines
 from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
-from reconciler.policy.kinds.fields import parse_duration
 from reconciler.policy.types import PolicySet
 from reconciler.version import OUTPUT_VERSION
 from reconciler.world import RealClock
@@ -35,7 +34,7 @@ _VERBS = ("apply", "plan")
     type=click.Choice(_VERBS),
     default="apply",
     help="The verb to check the rights for.",
-    elsewhere=lambda text: parse_duration(text) is not None,
+    elsewhere=is_duration,
 )
 @live_options
 @output_option("text", "json")

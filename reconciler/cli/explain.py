@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, k
 from reconciler.cli.options import (
     context_option,
     now_option,
+    offering,
     option,
     output_option,
     policies_option,
@@ -24,11 +25,12 @@ from reconciler.cli.run import RunOptions
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.selectors import closest_selector
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
-from reconciler.policy.explain import explain_field, fields
+from reconciler.policy.explain import explain_field, fields, heading
+from reconciler.policy.load import read_fleet
 from reconciler.policy.schemas import SCHEMA_KINDS, kind_named
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
@@ -39,8 +41,16 @@ _WIDTH = 100
 """How wide descriptions are in a pipe."""
 
 
+def _subjects(begun: str) -> Iterable[str]:
+    """Return the kinds, and the fields of the one that `begun` names, for a shell."""
+    kind, dot, _ = begun.partition(".")
+    if not dot or kind not in SCHEMA_KINDS:
+        return SCHEMA_KINDS
+    return (f"{kind}.{field.path}" for field in fields(kind))
+
+
 @verb("explain")
-@click.argument("subject", metavar="OBJECT|KIND[.FIELD]")
+@click.argument("subject", metavar="OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
 @option("--recursive", is_flag=True, help="With KIND[.FIELD]: list every field below it.")
 @output_option("text", "json", "yaml")
 @policies_option()
@@ -59,6 +69,10 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
     options = RunOptions.of(policies, flags)
     if "/" not in subject and not _names_cluster(options, subject):
         _check_kind(subject)
+        if output != "text":
+            raise UsageError(
+                f"-o {output}: is for an OBJECT only; `reconciler schema` prints the schema of a kind as JSON"
+            )
         show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
         return
     if recursive:
@@ -79,12 +93,14 @@ def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
 
 
 def _names_cluster(options: RunOptions, subject: str) -> bool:
-    """Return whether `subject` is a cluster of the Fleet. No policies are read for a kind."""
+    """Return whether `subject` is a cluster of the Fleet. No policies are read for a kind, and of others the Fleet."""
     if subject.partition(".")[0].lower() in map(str.lower, SCHEMA_KINDS):
         return False
+    if options.context is not None:
+        return subject == options.context
     try:
-        return options.policies().fleet.cluster(subject) is not None
-    except ReconcilerError:
+        return read_fleet(options.path).cluster(subject) is not None
+    except PolicyError:
         return False
 
 
@@ -96,20 +112,15 @@ def _check_kind(subject: str) -> None:
 
 
 def _recursive(subject: str) -> Iterator[str]:
-    """Yield every field of a kind, or below one of its fields, as a tree."""
+    """Yield what a kind or a field is, and every field below it as a tree."""
     from textwrap import wrap
 
-    kind, _, below = subject.partition(".")
-    if below:
-        explain_field(subject)
-    yield f"KIND:     {kind}"
-    yield from (("", f"FIELD:    {below}") if below else ())
-    yield from ("", "FIELDS:")
+    found = fields(subject)
+    yield from heading(subject)
+    yield from (("", "FIELDS:") if found else ())
     width = text_width() or _WIDTH
-    for field in fields(kind):
-        if below and not f"{field.path}.".startswith(f"{below}."):
-            continue
-        depth = field.path.count(".") - (below.count(".") if below else 0)
+    for field in found:
+        depth = field.path.count(".")
         marks = [f"<{field.type}>", *(["-required-"] if field.required else [])]
         marks += [f"default {field.default}"] * (field.default is not None)
         yield f"{'  ' * (depth + 1)}{field.path.rpartition('.')[2]} {' '.join(marks)}"

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import click
-
 from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.options import (
     color_option,
-    duration_of,
+    days_option,
     now_option,
     option,
     output_option,
     path_argument,
     quiet_option,
     tenant_option,
+    tick_option,
     verb,
     verbose_option,
 )
@@ -36,10 +35,6 @@ from reconciler.policy.types import Calendar, PolicySet, Prices
 from reconciler.report.calendar import CalendarView, render_calendar
 from reconciler.world import victim_order
 
-_LEAST_TICK = timedelta(minutes=1)
-
-days_option = option("--days", type=click.IntRange(1, 31), default=7, metavar="N", help="How many days to play.")
-tick_option = option("--tick", metavar="DURATION", default="10m", help="How often the cron runs.")
 price_option = option(
     "--price",
     multiple=True,
@@ -52,7 +47,7 @@ price_option = option(
 @path_argument()
 @option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.", group="Clusters")
 @now_option
-@days_option
+@days_option("How many days to play.")
 @tick_option
 @option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)} or a label, for example team.")
 @price_option
@@ -71,7 +66,7 @@ def forecast_command(path: str, output: str, days: int, **flags: Any) -> int:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
     stated, policies = prices_of(flags["price"]), options.policies()
     style = ForecastStyle(flags["by"], stated.over(policies.fleet.prices), options.color, options.verbose)
-    made = played_forecast(policies, options, timedelta(days=days), tick_of(flags["tick"]))
+    made = played_forecast(policies, options, timedelta(days=days), flags["tick"])
     check_grouping(made, style.by)
     show(_rendered(made, output, style), output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
@@ -99,18 +94,6 @@ def opened_snapshot(options: RunOptions, clusters: Sequence[str], namespace: str
     """
     assert options.snapshot is not None
     return open_snapshot(options.snapshot, clusters, victim_order(lambda: options.now), namespace, options.now)
-
-
-def tick_of(text: str) -> timedelta:
-    """Return how often the cron runs.
-
-    Raises:
-        UsageError: it is no duration of at least a minute.
-    """
-    found = duration_of("--tick", text)
-    if not _LEAST_TICK <= found <= timedelta(days=1):
-        raise UsageError(f'--tick: "{text}" is out of range, expected 1m to 1d')
-    return found
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:
@@ -151,7 +134,7 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
 @verb("calendar")
 @path_argument()
 @now_option
-@option("--days", type=click.IntRange(1, 366), default=7, metavar="N", help="How many days to list.")
+@days_option("How many days to list.", 366)
 def calendar_command(path: str, days: int, **flags: Any) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
     options = RunOptions.of(path, flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
 from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
-from reconciler.cli.options import duration_of, now_option, option, output_option, together, verb, world_options
+from reconciler.cli.options import duration, now_option, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
@@ -43,6 +43,7 @@ scope_options = together(
 @option(
     "--for",
     "length",
+    type=duration(timedelta(minutes=1)),
     metavar="DURATION",
     required=True,
     help="How long it lasts, like 4h; it ends by itself.",
@@ -51,7 +52,9 @@ scope_options = together(
 @option("--reason", metavar="TEXT", required=True, help="Why; every plan says it.")
 @option("--by", metavar="NAME", default_words="the user of this machine", help="Who freezes; every plan says it.")
 @scope_options
-def freeze_command(subject: str | None, length: str, reason: str, by: str | None, output: str, **flags: Any) -> int:
+def freeze_command(
+    subject: str | None, length: timedelta, reason: str, by: str | None, output: str, **flags: Any
+) -> int:
     """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
 
     It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
@@ -60,7 +63,7 @@ def freeze_command(subject: str | None, length: str, reason: str, by: str | None
     if not reason.strip() or len(reason) > _LONGEST_REASON:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
     brakes = Brakes.of(subject, flags)
-    until = brakes.now + duration_of("--for", length)
+    until = brakes.now + length
     freeze = Freeze(
         brakes.scope.cluster, brakes.scope.namespace, until, " ".join(reason.split()), by or user_of_this_machine()
     )
@@ -181,7 +184,7 @@ def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> Non
         }
         show(json.dumps(value, indent=2, ensure_ascii=False) + "\n", output)
     else:
-        show(f"{text}\nTold in {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}.\n", output)
+        show(f"{text}\nWritten to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}.\n", output)
 
 
 def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from reconciler.apply.history import Change, Day, History
 from reconciler.apply.history_files import read_changes
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
-from reconciler.cli.options import duration_of, moment, now_option, option, output_option, verb, world_options
+from reconciler.cli.options import duration, moment, now_option, option, output_option, verb, world_options
 from reconciler.cli.output import say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, ReconcilerError, reason_of
@@ -30,12 +30,19 @@ _SHORT = 12
 @verb("history")
 @click.argument("subject", metavar="[OBJECT]", required=False)
 @option("--from", "folder", metavar="DIR", help="Read the files of --report-dir in DIR, in place of clusters.")
-@option("--since", "length", metavar="DURATION", default="7d", help="How far back, like 36h or 7d; 35 days are kept.")
+@option(
+    "--since",
+    "length",
+    type=duration(),
+    metavar="DURATION",
+    default="7d",
+    help="How far back, like 36h or 7d; 35 days are kept.",
+)
 @fleet_options
 @world_options
 @now_option
 @output_option("text", "json")
-def history_command(subject: str | None, length: str, folder: str | None, output: str, **flags: Any) -> int:
+def history_command(subject: str | None, length: timedelta, folder: str | None, output: str, **flags: Any) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with
@@ -43,7 +50,7 @@ def history_command(subject: str | None, length: str, folder: str | None, output
     """
     name = None if subject is None else object_name(subject)
     now = moment(flags["now"])
-    since = now - duration_of("--since", length)
+    since = now - length
     days, failures = _kept(subject, since, flags) if folder is None else _in_files(folder, since)
     found = [one for one in chosen(days, name) if since <= one.time <= now]
     for failure in failures:

@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 from msgspec import Struct
 
 from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
@@ -21,7 +22,7 @@ from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.messages import nearest
 from reconciler.plan.filters import Filters
-from reconciler.policy.kinds.fields import parse_duration
+from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
 from reconciler.policy.types import Fleet, Tenant
 
 _EXAMPLE = "2026-11-20T15:41:23Z"
@@ -36,6 +37,7 @@ OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github", "gitlab", "sari
 """The forms of all verbs together."""
 
 _POLICIES = "RECONCILER_POLICIES"
+_MOST_DAYS = 366
 _GROUPS = ("Options", "Clusters", "Filters", "Run", "Output")
 _VARIABLES = (
     "Each option has an environment variable, RECONCILER_ and its name (RECONCILER_REQUEST_TIMEOUT for "
@@ -132,14 +134,34 @@ class _Option(click.Option):
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         found = super().resolve_envvar_value(ctx)
-        known = not isinstance(self.type, click.Choice) or found in self.type.choices
-        if found is None or self._elsewhere is None or (known and isinstance(self.type, click.Choice)):
+        if found is None or self._elsewhere is None:
             return found
-        return None if self._elsewhere(found) else found
+        try:
+            self.type(found, self, ctx)
+        except click.BadParameter:
+            return None if self._elsewhere(found) else found
+        return found
+
+
+def offering(
+    names: Callable[[str], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return what offers to a shell those of `names` that begin with what was typed, which `names` is called with."""
+    return lambda _, __, begun: [CompletionItem(name) for name in names(begun) if name.startswith(begun)]
+
+
+def _files(_: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(begun, type=_PATHS[str(parameter.metavar)])]
+
+
+_PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
+"""What a shell completes for a parameter with this metavar."""
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
     """Return a click option whose environment variable is RECONCILER_ and its long name; its default is in the help."""
+    if settings.get("metavar") in _PATHS:
+        settings = {"shell_complete": _files, **settings}
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
     default = settings.get("default")
@@ -208,6 +230,25 @@ def _number(text: str | float) -> float:
         return math.nan
 
 
+def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) -> Callable[[str | timedelta], timedelta]:
+    """Return how click reads the value of a flag that is a duration: it must be one also where it is not used."""
+    bounds = f"{f'from {spelt_duration(least)} to' if least else 'at most'} {spelt_duration(most)}"
+
+    def read(text: str | timedelta) -> timedelta:
+        found = text if isinstance(text, timedelta) else parse_duration(text)
+        if found is None or not least <= found <= most:
+            problem = "is not a duration" if found is None else "is out of range"
+            raise click.BadParameter(f'"{text}" {problem}, expected something like 90s, 30m, 1h30m or 2d, {bounds}')
+        return found
+
+    return read
+
+
+def is_duration(text: str) -> bool:
+    """Return whether another verb may take `text` from a variable of the same name."""
+    return parse_duration(text) is not None
+
+
 context_option = option(
     "--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.", group="Clusters"
 )
@@ -258,6 +299,27 @@ live_options = together(option("--snapshot", hidden=True, **_snapshot), *_reques
 
 server_options = together(*(one for one in _request_options if one not in (_timeout_option, _rate_option)))
 """Of a verb that runs until it is stopped, and writes what clients wait for: as fast as the API server takes it."""
+
+tick_option = option(
+    "--tick",
+    type=duration(timedelta(minutes=1), timedelta(days=1)),
+    metavar="DURATION",
+    default="10m",
+    help="How often the cron runs, in the days that are played on a snapshot.",
+)
+
+
+def days_option(words: str, most: int = 31) -> Callable[[F], F]:
+    """Return the option for how many days are looked at; the verbs differ in what they take."""
+    return option(
+        "--days",
+        type=click.IntRange(1, most),
+        default=7,
+        metavar="N",
+        help=words,
+        elsewhere=lambda text: text.isdecimal() and 1 <= int(text) <= _MOST_DAYS,
+    )
+
 
 now_option = option(
     "--now",
@@ -350,20 +412,6 @@ def run_id_of(text: str | None) -> str:
     if text is None or _RUN_ID.fullmatch(text):
         return text or ""
     raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
-
-
-def duration_of(flag: str, text: str) -> timedelta:
-    """Return the duration given to `flag`.
-
-    Raises:
-        UsageError: it is none.
-    """
-    found = parse_duration(text)
-    if found is None:
-        raise UsageError(
-            f'{flag}: "{text}" is not a duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d'
-        )
-    return found
 
 
 def terminal_or(approved: bool, verb: str) -> None:

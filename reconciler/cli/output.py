@@ -16,15 +16,15 @@ from itertools import pairwise
 from typing import Any
 
 import click
-import yaml
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.plan.json import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION
+from reconciler.yaml.writer import block_text
 
 _COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
 _VALUES = ("json", "yaml")
@@ -108,34 +108,12 @@ def _property(text: str) -> str:
     return escaped(_data(text).replace(":", "%3A").replace(",", "%2C"))
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes a string that holds anything but printable characters in double quotes, where escapes are read."""
-
-
-def yaml_text(value: object) -> str:
-    """Return `value` as YAML. A line is never folded: what a name holds could stand at the beginning of one."""
-    text = _dumped(value, unicode=True)
-    return text if text.replace("\n", "").isprintable() else _dumped(value, unicode=False)
-
-
-def _dumped(value: object, *, unicode: bool) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=unicode, width=float("inf"))
-    return text
-
-
-def _string(dumper: Any, text: str) -> Any:
-    quoted = not text.isprintable() or "##[" in text
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
-
-
-_Dumper.add_representer(str, _string)
-
-
 def as_text(value: object, output: str) -> str:
     """Return JSON values as JSON or YAML text."""
-    if output == "json":
-        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return yaml_text(value)
+    if output == "yaml":
+        with suppress(UnicodeEncodeError):  # half a character has no form in YAML but that of JSON, which is YAML too
+            return block_text(value)
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, style: Style) -> str:
@@ -215,14 +193,16 @@ def _document(error: Exception, lines: Sequence[str], code: int) -> dict[str, An
         "kind": "Error",
         "exitCode": int(code),
         "errors": list(lines),
-        "problems": [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "column": problem.column,
-                "field": problem.field,
-                "message": problem.message,
-            }
-            for problem in problems
-        ],
+        "problems": [problem_values(one) for one in problems],
+    }
+
+
+def problem_values(problem: Problem) -> dict[str, Any]:
+    """Return a problem of a policy file as JSON values."""
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "field": problem.field,
+        "message": problem.message,
     }

@@ -10,7 +10,9 @@ from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
     context_option,
+    days_option,
     detailed_exitcode_option,
+    duration,
     filter_options,
     now_option,
     option,
@@ -20,6 +22,7 @@ from reconciler.cli.options import (
     run_options,
     summary_option,
     tenant_option,
+    tick_option,
     verb,
     verbose_option,
     world_options,
@@ -47,16 +50,11 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
     default="head",
     help="With --base: which Fleet names clusters and connections; base for untrusted pull requests.",
 )
-@option(
-    "--days",
-    type=click.IntRange(1, 31),
-    default=7,
-    metavar="N",
-    help="With --base and --snapshot: how many days to compare.",
-)
-@option("--tick", metavar="DURATION", default="10m", help="With --base and --snapshot: how often the cron runs.")
+@days_option("With --base and --snapshot: how many days to compare.")
+@tick_option
 @option(
     "--max-snapshot-age",
+    type=duration(),
     metavar="DURATION",
     default="24h",
     help="With --base: refuse a snapshot that was recorded longer before --now.",

@@ -12,7 +12,6 @@ from reconciler.cli.options import (
     DEFAULT_PATH,
     color_option,
     colored,
-    duration_of,
     output_option,
     summary_option,
     text_width,
@@ -28,6 +27,7 @@ from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.text import Style
@@ -52,7 +52,7 @@ def json_in_file(file: str) -> Any:
         raise PlanFileError(f"{file}: is not JSON ({error}), expected a saved plan") from error
 
 
-def read_saved(file: str, options: RunOptions, max_age: str) -> Plan:
+def read_saved(file: str, options: RunOptions, max_age: timedelta) -> Plan:
     """Return the saved plan in `file`, when it is one that a run of ours may have made not long ago.
 
     Raises:
@@ -175,13 +175,12 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
     return doable([one for one in allowed if one.decision.group in whole or one.decision.phase is Phase.WAKE])
 
 
-def _check_age(made: Plan, file: str, options: RunOptions, max_age: str) -> None:
-    allowed = duration_of("--max-plan-age", max_age)
+def _check_age(made: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
     age = options.now - made.made_at
-    if not timedelta(0) <= age <= allowed:
+    if not timedelta(0) <= age <= max_age:
         raise PlanFileError(
-            f"{file}: was made at {edge(made.made_at)}, expected at most {max_age} before {edge(options.now)}; "
-            "plan again"
+            f"{file}: was made at {edge(made.made_at)}, expected at most {spelt_duration(max_age)} before "
+            f"{edge(options.now)}; plan again"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -10,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import moment, now_option, option, output_option, path_argument, tenant_named, verb
-from reconciler.cli.output import as_text, say, show, show_lines, show_workflow_command
+from reconciler.cli.options import (
+    moment,
+    now_option,
+    offering,
+    option,
+    output_option,
+    path_argument,
+    tenant_named,
+    verb,
+)
+from reconciler.cli.output import as_text, problem_values, say, show, show_lines, show_workflow_command
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import check_policies, read_policies
-from reconciler.policy.schemas import load_schema, schema_of
+from reconciler.policy.schemas import SCHEMA_KINDS, load_schema, schema_of
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 from reconciler.version import OUTPUT_VERSION
@@ -24,12 +32,13 @@ from reconciler.version import OUTPUT_VERSION
 if TYPE_CHECKING:
     from reconciler.forecast.first_night import FirstNight
 
+_CODE_HOSTS = ("github", "gitlab", "sarif")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
 @verb("validate")
 @path_argument()
-@output_option("text", "json", "github", "gitlab", "sarif")
+@output_option("text", "json", *_CODE_HOSTS)
 @option("--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.")
 @option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.", group="Clusters")
 @now_option
@@ -40,19 +49,22 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold.
     """
     moment(flags["now"])
+    if output in _CODE_HOSTS and flags["snapshot"] is not None:
+        raise UsageError(f"--snapshot: -o {output} has no place for a first night, expected -o text or json beside it")
     policies, problems = checked(path, tenant)
-    if output in ("github", "gitlab", "sarif"):
+    if output in _CODE_HOSTS:
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
         return ExitCode.MALFORMED if policies is None else ExitCode.DONE
     if policies is None:
         raise PolicyError.of(problems)
     night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
-    if output == "json":
-        value = {"schemaVersion": OUTPUT_VERSION, "kind": "Validation", **_counts(policies), **_night(night)}
-        show(json.dumps(value, indent=2) + "\n", output)
-        return ExitCode.DONE
     for warning in (*policies.warnings, *(() if night is None else night.unheld)):
         say(f"warning: {warning}")
+    if output == "json":
+        warnings = [problem_values(one) for one in policies.warnings]
+        head = {"schemaVersion": OUTPUT_VERSION, "kind": "Validation"}
+        show(as_text({**head, **_counts(policies), "warnings": warnings, **_night(night)}, output), output)
+        return ExitCode.DONE
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
     show_lines([f"{path}: valid, {counts}", *_night_lines(night)])
     return ExitCode.DONE
@@ -146,7 +158,7 @@ def compile_command(path: str, output: str) -> None:
 
 
 @verb("schema")
-@click.argument("kind")
+@click.argument("kind", shell_complete=offering(lambda _: (*SCHEMA_KINDS, "Policy", "catalog")))
 @option("--url", metavar="URL", help="With KIND catalog: the address of the folder that the schemas are served from.")
 @output_option("json", "yaml")
 def schema_command(kind: str, output: str, url: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,7 +15,7 @@ from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
-    duration_of,
+    duration,
     now_option,
     option,
     output_option,
@@ -44,7 +45,12 @@ _LISTED = 10
 @option("--all", "everything", is_flag=True, help="Restore everything that this Fleet idled.")
 @option("--policy", multiple=True, metavar="GLOB", help="Restore what these policies idled; may be repeated.")
 @option("--run", "runs", multiple=True, metavar="ID", help="Restore what these runs idled; may be repeated.")
-@option("--hold", metavar="DURATION", help="Exclude it from idling for this long, like 12h.")
+@option(
+    "--hold",
+    type=duration(timedelta(minutes=1)),
+    metavar="DURATION",
+    help="Exclude it from idling for this long, like 12h.",
+)
 @option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @report_dir_option
@@ -96,7 +102,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
 
 def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
     """Return what is to be restored."""
-    hold = None if flags["hold"] is None else options.now + duration_of("--hold", flags["hold"])
+    hold = None if flags["hold"] is None else options.now + flags["hold"]
     narrowing = {} if subject is None else {"objects": object_name(subject).matches}
     return Restoration(
         **narrowing,

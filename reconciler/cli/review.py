@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from reconciler.cli.forecast import opened_snapshot, tick_of
-from reconciler.cli.options import duration_of
+from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
@@ -21,6 +20,7 @@ from reconciler.forecast.review_report import render_failure, render_markdown, r
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.wording import age, edge
 
@@ -126,7 +126,7 @@ class _Played:
         """Raises SnapshotError: it cannot be read, or is too old."""
         self._options = options
         self._end = options.now + timedelta(days=flags["days"])
-        self._tick = tick_of(flags["tick"])
+        self._tick = flags["tick"]
         self.age: timedelta | None = None
         self._opened: Opened | None = None
         if options.snapshot is None:
@@ -135,11 +135,11 @@ class _Played:
         self._opened = opened_snapshot(options, tuple(names), sets[0].fleet.namespace)
         at = _recorded_at(self._opened)
         self.age = None if at is None else max(timedelta(), options.now - at)
-        most = duration_of("--max-snapshot-age", flags["max_snapshot_age"])
+        most = flags["max_snapshot_age"]
         if at is not None and options.now - at > most:
             raise SnapshotError(
                 f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
-                f"{flags['max_snapshot_age']}; record it anew, or raise --max-snapshot-age"
+                f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
             )
 
     def of(self, policies: PolicySet) -> Forecast | None:

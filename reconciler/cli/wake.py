@@ -16,7 +16,7 @@ from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.options import (
     color_option,
-    duration_of,
+    duration,
     now_option,
     option,
     output_option,
@@ -40,6 +40,7 @@ from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Ser
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan
 from reconciler.plan.model import patch_of
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
@@ -56,6 +57,7 @@ T = TypeVar("T", Service, Workload)
 @option(
     "--for",
     "awake_for",
+    type=duration(timedelta(minutes=1)),
     metavar="DURATION",
     help="Keep it awake for this long, like 4h.",
     elsewhere=("apply", "plan").__contains__,
@@ -70,7 +72,7 @@ T = TypeVar("T", Service, Workload)
 @verbose_option
 @quiet_option
 @progress_option
-def wake_command(subject: str, awake_for: str | None, output: str, **flags: Any) -> int:
+def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags: Any) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
     Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;
@@ -85,7 +87,7 @@ def wake_command(subject: str, awake_for: str | None, output: str, **flags: Any)
     terminal_or(not asks, "wake")
     world = options.world(found, writes=True)
     source.check_own_namespace(found, world)
-    until = None if awake_for is None else options.now + _kept_awake(awake_for)
+    until = _awake_until(options.now, awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
     waking = _RequestedWake(name, (), requests(options.now, until), any_fleet=bool(source.contexts))
     waking = waking.looked_up(found, state, Run(options.now))
@@ -119,12 +121,12 @@ def annotating(waking: _RequestedWake) -> str:
     return f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}"
 
 
-def _kept_awake(awake_for: str) -> timedelta:
-    """Return the duration of --for; a warning says where it may change nothing, as no policy is read."""
-    length = duration_of("--for", awake_for)
-    if length < MIN_AWAKE_BY_DEFAULT:
-        say(f"warning: --for {awake_for}: it stays awake for minAwake of its policy (2h by default) anyway")
-    return length
+def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
+    """Return the end of --for; a warning says where it may change nothing, as no policy is read."""
+    if length is not None and length < MIN_AWAKE_BY_DEFAULT:
+        short = f"--for {spelt_duration(length)}: is shorter than minAwake"
+        say(f"warning: {short}, for which its policy keeps it awake anyway (2h by default)")
+    return None if length is None else now + length
 
 
 class _RequestedWake(Struct, frozen=True):

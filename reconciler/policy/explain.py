@@ -21,7 +21,7 @@ _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(
 
 
 class Field(Struct, frozen=True):
-    """One field of a kind. `path` is as `explain_field` takes it after the kind: `spec.clusters.name`.
+    """One field of a kind. `path` is as `explain_field` takes it after what was asked for: `spec.clusters.name`.
 
     `default` is JSON text; None: there is none. `values` are the ones allowed, empty where it is not an enum.
     """
@@ -34,17 +34,17 @@ class Field(Struct, frozen=True):
     required: bool = False
 
 
-def fields(kind: str) -> tuple[Field, ...]:
-    """Return every field of `kind`, each before the fields inside it, in the order of its schema.
+def fields(path: str) -> tuple[Field, ...]:
+    """Return every field below `KIND` or `KIND.field`, each before the fields inside it, in the order of its schema.
 
     Lists are passed through; entries of a map that have fields are called "*". A field that holds itself is not entered
     twice. The case of the kind does not matter.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: there is no such kind or field.
     """
-    root = schema_of(kind)
-    return tuple(_below("", root, root, frozenset()))
+    schema, root = _at(path)
+    return tuple(_below("", schema, root, frozenset()))
 
 
 def _below(path: str, schema: Mapping[str, Any], root: Mapping[str, Any], above: frozenset[str]) -> Iterator[Field]:
@@ -79,6 +79,21 @@ def explain_field(path: str) -> str:
     Raises:
         UsageError: there is no such kind or field.
     """
+    return "\n".join((*heading(path), *_field_lines(*_at(path)))) + "\n"
+
+
+def heading(path: str) -> Iterator[str]:
+    """Yield what `KIND` or `KIND.field` is by itself: type, default, description.
+
+    Raises:
+        UsageError: there is no such kind or field.
+    """
+    kind, _, field = _INDEX.sub("", path).partition(".")
+    yield from _head(kind_named(kind), field, *_at(path))
+
+
+def _at(path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the schema of what `path` names, and that of its kind."""
     kind, *steps = _INDEX.sub("", path).split(".")
     root = schema_of(kind)
     where = kind_named(kind)
@@ -89,7 +104,7 @@ def explain_field(path: str) -> str:
             raise UsageError(_no_field(where, step, sorted(fields)))
         schema = fields[step if step in fields else _ENTRY]
         where = f"{where}.{step}"
-    return "\n".join((*_head(kind_named(kind), ".".join(steps), schema, root), *_field_lines(schema, root))) + "\n"
+    return schema, root
 
 
 def _no_field(where: str, step: str, fields: list[str]) -> str:
@@ -164,7 +179,7 @@ def _required(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[s
 
 def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     if _options(schema):
-        return " or ".join(_type(option, root) for option in _options(schema))
+        return " or ".join(dict.fromkeys(_type(option, root) for option in _options(schema)))
     inside = _resolved(schema, root)
     if "items" in inside:
         return f"list of {_type(inside['items'], root)}"

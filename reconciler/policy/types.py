@@ -292,10 +292,10 @@ class Calendar(Struct, frozen=True):
 class MetricCriterion(Struct, frozen=True, kw_only=True):
     """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
 
-    query: str  # a Jinja2 template
+    query: str  # a template
     at_most: float
     window: str  # as written; rendered into the query
-    coverage: str | None = None  # a Jinja2 template
+    coverage: str | None = None  # a template
     coverage_at_least: float | None = None
     no_series: Literal["Unknown", "Zero"]
     name: str = ""
@@ -330,7 +330,7 @@ def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion
 class WakeMetric(Struct, frozen=True):
     """Wake while the query's value is above `above`."""
 
-    query: str  # a Jinja2 template
+    query: str  # a template
     above: float
     window: str
 
@@ -427,7 +427,7 @@ class FederatedReplicaSet(Struct, frozen=True, kw_only=True):
 class DownscaleTarget(Struct, frozen=True):
     """`query` or `replicas` is set, never both. `maximum` None: none."""
 
-    query: str | None = None  # a Jinja2 template
+    query: str | None = None  # a template
     replicas: int | None = None
     minimum: int = 0
     maximum: int | None = None

@@ -13,6 +13,7 @@ from reconciler.yaml.reader import plain_value
 _ENDLESS = 2**31 - 1
 _YAML_1_1_BOOL = re.compile(r"[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
 _PREFIXED_NUMBER = re.compile(r"[-+]?0[xXoObB][0-9a-fA-F_]+", re.ASCII)  # as Go's readers take it
+_COMMAND = re.compile(r"##\[|^\s*::", re.MULTILINE)  # to GitHub's runners, wherever it is printed
 _STR = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
@@ -31,8 +32,12 @@ def _text_node(dumper: Any, text: str) -> yaml.ScalarNode:
 
 @lru_cache(maxsize=4096)
 def _style(text: str) -> str | None:
+    if _COMMAND.search(text):
+        return '"'
     if "\n" in text:
         return "|" if _is_literal(text) else '"'
+    if not text.isprintable():
+        return '"'
     in_yaml_1_1 = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     return '"' if in_yaml_1_1 != _STR or _is_ambiguous(text) else None
 

@@ -149,7 +149,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["wake", "eu-west/dev-a", "--for", "long", *LOOK],
             64,
-            '--for: "long" is not a duration, expected something like 90s, 30m, 1h30m or 2d, at most 999d',
+            '"long" is not a duration, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d',
             id="a duration that is none",
         ),
     ],

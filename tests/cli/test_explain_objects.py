@@ -157,6 +157,23 @@ def test_a_cluster_alone_is_an_object(folder):
     assert explained(folder, "east") == explained(folder, "east/shop")
 
 
+def test_a_cluster_is_an_object_also_beside_a_broken_file_of_a_tenant(folder):
+    tenants = "tenants: [{name: a, namespaces: [a], paths: ['a/**']}]"
+    fleet = FLEET.replace("clusters: [{name: east}]", f"clusters: [{{name: east}}], {tenants}")
+    folder.write("policies/all.yaml", f"{fleet}---\n{NIGHTS}")
+    folder.write("policies/a/broken.yaml", "kind: [\n")
+    said = folder.call("explain", "east", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, said.out) == (0, explained(folder, "east/shop"))
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_field_as_json_is_refused_with_the_verb_that_has_it(folder, form):
+    said = folder.call("explain", "IdlingPolicy", "-o", form)
+    assert said.code == 64
+    assert "KIND:" not in said.out
+    assert "`reconciler schema` prints" in said.err
+
+
 def test_a_cluster_that_cannot_be_read_says_so_and_names_the_way_without_it(folder, monkeypatch):
     monkeypatch.setenv("HOME", str(folder.path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -296,8 +313,14 @@ def test_recursive_lists_every_field_with_type_default_and_description(folder):
     assert described.startswith(lines[lines.index("    idleReplicas <integer> default 0") + 1].strip())
     assert sum(" <" in line and line.lstrip()[0].islower() for line in lines) >= len(fields("IdlingPolicy"))
     part = folder.call("explain", "IdlingPolicy.spec.wakeOrder", "--recursive").out
-    assert part.startswith("KIND:     IdlingPolicy\n\nFIELD:    spec.wakeOrder\n\nFIELDS:\n  wakeOrder <object>")
+    assert part.startswith("KIND:     IdlingPolicy\nFIELD:    spec.wakeOrder <object>\nDEFAULT:  {}\n\nDESCRIPTION:\n")
     assert "idleReplicas" not in part
+
+
+def test_recursive_of_a_field_that_holds_itself_lists_what_is_in_it(folder):
+    below = folder.call("explain", "IdlingPolicy.spec.idleWhen.anyOf", "--recursive").out.partition("FIELDS:\n")[2]
+    assert below == folder.call("explain", "IdlingPolicy.spec.idleWhen", "--recursive").out.partition("FIELDS:\n")[2]
+    assert "  metric <object>\n" in below
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def test_a_week_with_a_freeze_has_no_decrease_and_every_wake_on_time(week: Folde
     assert state(week) == "dark"
     said = brake(week, "2026-11-16 22:00")
     assert (said.code, said.err) == (0, "")
-    assert said.out == ("Fleet week: frozen by alice until 2026-11-20T21:00:00Z: load test\nTold in 1 cluster: dev.\n")
+    assert said.out == (
+        "Fleet week: frozen by alice until 2026-11-20T21:00:00Z: load test\nWritten to 1 cluster: dev.\n"
+    )
     for moment in (
         "2026-11-17 06:55",
         "2026-11-17 07:00",
@@ -99,7 +101,8 @@ def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
         (("dve/dev-1",), '"dve" is not a cluster of the Fleet, did you mean "dev"?'),
         (("dev/dev-2",), 'did you mean "dev-1"?'),
         (("--reason", " "), "--reason: expected 1 to 500 characters that say why"),
-        (("--for", "soon"), '--for: "soon" is not a duration'),
+        (("--for", "soon"), '"soon" is not a duration, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d'),
+        (("--for", "0s"), '"0s" is out of range, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d'),
     ],
 )
 def test_what_freeze_refuses(week: Folder, arguments: tuple[str, ...], words: str) -> None:
@@ -107,6 +110,13 @@ def test_what_freeze_refuses(week: Folder, arguments: tuple[str, ...], words: st
     said = week.call("freeze", *length, *arguments, "--snapshot", "snapshot")
     assert said.code == 64
     assert words in said.err
+
+
+def test_a_freeze_of_no_length_does_not_end_the_one_that_is(week: Folder) -> None:
+    brake(week, "2026-11-16 19:00")
+    ended = week.call("freeze", "--for", "0s", "--reason", "x", "--snapshot", "snapshot")
+    assert (ended.code, ended.out) == (64, "")
+    assert "frozen by alice" in week.plan(rfc3339(at("2026-11-16 20:05"))).out
 
 
 def test_a_fleet_that_is_frozen_in_git_wakes_and_never_idles(week: Folder) -> None:

@@ -130,10 +130,31 @@ def complete(line: str, tmp_path: Path) -> list[str]:
         ("reconciler plan --qp", ["--qps"]),
         ("reconciler plan --progress j", ["json"]),
         ("reconciler completion z", ["zsh"]),
+        ("reconciler schema cat", ["catalog"]),
+        ("reconciler schema Id", ["IdlingPolicy"]),
+        ("reconciler explain Fl", ["Fleet"]),
+        ("reconciler explain IdlingPolicy.spec.pri", ["IdlingPolicy.spec.priority"]),
     ],
 )
 def test_bash_completes(tmp_path, line, offered):
     assert complete(line, tmp_path) == offered
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        pytest.param("reconciler plan --snapshot sn", "dir,sn", id="a snapshot is a folder"),
+        pytest.param("reconciler validate --snapshot sn", "dir,sn", id="also for validate"),
+        pytest.param("reconciler plan --out pl", "file,pl", id="a saved plan is a file"),
+        pytest.param("reconciler plan --base ba", "file,ba", id="policies are a file or a folder"),
+    ],
+)
+def test_a_shell_is_told_to_complete_paths(line, offered):
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_RECONCILER_COMPLETE": "bash_complete"}
+    said = subprocess.run(
+        [sys.executable, "-m", "reconciler"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == [offered]
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef reconciler\n"), ("fish", "function _reconciler")])

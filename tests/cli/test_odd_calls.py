@@ -116,6 +116,25 @@ def test_numbers_and_ids_that_cannot_be_meant(quickstart, flags):
     assert quickstart.apply(NOW, *flags).code == 64
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("plan", "--tick", "bogus"), id="a tick without --base"),
+        pytest.param(("plan", "--max-snapshot-age", "bogus"), id="an age of snapshots without --base"),
+        pytest.param(("plan", "--days", "100"), id="days that only calendar takes"),
+        pytest.param(("apply", "--auto-approve", "--max-plan-age", "bogus"), id="an age of plans without a plan"),
+        pytest.param(("history", "--from", ".", "--since", "bogus"), id="an age of history"),
+    ],
+)
+def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quickstart, arguments):
+    before = quickstart.objects()
+    verb, *flags = arguments
+    said = quickstart.call(verb, *([] if verb == "history" else ["policies"]), *flags, *LOOK)
+    assert (said.code, said.out) == (64, "")
+    assert flags[-1] in said.err
+    assert quickstart.objects() == before
+
+
 def test_a_timeout_before_anything_was_done_is_nothing_done(quickstart):
     before = quickstart.objects()
     assert quickstart.apply(NOW, "--timeout", "0").code == 1
@@ -162,6 +181,8 @@ def test_labels_are_those_of_the_scalables(quickstart):
         ("RECONCILER_OUTPUT", "html", ["schema", "Fleet"], "{"),
         ("RECONCILER_OUTPUT", "github", ["rank", "eu-west/batch/deploy/worker", *LOOK], "eu-west/batch/Deployment"),
         ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
+        ("RECONCILER_DAYS", "100", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
+        ("RECONCILER_DAYS", "20", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
         ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "error: --snapshot: snapshot has no server"),
     ],
 )

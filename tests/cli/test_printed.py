@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler.yaml.reader import read_documents
 from tests.way.calls import Folder, Said, inside
 
 NOW = "2026-11-20T22:00:00Z"
@@ -89,6 +90,25 @@ def test_r6_names_with_control_characters_print_none(quickstart, arguments):
         json.loads(said.out)
     if "yaml" in arguments:
         yaml.safe_load(said.out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("plan", "policies", *LOOK, "--run-id", "12e4"), id="plan with a run like a number"),
+        pytest.param(("compile", "policies"), id="compile"),
+        pytest.param(("explain", "eu-west/dev-a", *LOOK), id="explain"),
+        pytest.param(("status", "--policies", "policies", *LOOK), id="status"),
+        pytest.param(("forecast", "policies", *LOOK, "--days", "1"), id="forecast"),
+        pytest.param(("schema", "Plan"), id="schema"),
+    ],
+)
+def test_yaml_is_read_as_what_json_says(quickstart, arguments):
+    folder = with_hostile_names(quickstart)
+    text = folder.call(*arguments, "-o", "yaml").out
+    expected = json.loads(folder.call(*arguments, "-o", "json").out)
+    assert [one.value for one in read_documents("a.yaml", text).found] == [expected], "read as YAML 1.2"
+    assert yaml.safe_load(text) == expected, "read as YAML 1.1"
 
 
 def test_r6_the_names_are_there_all_the_same(quickstart):

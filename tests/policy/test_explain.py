@@ -222,6 +222,11 @@ def test_every_listed_field_is_explained_with_the_same_words(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_type_is_named_twice(kind):
+    assert [row for row in fields(kind) if len(set(row.type.split(" or "))) < len(row.type.split(" or "))] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_field_that_can_be_explained_is_listed(kind):
     """A field inside itself, like a criterion of anyOf, is listed once; labels and other maps of texts as a whole."""
     schema = load_schema(kind)

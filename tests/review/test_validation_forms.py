@@ -67,6 +67,23 @@ def test_warnings_are_minor_and_fail_nothing(folder):
     assert one["severity"] == "minor"
 
 
+def test_json_has_the_warnings_that_text_says(folder):
+    text = (folder.path / "policies" / "idling.yaml").read_text()
+    folder.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
+    said = folder.call("validate", "policies", "-o", "json")
+    (warning,) = json.loads(said.out)["warnings"]
+    assert said.err == folder.call("validate", "policies").err
+    place = f"{warning['file']}:{warning['line']}:{warning['column']}"
+    assert said.err == f"warning: {place}: {warning['field']}: {warning['message']}\n"
+
+
+@pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
+def test_a_form_without_a_first_night_refuses_a_snapshot_instead_of_leaving_it_unread(folder, form):
+    said = folder.call("validate", "policies", "-o", form, "--snapshot", "/nonexistent")
+    assert (said.code, said.out) == (64, "")
+    assert "--snapshot" in said.err
+
+
 @pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
 def test_a_folder_that_is_not_there_is_a_problem_too(folder, form):
     said = folder.call("validate", "nowhere", "-o", form)
