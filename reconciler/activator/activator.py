@@ -88,7 +88,7 @@ class Activator:
         self._services: dict[NamespacedName, WatchedService] = {}
         self._slices: dict[NamespacedName, dict[NamespacedName, WatchedSlice]] = {}
         self._service_of: dict[NamespacedName, NamespacedName] = {}
-        self._policies: dict[NamespacedName, WatchedNetworkPolicy] = {}
+        self._policies: dict[str, dict[str, WatchedNetworkPolicy]] = {}  # by namespace, then by name
         self._activations: dict[NamespacedName, Activation] = {}
         self._held: dict[HeldConnection, None] = {}
         self._unsynced = set(_NEEDED)
@@ -372,14 +372,19 @@ class Activator:
             self._service_of[key] = one.service
 
     def _policies_replaced(self, found: list[WatchedNetworkPolicy]) -> Iterable[NamespacedName]:
-        self._policies = {(one.metadata.namespace or "", one.metadata.name): one for one in found}
+        self._policies = {}
+        for one in found:
+            self._policies.setdefault(one.metadata.namespace or "", {})[one.metadata.name] = one
         return tuple(self._activations)
 
     def _policy_changed(self, name: NamespacedName, found: WatchedNetworkPolicy | None) -> Iterable[NamespacedName]:
+        inside = self._policies.setdefault(name[0], {})
         if found is None:
-            self._policies.pop(name, None)
+            inside.pop(name[1], None)
         else:
-            self._policies[name] = found
+            inside[name[1]] = found
+        if not inside:
+            del self._policies[name[0]]
         return [one for one in self._activations if one[0] == name[0]]
 
     def _refresh(self, names: Iterable[NamespacedName]) -> None:
@@ -398,7 +403,7 @@ class Activator:
 
     def _observe(self, activation: Activation, service: WatchedService | None) -> None:
         slices = self._slices.get(activation.name, {}).values()
-        policies = [one for (namespace, _), one in self._policies.items() if namespace == activation.name[0]]
+        policies = self._policies.get(activation.name[0], {}).values()
         restricted = service is not None and (self._settings.never_splices or is_restricted(service, policies))
         backends = backends_of(slices) if slices else NO_BACKENDS
         try:

@@ -18,13 +18,15 @@ from reconciler.activator.activation import Activation, ActivationSettings
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings, connected
 from reconciler.activator.listener import PortRange
+from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.activator.publication import ActivatorPod
+from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.stop import Stop
 from reconciler.cli.activator import _raise_descriptors
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from reconciler.world import RealClock
-from tests.activator.services import IDLE, a_slice, a_watched_service
+from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 
 _LIMIT = 60
 OURS = "web-activator-activator-0-ipv4"
@@ -279,5 +281,37 @@ def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) 
         stage.one._signal(stage.activation)
         await until(lambda: ("wake", "shop") not in stage.one._tasks)
         assert stage.one.metrics.counters["woken"] == woken
+
+    play(story)
+
+
+def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only() -> None:
+    """The product of all Services and all NetworkPolicies of a large cluster keeps everybody waiting for minutes."""
+
+    class Counted(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return str.__eq__(self, other)
+
+    def in_namespace(number: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+        return {"metadata": {"name": "one", "namespace": f"team-{number}"}, "spec": spec}
+
+    async def story(stage: Stage) -> None:
+        found = [
+            decoded_json(WatchedNetworkPolicy, encoded(in_namespace(number, {"podSelector": {}})))
+            for number in range(60)
+        ]
+        for one in found:
+            one.metadata.namespace = Counted(one.metadata.namespace or "")
+        stage.one._policies_replaced(found)
+        for number in range(60):
+            service = a_watched_service(f"web-{number}", annotations=IDLE)
+            service.metadata.namespace = f"team-{number}"
+            stage.one._refresh(stage.one._service_changed(service.name, service))
+        assert all(one._observed.restricted for one in stage.one._activations.values())
+        assert Counted.compared <= 3 * 60
 
     play(story)

@@ -1,7 +1,8 @@
-"""A watch that ends at once, or whose version is gone, is not begun anew at once."""
+"""A watch goes on from where it was; one that ends at once, or whose version is gone, is not begun anew at once."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +13,14 @@ import pytest
 from reconciler.activator.objects import WATCHED_SERVICES
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.backends.stop import Stop
+from reconciler.errors import (
+    ForbiddenError,
+    GoneError,
+    MalformedAnswerError,
+    ThrottledError,
+    UnauthorisedError,
+    UnreachableError,
+)
 
 GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 
@@ -61,3 +70,98 @@ def test_pauses_grow(lines: tuple[bytes, ...], lasts: float, bounds: tuple[float
     Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers).follow(server.stop, cast(Any, server))
     assert len(server.pauses) == len(bounds)
     assert all(most / 2 <= pause <= most for pause, most in zip(server.pauses, bounds, strict=True))
+
+
+class Recorded:
+    """Handlers that record what they are called with."""
+
+    def __init__(self) -> None:
+        self.replaced: list[int] = []
+        self.changed: list[str] = []
+        self.failed: list[str] = []
+
+    def handlers(self) -> WatchHandlers[Any]:
+        return WatchHandlers(
+            lambda found: self.replaced.append(len(found)),
+            lambda name, _: self.changed.append("/".join(name)),
+            self.failed.append,
+        )
+
+
+def an_event(name: str, version: int) -> bytes:
+    metadata = {"name": name, "namespace": "shop", "resourceVersion": str(version)}
+    return json.dumps({"type": "MODIFIED", "object": {"metadata": metadata}}).encode()
+
+
+class Failing(Server):
+    """The second watch fails after one event; each line of a watch may be an error to raise."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__((), 30.0)
+        self.lists = 0
+        self.versions: list[str] = []
+        self._error = error
+
+    def send(self, request: object) -> Any:
+        self.lists += 1
+        return super().send(request)
+
+    @contextmanager
+    def watched(self, request: Any, seconds: float) -> Iterator[Iterator[bytes]]:
+        self.versions.append(request.query["resourceVersion"])
+        with super().watched(request, seconds):
+            yield self._changes()
+
+    def _changes(self) -> Iterator[bytes]:
+        if len(self.versions) == 2:
+            yield an_event("web", 9)
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "versions", "lists"),
+    [
+        pytest.param(UnreachableError("cut"), ["5", "5", "9", "9", "9", "9"], 1, id="the connection was cut"),
+        pytest.param(ThrottledError("busy"), ["5", "5", "9", "9", "9", "9"], 1, id="the server is busy"),
+        pytest.param(UnauthorisedError("old"), ["5", "5", "9", "9", "9", "9"], 1, id="the token was replaced"),
+        pytest.param(ForbiddenError("no"), ["5", "5", "9", "9", "9", "9"], 1, id="the right is not there for a while"),
+        pytest.param(GoneError("410"), ["5", "5", "5", "5", "5", "5"], 2, id="the version is gone"),
+        pytest.param(
+            MalformedAnswerError("?"), ["5", "5", "5", "5", "5", "5"], 2, id="an answer that nobody understands"
+        ),
+    ],
+)
+def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_forgot_that(
+    error: Exception, versions: list[str], lists: int
+) -> None:
+    server, recorded = Failing(error), Recorded()
+    watch = Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers())
+    watch.follow(server.stop, cast(Any, server))
+    assert (server.versions, server.lists) == (versions, lists)
+    assert (recorded.changed, len(recorded.replaced)) == (["shop/web"], lists)
+    assert recorded.failed[-1] == ""  # what goes on has no failure any more
+
+
+def test_a_list_that_goes_on_where_it_was_already_ends_with_a_failure() -> None:
+    class Repeating(Server):
+        """Each page says that the same one follows, as some proxies' caches do; nobody may ask for it for ever."""
+
+        def __init__(self) -> None:
+            super().__init__((), 30.0)
+            self.pages = 0
+
+        def send(self, _: object) -> Any:
+            self.pages += 1
+            if self.pages == 50:
+                self.stop.ask("enough")
+                return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5"},"items":[]}')
+            return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5","continue":"x"},"items":[]}')
+
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            self.stop.ask("enough")
+
+    server, recorded = Repeating(), Recorded()
+    Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers()).follow(server.stop, cast(Any, server))
+    assert (server.pages, recorded.replaced) == (2, [])
+    assert "goes on where it was already" in recorded.failed[0]

@@ -20,7 +20,7 @@ from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.errors import GoneError, MalformedAnswerError, ReadLimitError
 
 T = TypeVar("T")
-W = TypeVar("W", bound=msgspec.Struct)
+W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw)
 
 PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -76,6 +76,7 @@ class ReadBudget:
 
 class _PageMetadata(msgspec.Struct):
     next: str | None = msgspec.field(default=None, name="continue")
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
 class _Page(msgspec.Struct, Generic[W]):
@@ -95,16 +96,29 @@ def listed(
     Raises:
         ClusterError: a page could not be read, or is none, or there are more than `budget` has left.
     """
-    for _ in range(_ATTEMPTS - 1):
+    return listed_at(requests, request, shape, reduced, budget)[0]
+
+
+def listed_at(
+    requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
+) -> tuple[list[T], str]:
+    """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
+    for attempt in range(_ATTEMPTS):
+        found: list[T] = []
+        version = ""
         try:
-            return [reduced(item) for page in _pages(requests, request, shape, budget) for item in page]
+            for page in _pages(requests, request, shape, budget):
+                found += map(reduced, page.items or ())
+                version = page.metadata.resource_version
+            return found, version
         except GoneError:
-            continue
-    return [reduced(item) for page in _pages(requests, request, shape, budget) for item in page]
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
-def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[list[W]]:
-    """Yield the items page by page; while a page is worked on, the server already makes the next one."""
+def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
+    """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
 
     def send(token: str) -> HttpResponse:
@@ -115,17 +129,17 @@ def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: Rea
     tokens = [""]
     answer = send("")
     while True:
-        page = decoded(answer, page_of, request.operation)
+        page: _Page[W] = decoded(answer, page_of, request.operation)
         token = page.metadata.next or ""
         if not token:
-            yield page.items or []
+            yield page
             return
         if token in tokens:
             raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
         tokens.append(token)
         budget.take_page(request.operation, len(tokens))
         following = _in_background(partial(send, token))
-        yield page.items or []
+        yield page
         answer = following.result()
 
 

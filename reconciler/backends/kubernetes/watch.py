@@ -13,10 +13,18 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.backends.kubernetes.pages import PAGE, decoded, decoded_part
+from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
 from reconciler.backends.protocols import Clock
 from reconciler.backends.stop import Stop
-from reconciler.errors import ClusterError, GoneError, MalformedAnswerError, reason_of
+from reconciler.errors import (
+    ForbiddenError,
+    GoneError,
+    MalformedAnswerError,
+    ThrottledError,
+    UnauthorisedError,
+    UnreachableError,
+    reason_of,
+)
 
 WATCH_SECONDS = 30
 """How long one watch lasts. A connection that was cut without a word is noticed soon after."""
@@ -26,6 +34,9 @@ _AT_ONCE_SECONDS = 1.0
 """A watch that ends sooner is not begun anew at once: some proxies cut each one."""
 
 _LONGEST_PAUSE = 15.0
+
+_PASSES = (UnreachableError, ThrottledError, UnauthorisedError, ForbiddenError)
+"""After these a watch goes on from where it was. Only a server that no longer knows that place is asked for all."""
 
 W = TypeVar("W", bound=Wire)
 
@@ -55,16 +66,6 @@ class WatchHandlers(Struct, Generic[W], frozen=True):
     replaced: Callable[[list[W]], None]
     changed: Callable[[tuple[str, str], W | None], None]
     failed: Callable[[str], None]
-
-
-class _ListMetadata(Wire):
-    resource_version: str = ""
-    next: str | None = field(default=None, name="continue")
-
-
-class _List(Wire):
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
 
 
 class _WatchEvent(Wire):
@@ -115,30 +116,21 @@ class Watch(Generic[W]):
         try:
             if not self._version:
                 self._list()
-                self._handlers.failed("")
                 began = clock.monotonic()
             self._watch()
         except GoneError:
             self._version = ""
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
-            self._handlers.failed(str(error) if isinstance(error, ClusterError) else reason_of(error))
-            self._version = ""
+            self._handlers.failed(reason_of(error))
+            if not isinstance(error, _PASSES):
+                self._version = ""
             return False
         return clock.monotonic() - began >= _AT_ONCE_SECONDS
 
     def _list(self) -> None:
-        found: list[W] = []
-        token = ""
-        while True:
-            query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
-            request = self._resource.request(self._cluster, query)
-            page = decoded(self._client.send(request), _List, request.operation)
-            found += [one for raw in page.items or [] if (one := self._read(raw)) is not None]
-            token = page.metadata.next or ""
-            if not token:
-                break
-        self._version = page.metadata.resource_version
-        self._handlers.replaced(found)
+        request = self._resource.request(self._cluster, {})
+        found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
+        self._handlers.replaced([one for one in found if one is not None])
 
     def _watch(self) -> None:
         query = {
@@ -149,6 +141,7 @@ class Watch(Generic[W]):
         }
         request = self._resource.request(self._cluster, query)
         with self._client.watched(request, WATCH_SECONDS + _LATE_SECONDS) as lines:
+            self._handlers.failed("")
             for event, about in self._events(lines, request.operation):
                 self._version = about.metadata.resource_version or self._version
                 if event.type == "BOOKMARK":
