@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from reconciler.apply.events import event_of
+from reconciler.apply.run import group_sequences
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
@@ -43,7 +44,7 @@ from reconciler.model import (
 from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
-from reconciler.plan.model import patch_of, write_of
+from reconciler.plan.model import Action, patch_of, write_of
 from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
 from reconciler.worker_pool import WorkerPool
 
@@ -61,6 +62,8 @@ _ANNOTATIONS = ("metadata", "annotations")
 _AHEAD = timedelta(days=1)
 """How far the clock of who idled may be ahead of ours; a time beyond was not written by a run."""
 _READERS = 4
+WRITERS = 16
+"""Services of one namespace that are woken at a time."""
 
 T = TypeVar("T")
 IdleServices: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
@@ -116,6 +119,7 @@ class Waker:
         self._now = now
         self.read_only = read_only
         self._readers = Readers(WorkerPool(2 * _READERS, _READERS), seconds=30.0)
+        self._writers = WorkerPool()
         cluster = FleetCluster(CLUSTER, {}, ClusterConnection(CLUSTER))
         self._fleet = Fleet(
             name="activator",
@@ -151,12 +155,7 @@ class Waker:
 
     def _wake_together(self, cluster: ObservedCluster, idle: IdleServices, now: datetime) -> dict[str, str]:
         """Wake the Services `idle` as of `now`; return for each what is wrong, "" if nothing."""
-        problems = dict.fromkeys(idle, "")
-        for name, (service, record) in idle.items():
-            try:
-                self._request(service, record, now)
-            except ClusterError as error:
-                problems[name] = str(error)
+        problems = self._each(idle, lambda service, record: self._request(service, record, now))
         if self.read_only:
             return problems
         asked = _asked(cluster, {service.ref for service, _ in idle.values()}, now)
@@ -172,17 +171,26 @@ class Waker:
         sources = {CLUSTER: Source(self._view, workers=_READERS)}
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
-    def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
-        """Say that the Service needs pods: with an Event, and with the annotation that every run reads."""
+    def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], str]) -> dict[str, str]:
+        """Return what `work` gives for each of the Services, several at a time."""
+        found = self._writers.each(CLUSTER, lambda both: work(*both), tuple(idle.values()), WRITERS)
+        return dict(zip(idle, found, strict=True))
+
+    def _request(self, service: Service, record: ServiceRecord, now: datetime) -> str:
+        """Say that the Service needs pods: with an Event, and with the annotation that every run reads.
+
+        Return what is wrong, "" if nothing; so do all that follow here.
+        """
         known = optional_instant(service.annotations, WAKE_REQUESTED_AT)
         if known is not None and known >= record.idled_at:
-            return
+            return ""
         wanted = {WAKE_REQUESTED_AT: format_time(now)}
-        self._patch(service, "v1", annotation_changes(service.annotations, wanted))
         try:
-            self._view.write(_need_pods(service, record, now))
-        except ClusterError:
-            return  # the annotation says it too
+            self._patch(service, "v1", annotation_changes(service.annotations, wanted))
+        except ClusterError as error:
+            return str(error)
+        self._tell(_need_pods(service, record, now))  # the annotation says it too
+        return ""
 
     def _patch(self, one: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> None:
         missing = () if one.has_annotations else (_ANNOTATIONS,)
@@ -191,31 +199,27 @@ class Waker:
     def _carry_out(self, cluster: ObservedCluster, idle: IdleServices, run: Run) -> dict[str, str]:
         state = ObservedState({CLUSTER: cluster})
         decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
-        behind = {
-            name: {service.ref, *(target.ref(service.ref) for target in record.targets)}
+        groups_of: dict[ObjectRef, set[str]] = {}
+        for decision in decisions:
+            groups_of.setdefault(decision.ref, set()).add(decision.group)
+        groups = {
+            name: set().union(*(groups_of.get(ref, ()) for ref in (service.ref, *_targets(service, record))))
             for name, (service, record) in idle.items()
         }
-        groups = {name: {one.group for one in decisions if one.ref in refs} for name, refs in behind.items()}
         every = set().union(*groups.values())
         decided = {one.ref for one in decisions if one.group in every}
+        undecided = {one.ref: one for one in cluster.workloads if one.ref not in decided}
         # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would record it.
-        late = {name: self._keep_awake(cluster, *both, decided, run) for name, both in idle.items()}
+        late = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
         every -= set().union(*(groups[name] for name, why in late.items() if why))
-        for name in [name for name, own in groups.items() if not own and not late[name]]:
-            late[name] = self._clear(cluster, *idle[name])
-        unread = {name: _unread(cluster, *both) for name, both in idle.items()}
-        failed: dict[str, str] = {}
-        done: set[int] = set()
-        for action in number(in_order([one for one in decisions if one.group in every])):
-            if not done.issuperset(action.needs):
-                continue
-            try:
-                self._view.write(write_of(action.decision))
-                done.add(action.id)
-            except ClusterError as error:
-                failed[action.decision.group] = str(error)
-                continue
-            self._tell(event_of(action, run))
+        runs = {one.ref: one.spec_replicas for one in cluster.workloads if IDLED_AT not in one.annotations}
+        done = {name: idle[name] for name, own in groups.items() if not own and not late[name]}
+        late |= self._each(done, lambda service, record: self._clear(runs, service, record))
+        known = {one.ref for one in cluster.workloads}
+        unread = {name: _unread(cluster, known, *both) for name, both in idle.items()}
+        together = group_sequences(number(in_order([one for one in decisions if one.group in every])))
+        found = self._writers.each(CLUSTER, lambda actions: self._write_group(actions, run), together, WRITERS)
+        failed = {actions[0].decision.group: why for actions, why in zip(together, found, strict=True) if why}
         return {
             name: "; ".join(
                 [*filter(None, [late[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
@@ -223,23 +227,35 @@ class Waker:
             for name, own in groups.items()
         }
 
+    def _write_group(self, actions: Sequence[Action], run: Run) -> str:
+        """Carry out what belongs together, in its order: workloads come before the marks that need them."""
+        done: set[int] = set()
+        problem = ""
+        for action in actions:
+            if not done.issuperset(action.needs):
+                continue
+            try:
+                self._view.write(write_of(action.decision))
+            except ClusterError as error:
+                problem = str(error)
+                continue
+            done.add(action.id)
+            self._tell(event_of(action, run))
+        return problem
+
     def _tell(self, event: Write) -> None:
         try:
             self._view.write(event)
         except ClusterError:
             return  # what it reports was done
 
-    def _clear(self, cluster: ObservedCluster, service: Service, record: ServiceRecord) -> str:
-        """Clear the mark of a Service behind which everything runs. Return what is wrong, "" if not.
+    def _clear(self, runs: Mapping[ObjectRef, int], service: Service, record: ServiceRecord) -> str:
+        """Clear the mark of a Service behind which everything runs; `runs` are the replicas of what is not idle.
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
-        runs = {
-            one.ref
-            for one in cluster.workloads
-            if one.spec_replicas > record.idled_to and IDLED_AT not in one.annotations
-        }
-        if IDLED_AT not in service.annotations or any(one.ref(service.ref) not in runs for one in record.targets):
+        are_up = all(runs.get(ref, record.idled_to) > record.idled_to for ref in _targets(service, record))
+        if IDLED_AT not in service.annotations or not are_up:
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
         try:
             changes = annotation_changes(service.annotations, service_record_annotations(None))
@@ -249,15 +265,14 @@ class Waker:
         return ""
 
     def _keep_awake(
-        self, cluster: ObservedCluster, service: Service, record: ServiceRecord, decided: set[ObjectRef], run: Run
+        self, undecided: Mapping[ObjectRef, Workload], service: Service, record: ServiceRecord, run: Run
     ) -> str:
-        """Keep up what a run has not idled yet: it is between the mark and the scale. Return what is wrong, "" if not.
+        """Keep up what a run has not idled yet: it is between the mark and the scale.
 
         Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
         came, and nobody would know of it.
         """
-        targets = {target.ref(service.ref) for target in record.targets} - decided
-        for workload in [one for one in cluster.workloads if one.ref in targets]:
+        for workload in [undecided[ref] for ref in _targets(service, record) if ref in undecided]:
             since = optional_instant(workload.annotations, AWAKE_SINCE)
             if IDLED_AT in workload.annotations or (since is not None and since >= record.idled_at):
                 continue
@@ -270,6 +285,11 @@ class Waker:
             except ClusterError as error:
                 return reason_of(error)
         return ""
+
+
+def _targets(service: Service, record: ServiceRecord) -> list[ObjectRef]:
+    """Return what is idle behind a Service, by its record."""
+    return [target.ref(service.ref) for target in record.targets]
 
 
 def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:
@@ -290,10 +310,11 @@ def _idle_services(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceR
             yield service, reading.record
 
 
-def _unread(cluster: ObservedCluster, service: Service, record: ServiceRecord) -> list[str]:
+def _unread(
+    cluster: ObservedCluster, known: Collection[ObjectRef], service: Service, record: ServiceRecord
+) -> list[str]:
     """Return why targets of a Service are unknown: they are not woken, and nobody knows whether they run."""
-    known = {one.ref for one in cluster.workloads}
-    refs = [ref for target in record.targets if (ref := target.ref(service.ref)) not in known]
+    refs = [ref for ref in _targets(service, record) if ref not in known]
     return sorted({cluster.unreadable[key] for ref in refs if (key := cluster.unread(ref.group, ref.kind))})
 
 

@@ -67,7 +67,8 @@ def activator_command(context: str | None, **flags: Any) -> int:
     options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
     stop, clock = options.stop, RealClock()
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
-    client = ApiClient(Connection(reached, clock, largest_read=None), options.settings, clock)
+    connection = Connection(reached, clock, largest_read=None)
+    client, wakes = (ApiClient(connection, options.settings, clock) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
     settings = ActivatorSettings(
         pod=pod,
@@ -83,7 +84,7 @@ def activator_command(context: str | None, **flags: Any) -> int:
         never_splices=flags["splice"] == "Never",
         grace=flags["grace"],
     )
-    waker = Waker(WakeView(client, clock), pod.namespace, _now, read_only=flags["read_only"])
+    waker = Waker(WakeView(wakes, clock), pod.namespace, _now, read_only=flags["read_only"])
     parts = ActivatorParts(client, waker, Publication(client, CLUSTER, pod), clock, stop)
     asyncio.run(_run(settings, parts, flags["http_port"]))
     return ExitCode.DONE

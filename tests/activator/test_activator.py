@@ -6,6 +6,7 @@ import asyncio
 import gc
 import resource
 import socket
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
@@ -313,5 +314,31 @@ def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only
             stage.one._refresh(stage.one._service_changed(service.name, service))
         assert all(one._observed.restricted for one in stage.one._activations.values())
         assert Counted.compared <= 3 * 60
+
+    play(story)
+
+
+def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
+    hangs = threading.Event()
+
+    class Hanging(Written):
+        def publish(self, _: Mapping[str, Any]) -> None:
+            hangs.wait(_LIMIT)
+
+    class Telling:
+        read_only = False
+
+        def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
+            return dict.fromkeys(names, "")
+
+    async def story(stage: Stage) -> None:
+        stage.one._parts = replace(stage.one._parts, publication=cast(Any, Hanging()), waker=cast(Any, Telling()))
+        try:
+            for number in range(100):
+                stage.idle(f"web-{number}")
+            stage.one._signal(stage.one._activations["shop", "web-99"])
+            await until(lambda: stage.one.metrics.counters["woken"] == 1)
+        finally:
+            hangs.set()
 
     play(story)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -92,3 +93,31 @@ def test_what_may_not_be_listed_is_told_and_not_taken_for_woken() -> None:
     found = Waker(cast(Any, view), "reconciler", lambda: NOW).wake("shop", {"web"})
     assert found == {"web": "list deployments.apps in shop: forbidden"}
     assert [one.ref.kind for one in view.written] == ["Service", "Event"]
+
+
+def test_services_of_one_namespace_are_woken_several_at_a_time() -> None:
+    """One after the other, the last one's clients are reset before it is their turn."""
+
+    class Meeting(View):
+        """Answers a patch of an idle Deployment once four of them are asked for at a time."""
+
+        def __init__(self, *services: Service) -> None:
+            super().__init__(*services)
+            found = [
+                a_workload(one.ref.name, cluster=CLUSTER, replicas=0, annotations={**IDLE, **SCALE}) for one in services
+            ]
+            self._lists["Deployment"] = tuple(found)
+            self._together = threading.Barrier(4)
+
+        def write(self, write: Write) -> None:
+            if write.ref.kind == "Deployment":
+                self._together.wait(60)
+            super().write(write)
+
+    names = [f"web-{number}" for number in range(8)]
+    targets = '[{{"kind":"Deployment","name":"{}","group":"apps","replicas":3}}]'
+    view = Meeting(
+        *[a_sleeper(name, **{"idling.kubernetes.io/unidle-targets": targets.format(name)}) for name in names]
+    )
+    assert Waker(cast(Any, view), "reconciler", lambda: NOW).wake("shop", names) == dict.fromkeys(names, "")
+    assert sorted(one.ref.name for one in view.written if one.ref.kind == "Deployment") == sorted(names)
