@@ -125,9 +125,7 @@ def _fresh(run: TrackedRun, control: Control, approval: Approval) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
-        applied = apply(
-            policies, run.metrics.opened(options.world(policies.fleet, writes=True)), options.request(), control
-        )
+        applied = apply(policies, run.metrics.opened(options.world(policies.fleet)), options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
     except Exception as error:
@@ -152,7 +150,7 @@ def _due_only(run: TrackedRun, control: Control, approval: Approval, problem: Ex
     for line in failure_lines(problem):
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    applied = apply_wakes_due(fleet, run.metrics.opened(options.world(fleet, writes=True)), options.request(), control)
+    applied = apply_wakes_due(fleet, run.metrics.opened(options.world(fleet)), options.request(), control)
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
@@ -163,7 +161,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
     policies, fleet = policies_at_hand(flags["policies"])
     check_saved(made, fleet, file)
     then = replace(options, now=made.made_at, run_id=made.run, revision=made.revision)
-    world = run.metrics.opened(then.world(fleet, writes=True))
+    world = run.metrics.opened(then.world(fleet))
     not_done = {**check_world(made, world, file, live=flags["live"]), **ended_idles(made, options.now)}
 
     def compare() -> Compared:

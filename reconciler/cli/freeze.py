@@ -106,7 +106,7 @@ class Brakes(Struct, frozen=True):
         source = FleetSource.of(flags)
         fleet = source.read()
         options = RunOptions.of(source.path, {**flags, "context": None})
-        world = options.world(fleet, writes=True)
+        world = options.world(fleet)
         source.check_own_namespace(fleet, world)
         return cls(fleet, world, _scope(scope, fleet, world), options.now)
 

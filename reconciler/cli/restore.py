@@ -93,7 +93,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         choose = shown.counted(approval.choose)
         control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
         control = by_hand(control, source, flags)
-        world = options.world(found, writes=True)
+        world = options.world(found)
         source.check_own_namespace(found, world)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)

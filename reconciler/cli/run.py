@@ -200,16 +200,11 @@ class RunOptions(Struct, frozen=True):
         named = len(names) == 1 and not set(names[0]) & set("*?[")
         return Scope(names[0] if named else "", alone=True)
 
-    def world(self, fleet: Fleet | None = None, *, writes: bool = False) -> World:
+    def world(self, fleet: Fleet | None = None) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
 
-        Who `writes` first finishes what a crash interrupted in the snapshot. At the end of the run a person reads
-        what there is to know of the clusters.
+        At the end of the run a person reads what there is to know of the clusters.
         """
-        if writes and self.snapshot is not None:
-            from reconciler.backends.snapshot.cluster import finish_changes
-
-            finish_changes(self.snapshot)
         bounded = self.bounded(fleet or self.read(self.path).fleet)
         world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)

@@ -85,7 +85,7 @@ def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags
     options = RunOptions.of(source.path, {**flags, "context": None})
     check_cluster(found, name, subject)
     terminal_or(not asks, "wake")
-    world = options.world(found, writes=True)
+    world = options.world(found)
     source.check_own_namespace(found, world)
     until = _awake_until(options.now, awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)

@@ -7,6 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import yaml
+
 from reconciler.backends.protocols import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
@@ -32,6 +34,17 @@ def a_snapshot_cluster(directory: Path, files: Mapping[str, str | bytes], name: 
     """A cluster over a folder with `files`."""
     directory.mkdir(exist_ok=True)
     return SnapshotCluster(a_folder(directory, files), name, victim_order=last_names_first)
+
+
+def manifests_in(directory: Path) -> dict[str, Any]:
+    """Return every manifest in the files below `directory`, by KIND/NAME."""
+    found = [
+        manifest
+        for path in sorted(directory.rglob("*.*"))
+        if path.suffix in (".yaml", ".json")
+        for manifest in yaml.safe_load_all(path.read_text())
+    ]
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
 
 
 def one(directory: Path, manifest: str, kind: str = "Deployment") -> Workload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pytest
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.errors import StaleError
-from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, patch
+from tests.backends.folders import a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER
 
 FILES = {
@@ -45,8 +46,8 @@ def test_two_processes_lose_no_write(tmp_path: Path) -> None:
     assert data["count"] == str(2 * count)
     assert len(data) == 1 + 2 * count
     assert (tmp_path / "tally.txt").read_text() == str(2 * count)
-    assert "metadata: {name: web, namespace: shop}  # left alone" in (tmp_path / "all.yaml").read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.yaml", "tally.txt"]
+    files = ["shop-configmap-counter.yaml", "shop-deployment-web.yaml", "tally.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
 
 
 def test_threads_of_one_cluster_lose_no_write(tmp_path: Path) -> None:
@@ -69,14 +70,12 @@ def test_one_of_two_compare_and_sets_wins(tmp_path: Path) -> None:
 
 def test_a_file_that_an_editor_changed_is_read_before_it_is_written(tmp_path: Path) -> None:
     """The change keeps time, size and inode, so only the bytes tell."""
-    cluster = a_snapshot_cluster(tmp_path, FILES)
-    found = cluster.get(BUILT_IN["Deployment"], "shop", "web")
-    path = tmp_path / "all.yaml"
+    annotated = "{apiVersion: v1, kind: ConfigMap, metadata: {name: counter, namespace: shop, annotations: {by: a}}}"
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": annotated})
+    assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "a"}
+    path = tmp_path / "a.yaml"
     before = path.stat()
-    path.write_text(path.read_text().replace("# left alone", "# by an hand"))
-    import os
-
+    path.write_text(annotated.replace("by: a", "by: b"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    cluster.write(patch(COUNTER, ("add", "/data/new", "x"), version="v1"))
-    assert "# by an hand" in path.read_text()
-    assert cluster.get(BUILT_IN["Deployment"], "shop", "web") == found
+    cluster.write(patch(COUNTER, ("add", "/metadata/annotations/new", "x"), version="v1"))
+    assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "b", "new": "x"}

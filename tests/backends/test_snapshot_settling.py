@@ -12,7 +12,7 @@ from reconciler.backends.protocols import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINT
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import FieldWriter, ObjectRef, ScaleKind, Workload, Write
-from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, patch
+from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, manifests_in, patch
 from tests.backends.test_snapshot_reading import CLONE_SETS
 
 GROUPS = {"Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "CloneSet": "apps.kruise.io"}
@@ -195,7 +195,7 @@ def test_a_deployment_counts_the_unready_pods_of_its_sets(tmp_path: Path) -> Non
     cluster = a_cluster_of(tmp_path, web(replicas=2, readyReplicas=1), replica_set("new", 2), *pods)
     found = scale(cluster, 4)
     assert (found.status_replicas, found.ready_replicas) == (4, 3)
-    assert yaml.safe_load((tmp_path / "all.yaml").read_text().split("---")[0])["status"]["unavailableReplicas"] == 1
+    assert manifests_in(tmp_path)["Deployment/web"]["status"]["unavailableReplicas"] == 1
 
 
 def test_a_stateful_set_loses_its_highest_ordinals(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_clone_set_loses_the_pods_it_names_and_forgets_them(tmp_path: Path) ->
     found = scale(cluster, 2, "CloneSet", ("add", "/spec/scaleStrategy", {"podsToDelete": ["web-1"]}))
     assert pods_of(cluster) == ["web-2", "web-3"]
     assert found.replicas == 2
-    assert "scaleStrategy" not in (tmp_path / "all.yaml").read_text()
+    assert "scaleStrategy" not in manifests_in(tmp_path)["CloneSet/web"]["spec"]
 
 
 def test_replicas_that_were_not_stated(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_endpoints_without_addresses_have_no_subsets(tmp_path: Path) -> None:
     endpoints = an_endpoints({"addresses": [target("web-1")]}, {"addresses": [{"ip": "10.0.0.1"}]})
     cluster = a_cluster_of(tmp_path, web("ReplicaSet", 1), pod("web-1", owned("ReplicaSet")), endpoints)
     scale(cluster, 0, "ReplicaSet")
-    (written,) = [one for one in yaml.safe_load_all((tmp_path / "all.yaml").read_text()) if one["kind"] == "Endpoints"]
+    (written,) = [one for one in manifests_in(tmp_path).values() if one["kind"] == "Endpoints"]
     assert written["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}]}]
 
 
@@ -389,7 +389,7 @@ def test_only_the_pod_itself_leaves_its_endpoints(tmp_path: Path) -> None:
     found = a_slice(target("web-1"), target("web-1", uid="an-older-one"), *others)
     cluster = a_cluster_of(tmp_path, web("ReplicaSet", 1), pod("web-1", owned("ReplicaSet")), found)
     scale(cluster, 0, "ReplicaSet")
-    (written,) = [one for one in yaml.safe_load_all((tmp_path / "all.yaml").read_text()) if "endpoints" in one]
+    (written,) = [one for one in manifests_in(tmp_path).values() if "endpoints" in one]
     assert written["endpoints"] == [target("web-1", uid="an-older-one"), *others]
 
 

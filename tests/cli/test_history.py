@@ -253,10 +253,8 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
 
 def test_a_wake_by_hand_is_in_the_history_of_the_run_that_releases_it(week: Folder) -> None:
     week.apply(rfc3339(at("2026-11-16 20:05")))
-    file = week.path / "snapshot" / "dev" / "dev-1.yaml"
-    text = file.read_text()
-    start = text.index("name: web\n", text.index("kind: Deployment"))
-    file.write_text(text[:start] + text[start:].replace("replicas: 0", "replicas: 2", 1))
+    file = week.path / "snapshot" / "dev" / "dev-1-deployment-web.yaml"
+    file.write_text(file.read_text().replace("replicas: 0", "replicas: 2", 1))
     week.apply(rfc3339(at("2026-11-16 21:05")))
     now = rfc3339(at("2026-11-16 22:00"))
     said = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now, "-o", "json")

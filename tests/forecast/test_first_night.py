@@ -163,7 +163,7 @@ def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
     two, night = ("-n", "team-a-*", "--auto-approve"), "2026-11-23T21:00:00Z"
     assert folder.call("apply", "policies", "--snapshot", "snapshot", "--now", night, *two).code == 0
     idled = json.loads(folder.call("status", "--snapshot", "snapshot", "--now", night, "-o", "json").out)["idle"]
-    manifests = folder.path / "snapshot" / "dev" / "all.yaml"
+    (*_, manifests) = sorted((folder.path / "snapshot" / "dev").glob("team-a-*-deployment-*.yaml"))
     before, cause, after = manifests.read_text().partition("    reconciler/cause:")
     manifests.write_text(f'{before}    reconciler/wake-requested-at: "2026-11-23T21:29:00Z"\n{cause}{after}')
     at = ("validate", "policies", "--snapshot", "snapshot", "--now", "2026-11-23T21:30:00Z")

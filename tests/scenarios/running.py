@@ -76,7 +76,7 @@ def files_in(folder: Path) -> dict[str, str]:
 
 
 def _tells_of_the_run(name: str) -> bool:
-    return name.endswith("-events.yaml") or "configmap-reconciler-history-" in name
+    return "-event-" in name or "configmap-reconciler-history-" in name
 
 
 def scenarios() -> list[Scenario]:

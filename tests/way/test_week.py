@@ -167,12 +167,8 @@ def test_a_weekend_with_a_daylight_saving_change_ends_at_seven_on_the_wall(week,
 
 def scale(folder: Folder, name: str, replicas: int, namespace: str = "dev-1") -> None:
     """Scale by hand, as `kubectl scale` does."""
-    file = folder.path / "snapshot" / "dev" / f"{namespace}.yaml"
-    documents = file.read_text().split("\n---\n")
-    for position, document in enumerate(documents):
-        if re.search(rf"^  name: {name}$|name: {name},", document, re.M) and "kind: Deployment" in document:
-            documents[position] = re.sub(r"^  replicas: \d+$", f"  replicas: {replicas}", document, flags=re.M)
-    file.write_text("\n---\n".join(documents))
+    file = folder.path / "snapshot" / "dev" / f"{namespace}-deployment-{name}.yaml"
+    file.write_text(re.sub(r"^  replicas: \d+$", f"  replicas: {replicas}", file.read_text(), flags=re.M))
 
 
 def test_a_wake_by_hand_at_23_holds_until_the_window_ends_and_counts_no_longer_the_next_evening(week):

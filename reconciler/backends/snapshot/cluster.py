@@ -18,8 +18,6 @@ from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OB
 from reconciler.backends.snapshot.folder import (
     METRICS_FILES,
     FileLock,
-    check_finished,
-    finish,
     is_manifest_name,
     locked,
 )
@@ -45,7 +43,7 @@ class SnapshotCluster:
     Files are read when something is asked, and again when they changed. `victim_order` is the controller's order: it
     says which pods go when replicas shrink. `recording` says what of a real cluster was read into the folder, and what
     could not be. Links may lead anywhere below `root`, by default the directory. Every method raises SnapshotError
-    where a manifest is malformed; all but `write` where a change was interrupted, which a write finishes.
+    where a manifest is malformed.
     """
 
     def __init__(
@@ -163,7 +161,7 @@ class SnapshotCluster:
             return secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
-        """Carry out `write`, whole or not at all, and settle what follows from it.
+        """Carry out `write`, and settle what follows from it: the object first, then those that its controllers change.
 
         Raises:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
@@ -171,8 +169,8 @@ class SnapshotCluster:
         """
         with self._guard, self._held(exclusive=True):
             for _ in range(_ATTEMPTS):
-                self._fresh(clean=True)
-                writing = PlannedWrite(self._directory, self._store.index, write, self._victim_order)
+                self._fresh(for_write=True)
+                writing = PlannedWrite(self._store.index, write, self._victim_order)
                 if self._store.commit(writing.changes):
                     return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")
@@ -184,19 +182,14 @@ class SnapshotCluster:
                 self._fresh()
             yield self._store.index
 
-    def _fresh(self, clean: bool = False) -> None:
-        problems = self._store.refresh(clean)
+    def _fresh(self, for_write: bool = False) -> None:
+        problems = self._store.refresh(for_write)
         if problems:
             raise SnapshotError.of(problems)
 
     @contextmanager
     def _held(self, exclusive: bool) -> Iterator[None]:
-        """Hold the folder; a writer first finishes a change that a crash interrupted."""
         with locked(self._directory, exclusive):
-            if exclusive:
-                finish(self._directory)
-            else:
-                check_finished(self._directory)
             yield
 
 
@@ -237,17 +230,6 @@ def open_snapshot(
         raise SnapshotError.of(problems)
     warnings = tuple(_warnings(top, folders, clusters, recorded))
     return Opened(backends, lambda: warnings)
-
-
-def finish_changes(directory: str | Path) -> None:
-    """Finish what a crash interrupted in the folders of a snapshot, as whoever is about to write to them must.
-
-    Raises:
-        SnapshotError: what is written there is no change of ours. ClusterError: it cannot be finished.
-    """
-    for folder in _folders(Path(directory)).values():
-        with locked(folder, exclusive=True):
-            finish(folder)
 
 
 def _folders(top: Path) -> dict[str, Path]:

@@ -1,22 +1,19 @@
-"""The files of a snapshot on disk: which there are, who may touch them, and changes that are whole or not at all.
+"""The files of a snapshot on disk: which there are, who may touch them, and how one is replaced.
 
 Nobody reads while somebody writes: an flock on the folder itself, shared or exclusive, held for as long as one request
-takes. A change of one file is a rename. A change of several is written down first (`PENDING`), so that the next writer
-finishes it after a crash. Readers never do: who can add a file to a folder must not have it moved by those who look.
+takes. A file is replaced by a rename, so that it is the old or the new one whatever happens.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from reconciler.backends.protocols import Clock
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
@@ -25,7 +22,6 @@ from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text, find_files, is_inside, leads_out, read_bytes
 from reconciler.yaml.reader import read_documents
 
-PENDING = ".reconciler-pending.json"
 METRICS_FILES = ("metrics.yaml", "metrics.yml", "metrics.json")
 RECORDING_FILE = "recording.yaml"
 
@@ -117,30 +113,73 @@ def signature_of(path: str) -> Signature:
     return _signature(os.stat(path))
 
 
+def changed_at(folder: str) -> int:
+    """Return when a file was last added to the folder, replaced in it or removed from it, -1 where it is gone."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return -1
+
+
 def _signature(status: os.stat_result) -> Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def replace_files(directory: Path, contents: Mapping[str, bytes | None]) -> None:
-    """Give the files their new contents, None: the file goes. All of it happens, or none.
-
-    The folder is held exclusively by the caller.
+def check_writable(directory: Path, paths: Iterable[str]) -> None:
+    """Look at the places of `paths` before the first of them is written.
 
     Raises:
-        ClusterError: nothing was changed, or the next writer finishes the change.
+        ClusterError: one leads out of `directory` by a link, or is in a folder that cannot be written to.
     """
     home = os.path.realpath(directory)
+    folders = {os.path.dirname(_target(home, path)) for path in paths}
+    for folder in sorted(folders):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ClusterError(f"{folder}: cannot be written: permission denied, expected a folder to write to")
+
+
+def replace_file(directory: Path, path: str, content: bytes) -> None:
+    """Give the file its new content; behind a link the file that it points to. It is whole, or nothing has changed.
+
+    Raises:
+        ClusterError: it cannot be written.
+    """
+    target = _target(os.path.realpath(directory), path)
+    folder, name = os.path.split(target)
+    beside = os.path.join(folder, f".{name}{_NEW}")
+    with _words_of(directory):
+        _write(beside, content, like=target)
+        os.replace(beside, target)
+        _sync(folder)
+
+
+def remove_file(directory: Path, path: str) -> None:
+    """Remove the file, or the one that the link there points to.
+
+    Raises:
+        ClusterError: it cannot be removed.
+    """
+    target = _target(os.path.realpath(directory), path)
+    with _words_of(directory):
+        with suppress(FileNotFoundError):
+            os.unlink(target)
+        _sync(os.path.dirname(target))
+
+
+@contextmanager
+def _words_of(directory: Path) -> Iterator[None]:
     try:
-        steps = [_staged(home, path, content) for path, content in contents.items()]
-        if len(steps) > 1:
-            _sync_folders(home, steps)
-            _write(os.path.join(home, PENDING + _NEW), json.dumps(steps).encode())
-            os.replace(os.path.join(home, PENDING + _NEW), os.path.join(home, PENDING))
-            _sync(home)
-        _carry_out(home, steps)
+        yield
     except OSError as error:
         where = error.filename or directory
         raise ClusterError(f"{where}: cannot be written: {error.strerror}, expected a folder to write to") from error
+
+
+def _target(home: str, path: str) -> str:
+    target = os.path.realpath(path)
+    if not is_inside(target, home):
+        raise ClusterError(f"{path}: {leads_out(home)}; only what is inside is written")
+    return target
 
 
 def remove_leftovers(leftovers: Sequence[str]) -> None:
@@ -148,99 +187,6 @@ def remove_leftovers(leftovers: Sequence[str]) -> None:
     for path in leftovers:
         with suppress(OSError):
             os.unlink(path)
-
-
-def check_finished(directory: Path) -> None:
-    """Refuse a folder in which a change of several files was begun and not finished.
-
-    Raises:
-        SnapshotError: it was.
-    """
-    if os.path.lexists(directory / PENDING):
-        raise SnapshotError(
-            f"{directory / PENDING}: a change of several files was interrupted, expected none; the next `reconciler "
-            "apply`, `wake` or `restore` with this snapshot finishes it; if nobody here made it, remove the file"
-        )
-
-
-def finish(directory: Path) -> None:
-    """Finish the change that a crash interrupted, where there is one. The folder is held exclusively by the caller.
-
-    Raises:
-        SnapshotError: what is written there is no such change. ClusterError: it cannot be finished.
-    """
-    pending, home = directory / PENDING, os.path.realpath(directory)
-    if not os.path.lexists(pending):
-        return
-    try:
-        steps = _pending_steps(home, read_bytes(str(pending), home))
-    except (ValueError, RecursionError) as error:
-        raise SnapshotError(
-            f"{pending}: an interrupted change cannot be finished: {error}; if nobody here made it, remove the file"
-        ) from error
-    try:
-        _carry_out(home, steps)
-    except OSError as error:
-        raise ClusterError(f"{pending}: an interrupted change cannot be finished: {error}; check the folder") from error
-
-
-FileStep = tuple[str | None, str]
-"""Where the new content is (None: the file goes) and which file gets it, both relative to the folder."""
-
-
-def _pending_steps(home: str, data: bytes | Problem) -> list[FileStep]:
-    """Return the steps in `data`.
-
-    Raises:
-        ValueError: they are not such as we write.
-    """
-    if isinstance(data, Problem):
-        raise ValueError(data.message)
-    steps = json.loads(data)
-    if not isinstance(steps, list):
-        raise ValueError("is no list, expected one of steps")
-    for step in steps:
-        if not (isinstance(step, list) and len(step) == 2 and _is_step(home, *step)):
-            raise ValueError(f"step {json.dumps(step)[:200]} is not one of ours, expected files of this folder")
-    return [(source, target) for source, target in steps]
-
-
-def _is_step(home: str, source: Any, target: Any) -> bool:
-    """Whether the target is a manifest of the folder itself, behind no link, and the source what we wrote beside it."""
-    if not isinstance(target, str) or b"\0" in os.fsencode(target):
-        return False
-    if target != os.path.relpath(os.path.join(home, target), home):
-        return False
-    folder, name = os.path.split(target)
-    hidden = any(part.startswith(".") for part in target.split(os.sep))
-    if hidden or not is_manifest_name(name) or os.path.realpath(_at(home, folder)) != _at(home, folder):
-        return False
-    if source is None:
-        return True
-    beside = _at(home, source) if source == _beside(target) else ""
-    return bool(beside) and (not os.path.lexists(beside) or stat.S_ISREG(os.lstat(beside).st_mode))
-
-
-def _at(home: str, name: str) -> str:
-    return os.path.join(home, name) if name else home
-
-
-def _beside(target: str) -> str:
-    """Return where the new content of `target` is written."""
-    folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name}{_NEW}")
-
-
-def _staged(home: str, path: str, content: bytes | None) -> FileStep:
-    """Write the new content beside the file. Behind a link the file it points to is changed."""
-    target = os.path.realpath(path)
-    if not is_inside(target, home):
-        raise ClusterError(f"{path}: {leads_out(home)}; only what is inside is written")
-    name = os.path.relpath(target, home)
-    if content is None:
-        return None, name
-    _write(_at(home, _beside(name)), content, like=target)
-    return _beside(name), name
 
 
 def _write(path: str, content: bytes, like: str = "") -> None:
@@ -254,25 +200,6 @@ def _write(path: str, content: bytes, like: str = "") -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _carry_out(home: str, steps: Sequence[FileStep]) -> None:
-    """Every step can be done again: what is done already has nothing beside it any more."""
-    for beside, target in steps:
-        with suppress(FileNotFoundError):
-            if beside is None:
-                os.unlink(_at(home, target))
-            else:
-                os.replace(_at(home, beside), _at(home, target))
-    _sync_folders(home, steps)
-    with suppress(FileNotFoundError):
-        os.unlink(_at(home, PENDING))
-
-
-def _sync_folders(home: str, steps: Sequence[FileStep]) -> None:
-    for folder in sorted({os.path.dirname(_at(home, target)) for _, target in steps}):
-        with suppress(FileNotFoundError):
-            _sync(folder)
 
 
 def _sync(folder: str) -> None:

@@ -13,6 +13,7 @@ from reconciler.backends.decode.objects import is_listed, noun_of, pods_named_in
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of
+from reconciler.backends.json_patch import equal
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status, value_below
@@ -70,6 +71,7 @@ class Index:
         self.cluster = cluster
         self.entries: dict[Key, ManifestEntry] = {}
         self.problems: list[Problem] = []
+        self.repeated: list[ManifestEntry] = []  # those that also have a file of their own, which is the same
         self.scales: dict[GroupKind, ScaleKind] = {}
         self._scopes: dict[GroupKind, bool] = {}
         self._kinds: dict[GroupKind, dict[Key, ManifestEntry]] = {}
@@ -195,6 +197,9 @@ class Index:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""
         entry.key = self.key_of(entry)
         first = self.entries.get(entry.key)
+        if first is not None and _same(first, entry):
+            self.repeated.append(first if entry.file.is_of_one else entry)
+            return
         if first is not None:
             words = f"{entry.key} is also in {first.place}, expected it once"
             self.problems.append(problem_at(entry.document, entry.path, (), words))
@@ -249,6 +254,13 @@ class Index:
     def _implied_namespace(self, name: str) -> Any:
         uid = derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
         return noun_of(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
+
+
+def _same(one: ManifestEntry, other: ManifestEntry) -> bool:
+    """Return whether a split of a file was interrupted here: equal manifests, just one of them alone in its file."""
+    if one.file.is_of_one is other.file.is_of_one:
+        return False
+    return equal(one.file.manifest_of(one), other.file.manifest_of(other))
 
 
 def owner_references(entry: ManifestEntry) -> list[OwnerFields]:

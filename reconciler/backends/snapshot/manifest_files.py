@@ -1,9 +1,4 @@
-"""A manifest file as it was read, its objects, and its documents as they are written when an object in them changes.
-
-A file is split into documents at `---`. A document that does not change keeps its bytes; one that does is written
-whole, and its comments are lost. A List is one document until an object in it changes. Then each object becomes a
-document of its own: in YAML on disk as well, in JSON in memory, while the file stays one List.
-"""
+"""A manifest file as it was read, with its objects, and the text of a file that is written whole."""
 
 from __future__ import annotations
 
@@ -178,48 +173,26 @@ def problem_at(document: Document, outer: FieldPath, path: FieldPath, words: str
     return Problem(document.file, line, column, json_path(path), words)
 
 
-_COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
 _NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 _EMPTY_BRACKETS = re.compile(r"\[\]|\{\}")
-_JSON_INDENT = re.compile(r'\n([ \t]+)"')
-_HOLE = "\ud800"
-"""In the place of the objects while a layout is taken: half a character, which no text that was read can hold."""
-
-
-class JsonLayout(Struct, frozen=True):
-    """How a JSON file is written: what stands `before` and `after` its object or, in a List, its objects.
-
-    `indent` is that of one level, None where all is on one line; `margin` what each further line of an object has.
-    """
-
-    indent: str | None
-    margin: str
-    before: str
-    after: str
-
-    def text_of(self, value: Any) -> str:
-        """Return one object as it stands in the file."""
-        return _json_text(value, self.indent).replace("\n", f"\n{self.margin}")
-
-    def joined(self, texts: Sequence[str]) -> str:
-        """Return the text of the file that holds the objects with `texts`."""
-        between = "," if self.indent is None else f",\n{self.margin}"
-        return self.before + between.join(texts) + self.after
 
 
 @dataclass(slots=True)
 class ManifestFile:
-    """What stood in a file when it was read. The texts of `documents` joined, in JSON by `layout`, are its text."""
+    """What stood in a file when it was read. `others` are the documents for no cluster, such as a Kustomization."""
 
     path: str
     data: bytes = b""
     documents: list[Document] = field(default_factory=list)
     entries: list[ManifestEntry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    encoding: str = "utf-8"
-    byte_order_mark: bytes = b""
-    layout: JsonLayout | None = None
+    others: list[Any] = field(default_factory=list)
     _last: tuple[Document, Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it holds one object and nothing else, so that it can be written whole."""
+        return len(self.entries) == 1 and not self.others and not self.entries[0].path
 
     def value_of(self, entry: ManifestEntry) -> Any:
         """Return the whole manifest of `entry`."""
@@ -227,6 +200,10 @@ class ManifestFile:
         for key in entry.path:
             value = value[key]
         return value
+
+    def manifest_of(self, entry: ManifestEntry) -> dict[str, Any]:
+        """Return the manifest of `entry` as it stands alone: with the apiVersion and kind that its list states."""
+        return with_type_meta(FoundManifest(self.value_of(entry), entry.api_version, entry.kind))
 
     def value(self, document: Document) -> Any:
         """Return what `document` holds: a manifest, or a list of them.
@@ -240,37 +217,22 @@ class ManifestFile:
             self._last = (document, _documents(self.path, document.text).found[0].value)
         return self._last[1]
 
-    def written(self, values: Sequence[dict[str, Any]], old: Document | None) -> list[Document]:
-        """Return each of `values` as a document, all in the place of `old`; None: behind all others.
 
-        Raises:
-            RefusedError: what is written would not be read as what was meant.
-        """
-        if not values:
-            return []
-        texts = [self.layout.text_of(value) for value in values] if self.layout else []
-        read = _documents(self.path, self.layout.joined(texts) if self.layout else self._yaml_text(values, old))
-        objects = [value for document in read.found for value, _, _ in objects_in(document.value)]
-        if read.problems or not equal(objects, values):
-            raise RefusedError(f"{self.path}: cannot be written as it should be; nothing was changed")
-        if self.layout is None:
-            return read.found
-        return [Document(self.path, value, 1, 1, text, mark=marked) for value, text in zip(objects, texts, strict=True)]
+def file_with(path: str, values: Sequence[Any]) -> ManifestFile:
+    """Return the file at `path` as it is written with `values`, one document each; in JSON several are a List.
 
-    def _yaml_text(self, values: Sequence[dict[str, Any]], old: Document | None) -> str:
-        """The comments above the first `---` of a file stay."""
-        if any(one.text.startswith("%", _end_of_comments(one.text)) for one in self.documents):
-            raise RefusedError(f"{self.path}: cannot be changed because of its YAML directives, expected none")
-        head = "" if old is None else old.text[: _end_of_comments(old.text)]
-        separated = bool(self.documents) if old is None else old.text.startswith("---", len(head))
-        text = ("---\n" if separated else "") + "---\n".join(map(block_text, values))
-        return head + (text.replace("\n", "\r\n") if self.documents and "\r\n" in self.documents[0].text else text)
-
-    def encoded(self, documents: Sequence[Document]) -> bytes:
-        """Return the bytes of the file with `documents`, in its own encoding and with its byte order mark."""
-        texts = [one.text for one in documents]
-        text = self.layout.joined(texts) if self.layout else _yaml_joined(texts)
-        return self.byte_order_mark + text.encode(self.encoding)
+    Raises:
+        RefusedError: what is written would not be read as what was meant.
+    """
+    if _is_json(path):
+        values = values if len(values) == 1 else [{"apiVersion": "v1", "kind": "List", "items": list(values)}]
+        text = json.dumps(values[0], ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    else:
+        text = "---\n".join(map(block_text, values))
+    file = read_file(path, text.encode())
+    if file.problems or not equal([file.value(document) for document in file.documents], list(values)):
+        raise RefusedError(f"{path}: cannot be written as it should be; nothing was changed")
+    return file
 
 
 def read_file(path: str, data: bytes) -> ManifestFile:
@@ -279,38 +241,25 @@ def read_file(path: str, data: bytes) -> ManifestFile:
     if isinstance(text, Problem):
         return ManifestFile(path, data, problems=[text])
     read = _documents(path, text[0])
-    file = ManifestFile(path, data, read.found, [], read.problems, *text[1:])
+    file = ManifestFile(path, data, read.found, [], read.problems)
     for document in file.documents:
         if document.whole:
             _enter(file, document)
-        if _is_json(path):
-            file.layout = _json_layout(document)
         document.value = None
-    if not file.documents and text[0].strip():
-        file.documents.append(Document(path, None, 1, 1, text[0]))  # nothing but comments
     return file
 
 
-def entries_of(document: Document) -> tuple[list[ManifestEntry], list[Problem]]:
-    """Return the objects in `document`, and what is wrong with the others."""
-    entries: list[ManifestEntry] = []
-    problems: list[Problem] = []
+def _enter(file: ManifestFile, document: Document) -> None:
+    """Enter the objects in `document`, and what is wrong with the others."""
     for value, path, (version, kind) in objects_in(document.value):
         read = entry_of(FoundManifest(value, version, kind))
         if isinstance(read, ManifestEntry):
-            read.document, read.path = document, path
-            entries.append(read)
-        elif read is not None:
-            problems += [problem_at(document, path, inside, words) for inside, words in read]
-    return entries, problems
-
-
-def _enter(file: ManifestFile, document: Document) -> None:
-    entries, problems = entries_of(document)
-    for entry in entries:
-        entry.file = file
-    file.entries += entries
-    file.problems += problems
+            read.file, read.document, read.path = file, document, path
+            file.entries.append(read)
+        elif read is None:
+            file.others.append(value)
+        else:
+            file.problems += [problem_at(document, path, inside, words) for inside, words in read]
 
 
 def _documents(path: str, text: str) -> Documents:
@@ -319,15 +268,6 @@ def _documents(path: str, text: str) -> Documents:
 
 def _is_json(path: str) -> bool:
     return path.lower().endswith(".json")
-
-
-def _yaml_joined(texts: Sequence[str]) -> str:
-    return "".join([*(text if text.endswith(("\n", "\r")) else f"{text}\n" for text in texts[:-1]), texts[-1]])
-
-
-def _end_of_comments(text: str) -> int:
-    found = _COMMENTS.match(text)
-    return found.end() if found is not None else 0
 
 
 def _json_documents(path: str, text: str) -> Documents:
@@ -355,21 +295,6 @@ def _is_too_deep(text: str) -> bool:
             return False
         left = _EMPTY_BRACKETS.sub("", left)
     return bool(left)
-
-
-def _json_layout(document: Document) -> JsonLayout:
-    """Return the layout of the file with `document` alone. Its first indented key says how it is indented."""
-    found = _JSON_INDENT.search(document.text)
-    indent = None if found is None else found[1]
-    listed = is_list(document.value)
-    before, after = _json_text({**document.value, "items": [_HOLE]} if listed else _HOLE, indent).split(f'"{_HOLE}"')
-    end = "\n" if document.text.endswith("\n") else ""
-    return JsonLayout(indent, 2 * (indent or "") if listed else "", before, after + end)
-
-
-def _json_text(value: Any, indent: str | None) -> str:
-    layout: dict[str, Any] = {"separators": (",", ":")} if indent is None else {"indent": indent}
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, **layout)
 
 
 def _json_problem(path: str, text: str, words: str) -> Problem:

@@ -99,7 +99,7 @@ class _MemoryStore(Store):
     def has_files(self) -> bool:
         return True
 
-    def refresh(self, clean: bool = False) -> list[Problem]:  # noqa: ARG002 - nothing was left behind
+    def refresh(self, for_write: bool = False) -> list[Problem]:  # noqa: ARG002 - nothing was left behind
         return []
 
     def commit(self, changes: Changes) -> bool:

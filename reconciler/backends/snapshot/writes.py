@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from reconciler.backends.decode.mismatches import json_path
@@ -29,7 +28,7 @@ from reconciler.backends.snapshot.manifests import (
     with_writer,
     without_empty_maps,
 )
-from reconciler.backends.snapshot.object_store import REMOVED, Changes, file_of
+from reconciler.backends.snapshot.object_store import REMOVED, Changes
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Pod, ScaleKind, Write
 from reconciler.untrusted_text import whole_number_in
@@ -42,9 +41,8 @@ _KEPT_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", "re
 class PlannedWrite:
     """Works out what `write` changes; nothing is written here."""
 
-    def __init__(self, directory: Path, index: Index, write: Write, victim_order: VictimOrder) -> None:
+    def __init__(self, index: Index, write: Write, victim_order: VictimOrder) -> None:
         self.changes = Changes()
-        self._directory = directory
         self._index = index
         self._write = write
         self._settling = Controllers(index, self.changes, victim_order)
@@ -67,7 +65,12 @@ class PlannedWrite:
         self._check_fixed(served, changed)
         new = as_written(changed, stored)
         self._check(new, entry)
-        self.changes.put(entry, self._controlled(entry, new, stored))
+        self._put(entry, new, stored)
+
+    def _put(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> None:
+        """Put `new` with what follows from the change; the object itself is written before those that follow."""
+        self.changes.put(entry, new)
+        self.changes.put(entry, self._controlled(entry, new, old))
 
     def _controlled(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         """Return `new` with what follows from the change: generation, writer, and where replicas changed the rest."""
@@ -88,9 +91,7 @@ class PlannedWrite:
         if entry is None and self._write.uid is not None:
             raise StaleError(f"{self._write.ref}: is gone, expected the one with uid {self._write.uid}; plan again")
         if entry is None:
-            self._check(manifest, None)
-            ref = self._write.ref
-            self.changes.create(file_of(self._directory, ref.namespace, ref.kind, ref.name), manifest)
+            self.changes.create(self._check(manifest, None).key, manifest)
             return
         if self._write.uid is None:
             raise AlreadyExistsError(f"{self._write.ref}: is there already, expected none of that name; plan again")
@@ -100,7 +101,7 @@ class PlannedWrite:
         kept = {key: value for key, value in stored["metadata"].items() if key in _KEPT_METADATA}
         status = {"status": stored["status"]} if "status" in stored else {}
         new = {**status, **manifest, "metadata": {**manifest["metadata"], **kept}}
-        self.changes.put(entry, self._controlled(entry, new, stored))
+        self._put(entry, new, stored)
 
     def _delete(self) -> None:
         entry = self._found()
@@ -129,7 +130,7 @@ class PlannedWrite:
         self.changes.put(entry, {**value, "metadata": metadata})
 
     def _event(self) -> None:
-        """Put an Event into the file of its namespace; the same one again counts on."""
+        """Write an Event; the same one again counts on."""
         manifest = self._manifest()
         if not manifest["metadata"].get("name"):
             digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
@@ -138,7 +139,7 @@ class PlannedWrite:
         read = self._check(manifest, None)
         known = self._index.entries.get(self._index.key_of(read))
         if known is None:
-            self.changes.create(file_of(self._directory, read.key.namespace, "events", ""), manifest)
+            self.changes.create(read.key, manifest)
             return
         found = known.file.value_of(known)
         seen = found.get("count")
