@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.activator.connection import (
     ConnectionHandlers,
@@ -17,7 +17,7 @@ from reconciler.activator.connection import (
     HeldConnection,
     connected,
 )
-from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, open_listener
+from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     Backends,
     ListenerPort,
@@ -26,6 +26,7 @@ from reconciler.activator.objects import (
     slice_manifests,
 )
 from reconciler.activator.publication import ActivatorPod
+from reconciler.activator.shares import Shares
 
 _ANSWERS_AT_LATEST = 30.0
 """Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
@@ -50,7 +51,8 @@ NO_BACKENDS = Backends({}, {})
 class ActivationSettings(Struct, frozen=True):
     """What all activations share. `signal` wakes a Service; `changed` is called when its slices are to be looked at.
 
-    `held` are all connections that wait for a pod, the oldest first, `spliced` all that are joined with one.
+    `held` are all connections that wait for a pod, `spliced` all that are joined with one; of `listeners` each
+    activation has one for each port.
     """
 
     pod: ActivatorPod
@@ -58,8 +60,9 @@ class ActivationSettings(Struct, frozen=True):
     connections: ConnectionSettings
     signal: Callable[[Activation], None]
     changed: Callable[[Activation], None]
-    held: dict[HeldConnection, None]
-    spliced: dict[HeldConnection, None] = field(default_factory=dict)
+    held: Shares[HeldConnection]
+    spliced: Shares[HeldConnection]
+    listeners: Shares[Activation]
 
 
 class ObservedService(Struct, frozen=True):
@@ -83,6 +86,7 @@ class Activation:
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
         self._listeners: list[Listener] = []
+        self._made: dict[str, Mapping[str, Any]] | None = None  # the manifests, None where they are to be made
         self._held: dict[HeldConnection, None] = {}
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
@@ -106,6 +110,12 @@ class Activation:
     def spliced(self) -> int:
         """Return how many connections are joined with a pod."""
         return len(self._spliced)
+
+    @property
+    def lacks_listeners(self) -> bool:
+        """Return whether connections to it are to be held, and some of its ports have no listener."""
+        service = self._observed.service
+        return service is not None and bool(self._idled_at) and len(self._listeners) < len(service.ports)
 
     @property
     def is_over(self) -> bool:
@@ -142,10 +152,12 @@ class Activation:
         service = self._observed.service
         if service is None or not self.wants_slices:
             return {}
-        pod = self._settings.pod
-        ports = [ListenerPort(one.port, one.number) for one in self._listeners]
-        made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
-        return {one["metadata"]["name"]: one for one in made}
+        if self._made is None:
+            pod = self._settings.pod
+            ports = [ListenerPort(one.port, one.number) for one in self._listeners]
+            made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
+            self._made = {one["metadata"]["name"]: one for one in made}
+        return self._made
 
     def observe(self, observed: ObservedService) -> None:
         """Take in how the Service and its pods are now.
@@ -153,7 +165,7 @@ class Activation:
         Raises:
             PortsTakenError, OSError: there is no listener for some of its ports.
         """
-        self._observed = observed
+        self._observed, self._made = observed, None
         service = observed.service
         record = None if service is None or service.problem else service.record
         if record is not None and record.idled_at != self._idled_at:
@@ -234,31 +246,57 @@ class Activation:
         kept = [one for one in self._listeners if one.port in ports]
         self._keep_listeners(kept)
         known = [one.port for one in kept]
+        missing = [port for port in ports if port not in known]
+        self._make_room(len(missing))
         handlers = ListenerHandlers(self._connected, self._datagrams)
         settings = self._settings
-        kept.extend(
-            open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in ports if port not in known
-        )
+        opened: list[Listener] = []
+        try:
+            opened.extend(open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in missing)
+        finally:
+            self._listeners = [*kept, *opened]
+            self._keep_listeners(self._listeners if len(opened) == len(missing) else kept)
+
+    def _make_room(self, count: int) -> None:
+        """Let activations of the namespaces with the most listeners give up theirs, until `count` more are free.
+
+        Raises:
+            PortsTakenError: the namespace of this one would then have the most.
+        """
+        listeners, namespace = self._settings.listeners, self.name[0]
+        while not listeners.has_room(count):
+            other = listeners.gives_way(namespace, count)
+            if other is None:
+                raise PortsTakenError(
+                    f"its ports are {count} more than the share of its namespace in --port-range, "
+                    "expected free ones; widen the range"
+                )
+            other.close()
+            other._settings.changed(other)
 
     def _keep_listeners(self, kept: list[Listener]) -> None:
         """Close all listeners but `kept`."""
         for listener in [one for one in self._listeners if one not in kept]:
             listener.close()
             self._settings.ports.give_back()
-        self._listeners = kept
+        self._listeners, self._made = kept, None
+        if kept:
+            self._settings.listeners.take(self.name[0], self, len(kept))
+        else:
+            self._settings.listeners.give_back(self.name[0], self)
 
     def _connected(self, client: socket.socket, port: WatchedPort) -> None:
         settings = self._settings.connections
         settings.metrics.counters["connections"] += 1
-        for held, limit in (
-            (self._held, settings.limits.held_per_service),
-            (self._settings.held, settings.limits.held),
-        ):
-            if len(held) >= limit:
-                next(iter(held)).refuse("limit")
+        held, namespace = self._settings.held, self.name[0]
+        if len(self._held) >= settings.limits.held_per_service:
+            next(iter(self._held)).refuse("limit")
+        while not held.has_room() and (oldest := held.gives_way(namespace) or held.greatest_of(namespace)):
+            oldest.refuse("limit")
         handlers = ConnectionHandlers(self._spoke, self._joined, self._over, self._backends)
-        made = HeldConnection(client, port, handlers, settings)
-        self._held[made] = self._settings.held[made] = None
+        made = HeldConnection(client, port, namespace, handlers, settings)
+        self._held[made] = None
+        held.take(namespace, made)
         if self._ready_at is None:
             return
         if not self._observed.restricted:
@@ -269,20 +307,25 @@ class Activation:
     def _joined(self, connection: HeldConnection) -> bool:
         """Note that a pod answers; return whether a connection may be joined with one."""
         self._answer()
-        if len(self._settings.spliced) >= self._settings.connections.limits.spliced:
-            return False
+        spliced, namespace = self._settings.spliced, self.name[0]
+        while not spliced.has_room():
+            other = spliced.gives_way(namespace, 1)
+            if other is None:
+                return False
+            other.refuse("limit")
         self._forget(connection)
-        self._spliced[connection] = self._settings.spliced[connection] = None
+        self._spliced[connection] = None
+        spliced.take(namespace, connection)
         return True
 
     def _over(self, connection: HeldConnection) -> None:
         self._forget(connection)
         self._spliced.pop(connection, None)
-        self._settings.spliced.pop(connection, None)
+        self._settings.spliced.give_back(self.name[0], connection)
 
     def _forget(self, connection: HeldConnection) -> None:
         self._held.pop(connection, None)
-        self._settings.held.pop(connection, None)
+        self._settings.held.give_back(self.name[0], connection)
 
     def _datagrams(self, count: int, port: WatchedPort) -> None:
         self._settings.connections.metrics.counters["datagrams"] += count

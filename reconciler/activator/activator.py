@@ -27,6 +27,7 @@ from reconciler.activator.objects import (
     is_restricted,
 )
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
+from reconciler.activator.shares import Shares
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchedResource, WatchHandlers
@@ -90,10 +91,21 @@ class Activator:
         self._service_of: dict[NamespacedName, NamespacedName] = {}
         self._policies: dict[str, dict[str, WatchedNetworkPolicy]] = {}  # by namespace, then by name
         self._activations: dict[NamespacedName, Activation] = {}
-        self._held: dict[HeldConnection, None] = {}
+        limits = settings.limits
+        self._held: Shares[HeldConnection] = Shares(limits.held)
+        self._shared = ActivationSettings(
+            pod=settings.pod,
+            ports=PortRange(limits.ports),
+            connections=ConnectionSettings(limits, self.metrics, Shares(limits.kept), settings.proxy_protocol),
+            signal=self._signal,
+            changed=self._changed,
+            held=self._held,
+            spliced=Shares(limits.spliced),
+            listeners=Shares(limits.listeners),
+        )
         self._unsynced = set(_NEEDED)
         self._problems: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._told: dict[NamespacedName, str] = {}  # what was said last of a Service
         self._waking: dict[str, set[NamespacedName]] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
@@ -108,11 +120,6 @@ class Activator:
     async def run(self, until: asyncio.Event) -> None:
         """Return when `until` is set, and everything has ended orderly."""
         self._loop = asyncio.get_running_loop()
-        connections = ConnectionSettings(self._settings.limits, self.metrics, self._settings.proxy_protocol)
-        ports = PortRange(self._settings.limits.ports)
-        self._shared = ActivationSettings(
-            self._settings.pod, ports, connections, self._signal, self._changed, self._held
-        )
         self._keep("begin", self._begin)
         await until.wait()
         await self._end()
@@ -138,7 +145,7 @@ class Activator:
         gauges = self.metrics.gauges
         gauges["listening"] = len(self._activations)
         gauges["held"] = len(self._held)
-        gauges["spliced"] = sum(one.spliced for one in self._activations.values())
+        gauges["spliced"] = len(self._shared.spliced)
         return 200, self.metrics.text()
 
     # beginning and end
@@ -269,6 +276,8 @@ class Activator:
             if one.is_over:
                 one.close()
                 del self._activations[name]
+                for what in ("slices", "wake"):
+                    self._problems.pop(f"{what} of {'/'.join(name)}", None)
 
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
@@ -330,6 +339,7 @@ class Activator:
     def _service_replaced(self, found: list[WatchedService]) -> Iterable[NamespacedName]:
         before = self._services
         self._services = {one.name: one for one in found if self._is_of_interest(one)}
+        self._told = {name: line for name, line in self._told.items() if name in self._services}
         return before.keys() | self._services.keys() | self._activations.keys()
 
     def _service_changed(self, name: NamespacedName, found: WatchedService | None) -> Iterable[NamespacedName]:
@@ -337,6 +347,7 @@ class Activator:
             self._services[name] = found
             return (name,)
         known = self._services.pop(name, None)
+        self._told.pop(name, None)
         return () if known is None and name not in self._activations else (name,)
 
     def _is_of_interest(self, service: WatchedService) -> bool:
@@ -409,27 +420,29 @@ class Activator:
         try:
             activation.observe(ObservedService(service, backends, restricted))
         except (ReconcilerError, OSError) as error:
-            self._tell_once(f"error: {'/'.join(activation.name)}: it is not held: {reason_of(error)}")
-            self._unheld.add(activation.name)
+            words = f"error: {'/'.join(activation.name)}: it is not held: {reason_of(error)}"
+            self._tell_once(activation.name, words)
 
     def _tell_problem(self, service: WatchedService) -> None:
         """Report once, also with an Event, that connections to an idle Service cannot be held."""
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
-        if self._tell_once(f"warning: {words}"):
+        if self._tell_once(service.name, f"warning: {words}"):
             tell = partial(self._parts.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
             self._keep(("event", service.name), partial(self._in_thread, tell))
 
-    def _tell_once(self, line: str) -> bool:
-        """Say a line that was not said before; return whether it was said."""
-        if line in self._told:
+    def _tell_once(self, name: NamespacedName, line: str) -> bool:
+        """Say a line about a Service, if it is not what was said of it last; return whether it was said."""
+        if self._told.get(name) == line:
             return False
-        self._told.add(line)
+        self._told[name] = line
         self._tell(line)
         return True
 
     # what is written
 
     def _changed(self, activation: Activation) -> None:
+        if activation.lacks_listeners:
+            self._unheld.add(activation.name)  # it is tried again, when others may have given up theirs
         key = ("slices", activation.name)
         if key not in self._tasks and not self._is_ending and activation.manifests() != activation.published:
             self._keep(key, partial(self._publish, activation))

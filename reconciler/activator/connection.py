@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import WatchedPort
+from reconciler.activator.shares import Shares
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
@@ -21,8 +22,9 @@ _AGAIN_SECONDS = 0.1
 
 
 class ActivatorLimits(Struct, frozen=True):
-    """Times are seconds. `held` and `held_per_service` count connections that wait for a pod; the oldest one gives way.
-    `spliced` counts those that are joined with one; beyond it a connection is reset when it is its turn.
+    """Times are seconds. `held` and `held_per_service` count connections that wait for a pod, `spliced` those that are
+    joined with one, `listeners` ports that are listened on, `kept` bytes that a slow receiver has not taken yet. Each
+    is for all namespaces together, but `held_per_service`; beyond it the namespace with the most gives way.
 
     `silent` is how long an open connection on which nothing came yet is before it counts as traffic.
     """
@@ -30,6 +32,8 @@ class ActivatorLimits(Struct, frozen=True):
     held: int = 10_000
     held_per_service: int = 100
     spliced: int = 10_000
+    listeners: int = 10_000
+    kept: int = 256 << 20
     hold_timeout: float = 60.0
     silent: float = 2.0
     ports: range = range(20_000, 30_000)
@@ -55,8 +59,11 @@ class ConnectionHandlers(Struct, frozen=True):
 
 
 class ConnectionSettings(Struct, frozen=True):
+    """What all connections share; `kept` are the bytes that slow receivers have not taken yet."""
+
     limits: ActivatorLimits
     metrics: ActivatorMetrics
+    kept: Shares[object]
     proxy_protocol: bool = False
 
 
@@ -64,10 +71,16 @@ class HeldConnection:
     """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
 
     def __init__(
-        self, client: socket.socket, port: WatchedPort, handlers: ConnectionHandlers, settings: ConnectionSettings
+        self,
+        client: socket.socket,
+        port: WatchedPort,
+        namespace: str,
+        handlers: ConnectionHandlers,
+        settings: ConnectionSettings,
     ) -> None:
         self.phase = ConnectionPhase.HELD
         self.port = port
+        self._namespace = namespace
         self._client = client
         self._handlers = handlers
         self._settings = settings
@@ -90,8 +103,9 @@ class HeldConnection:
 
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
-        if self.phase is ConnectionPhase.HELD:
+        if self.phase is not ConnectionPhase.OVER:
             self._settings.metrics.refused[reason] += 1
+        if self.phase is ConnectionPhase.HELD:
             self._stop_waiting()
             reset(self._client)
             self._end()
@@ -151,7 +165,7 @@ class HeldConnection:
             return
         self._stop_waiting()
         self.phase = ConnectionPhase.SPLICED
-        self._splice = Splice(self._client, pod, self._end, self._answered)
+        self._splice = Splice((self._client, pod), self._end, self._answered, (self._namespace, self._settings.kept))
         self._splice.start(first)
 
     async def _connected(self) -> socket.socket | None:
@@ -189,6 +203,9 @@ async def connected(address: tuple[str, int]) -> socket.socket | None:
 BUFFER = 256 * 1024
 """Bytes read at once, and at most kept for each direction of a connection whose receiver is slow."""
 
+SMALL_PIECE = 4 * 1024
+"""The same where so much is kept already that nobody, or only a namespace with less than others, gets more."""
+
 _SPLICED_RECEIVE_BUFFER = 4 << 20
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
@@ -224,7 +241,7 @@ class _Direction:
 
     def _read(self) -> None:
         try:
-            count = self._source.recv_into(_shared)
+            count = self._source.recv_into(_shared, self._splice.piece())
         except _WOULD_BLOCK:
             return
         except OSError:
@@ -241,6 +258,7 @@ class _Direction:
         sent = self._sent(memoryview(_shared)[:count])
         if 0 <= sent < count:
             self._kept = memoryview(bytes(_shared[sent:count]))
+            self._splice.keeps(self, count - sent)
             self._splice.loop.remove_reader(self._source)
             self._splice.loop.add_writer(self._target, self._write)
 
@@ -250,6 +268,7 @@ class _Direction:
             return
         self._kept = self._kept[sent:]
         if not self._kept:
+            self._splice.keeps(self, 0)
             self._splice.loop.remove_writer(self._target)
             self._splice.loop.add_reader(self._source, self._read)
 
@@ -278,13 +297,20 @@ class Splice:
     """A client and a pod, joined until both have ended; a reset on one side is one on the other."""
 
     def __init__(
-        self, client: socket.socket, pod: socket.socket, ended: Callable[[], None], answered: Callable[[], None]
+        self,
+        sockets: tuple[socket.socket, socket.socket],
+        ended: Callable[[], None],
+        answered: Callable[[], None],
+        share: tuple[str, Shares[object]],
     ) -> None:
-        """`ended` is called once when both are closed, `answered` when the pod sends its first byte."""
+        """`sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered`
+        when the pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.
+        """
         self.loop = asyncio.get_running_loop()
-        self._sockets = (client, pod)
+        self._sockets = client, pod = sockets
         self._ended = ended
         self._answered = answered
+        self._namespace, self._all_kept = share
         self._is_over = False
         self._up = _Direction(self, client, pod)
         self._down = _Direction(self, pod, client)
@@ -305,6 +331,18 @@ class Splice:
         if direction is self._down:
             self._answered()
 
+    def piece(self) -> int:
+        """Return how many bytes may be read at once."""
+        kept = self._all_kept
+        return BUFFER if kept.has_room(BUFFER) or kept.is_fair(self._namespace) else SMALL_PIECE
+
+    def keeps(self, direction: object, count: int) -> None:
+        """Note how many bytes one half keeps."""
+        if count:
+            self._all_kept.take(self._namespace, direction, count)
+        else:
+            self._all_kept.give_back(self._namespace, direction)
+
     def half_ended(self) -> None:
         if self._up.is_over and self._down.is_over:
             self._close(lambda one: one.close())
@@ -317,6 +355,8 @@ class Splice:
         if self._is_over:
             return
         self._is_over = True
+        for direction in (self._up, self._down):
+            self.keeps(direction, 0)
         for one in self._sockets:
             self.loop.remove_reader(one)
             self.loop.remove_writer(one)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
 from reconciler.activator.connection import ActivatorLimits
@@ -63,22 +64,24 @@ def activator_command(context: str | None, **flags: Any) -> int:
     policies: what is idle, and how it is woken, is written on the Services and workloads.
     """
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
-    _raise_descriptors(flags["held"], flags["spliced"])
     options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
     stop, clock = options.stop, RealClock()
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
     connection = Connection(reached, clock, largest_read=None)
     client, wakes = (ApiClient(connection, options.settings, clock) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
+    ports = _ports(flags["port_range"], flags["http_port"])
+    limits = ActivatorLimits(
+        held=flags["held"],
+        held_per_service=flags["held_per_service"],
+        spliced=flags["spliced"],
+        listeners=len(ports),
+        hold_timeout=flags["hold_timeout"],
+        ports=ports,
+    )
     settings = ActivatorSettings(
         pod=pod,
-        limits=ActivatorLimits(
-            held=flags["held"],
-            held_per_service=flags["held_per_service"],
-            spliced=flags["spliced"],
-            hold_timeout=flags["hold_timeout"],
-            ports=_ports(flags["port_range"], flags["http_port"]),
-        ),
+        limits=within_descriptors(limits, len(pod.addresses)),
         tell=say,
         proxy_protocol=flags["proxy_protocol"],
         never_splices=flags["splice"] == "Never",
@@ -147,15 +150,24 @@ def _ports(text: str, http_port: int) -> range:
     return range(first, last + 1)
 
 
-def _raise_descriptors(held: int, spliced: int) -> None:
-    """Let this process have all descriptors it may: a connection that waits takes one, a joined one two."""
+def within_descriptors(limits: ActivatorLimits, addresses: int) -> ActivatorLimits:
+    """Let this process have all descriptors it may, and return `limits` so that some of them are always left.
+
+    A connection takes one while it waits, a second one while it is joined with a pod; a port takes one for each of the
+    `addresses`, and one more for a moment when its pods are ready. Those that are left are for the API server, that is
+    the wakes, the Lease and the watches, and for health.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = held + 2 * spliced + _DESCRIPTORS_BESIDE
-    most = wanted if hard == resource.RLIM_INFINITY else hard
+    needed = 2 * (limits.held + limits.spliced) + limits.listeners * (addresses + 1)
+    most = needed + _DESCRIPTORS_BESIDE if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < wanted:
-        say(
-            f"warning: this process may have {most} open files, and needs up to {wanted} "
-            f"for --held {held} --spliced {spliced}"
-        )
+    left = max(most - _DESCRIPTORS_BESIDE, most // 2)
+    if left >= needed:
+        return limits
+    held, spliced, listeners = (max(1, one * left // needed) for one in (limits.held, limits.spliced, limits.listeners))
+    say(
+        f"warning: this process may have {most} open files, expected {needed + _DESCRIPTORS_BESIDE}: at most {held} "
+        f"connections wait, {spliced} are joined with pods, and {listeners} ports are listened on"
+    )
+    return replace(limits, held=held, spliced=spliced, listeners=listeners)

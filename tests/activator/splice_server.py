@@ -15,15 +15,32 @@ from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import Backends
 from reconciler.activator.publication import ActivatorPod
-from reconciler.cli.activator import _raise_descriptors
+from reconciler.activator.shares import Shares
+from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service
 
 
 async def serve(target: int, most: int) -> None:
-    limits = ActivatorLimits(most, most, most, 3600.0, 3600.0, range(21_000, 32_000))
-    connections = ConnectionSettings(limits, ActivatorMetrics())
+    limits = ActivatorLimits(
+        held=most,
+        held_per_service=most,
+        spliced=most,
+        hold_timeout=3600.0,
+        silent=3600.0,
+        ports=range(21_000, 32_000),
+    )
+    connections = ConnectionSettings(limits, ActivatorMetrics(), Shares(limits.kept))
     pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-    settings = ActivationSettings(pod, PortRange(limits.ports), connections, lambda _: None, lambda _: None, {})
+    settings = ActivationSettings(
+        pod=pod,
+        ports=PortRange(limits.ports),
+        connections=connections,
+        signal=lambda _: None,
+        changed=lambda _: None,
+        held=Shares(most),
+        spliced=Shares(most),
+        listeners=Shares(1),
+    )
     activation = Activation(("shop", "web"), settings)
 
     def observe(backends: Backends) -> None:
@@ -41,5 +58,5 @@ async def serve(target: int, most: int) -> None:
 
 if __name__ == "__main__":
     number, connections = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    _raise_descriptors(connections, connections)
+    within_descriptors(ActivatorLimits(held=connections, spliced=connections, listeners=1), 1)
     asyncio.run(serve(number, connections))

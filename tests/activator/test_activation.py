@@ -17,6 +17,7 @@ from reconciler.activator.listener import PortRange, PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import Backends
 from reconciler.activator.publication import ActivatorPod
+from reconciler.activator.shares import Shares
 from tests.activator.services import IDLE, a_watched_service
 
 _LIMIT = 60
@@ -35,10 +36,12 @@ class Stage:
         settings = ActivationSettings(
             pod=pod,
             ports=self.range,
-            connections=ConnectionSettings(limits, self.metrics),
+            connections=ConnectionSettings(limits, self.metrics, Shares(limits.kept)),
             signal=self._signal,
             changed=self._changed,
-            held={},
+            held=Shares(limits.held),
+            spliced=Shares(limits.spliced),
+            listeners=Shares(limits.listeners),
         )
         self.activation = Activation(("shop", "web"), settings)
         self.clients: list[socket.socket] = []

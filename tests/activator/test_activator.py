@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import socket
 import threading
 import warnings
@@ -15,15 +14,13 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from reconciler.activator.activation import Activation, ActivationSettings
+from reconciler.activator.activation import Activation
 from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
-from reconciler.activator.connection import ActivatorLimits, ConnectionSettings, connected
-from reconciler.activator.listener import PortRange
+from reconciler.activator.connection import ActivatorLimits, connected
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.stop import Stop
-from reconciler.cli.activator import _raise_descriptors
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from reconciler.world import RealClock
@@ -62,32 +59,33 @@ class Written:
 
 
 class Stage:
-    def __init__(self) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.written = Written()
         self.told: list[str] = []
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-        limits = ActivatorLimits(ports=range(21_000, 32_000))
         parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), RealClock(), Stop())
-        self.one = one = Activator(ActivatorSettings(pod, limits, self.told.append), parts)
+        taken = ActivatorLimits(**{"ports": range(21_000, 32_000), **limits})
+        self.one = one = Activator(ActivatorSettings(pod, taken, self.told.append), parts)
         one._loop = asyncio.get_running_loop()
-        connections = ConnectionSettings(limits, one.metrics)
-        one._shared = ActivationSettings(
-            pod, PortRange(limits.ports), connections, one._signal, one._changed, one._held
-        )
         one._unsynced = set()
 
-    def idle(self, name: str = "web") -> None:
-        found = a_watched_service(name, annotations=IDLE)
+    def idle(self, name: str = "web", namespace: str = "shop", ports: int = 1) -> Activation:
+        listed = (
+            [{"name": f"p{number}", "port": 80 + number} for number in range(ports)] if ports > 1 else [{"port": 80}]
+        )
+        found = a_watched_service(name, annotations=IDLE, spec={"ports": listed})
+        found.metadata.namespace = namespace
         self.one._refresh(self.one._service_changed(found.name, found))
+        return self.one._activations[found.name]
 
     @property
     def activation(self) -> Activation:
         return self.one._activations[WEB]
 
 
-def play(story: Callable[[Stage], Awaitable[None]]) -> None:
+def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
     async def told() -> None:
-        stage = Stage()
+        stage = Stage(**limits)
         try:
             await asyncio.wait_for(story(stage), _LIMIT)
         finally:
@@ -247,22 +245,6 @@ def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_no
         assert stage.one._activations[API].wants_slices
 
     play(story)
-
-
-@pytest.mark.parametrize(
-    ("hard", "expected"),
-    [
-        pytest.param(900_000, 900_000, id="all there are"),
-        pytest.param(2048, 2048, id="also where they are too few"),
-        pytest.param(resource.RLIM_INFINITY, 20_512, id="enough where there is no limit"),
-    ],
-)
-def test_it_takes_the_descriptors_it_may(hard: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: taken.append(limits))
-    _raise_descriptors(10_000, 5_000)
-    assert taken == [(expected, hard)]
 
 
 @pytest.mark.parametrize(("read_only", "woken"), [(False, 1), (True, 0)])

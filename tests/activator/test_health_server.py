@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from reconciler.activator.metrics import MOST_OPEN, serve
-from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
-from reconciler.cli.activator import activator_command
 from tests.activator.test_activator import Stage, play
 
 _MANY = 3 * MOST_OPEN
@@ -73,38 +66,3 @@ def test_what_fails_in_the_event_loop_is_one_line_and_not_a_traceback_each_time(
 
     play(story)
     assert capfd.readouterr().err == ""
-
-
-def test_the_server_of_a_process_that_lives_long_collects_garbage(tmp_path: Path) -> None:
-    """It is off for verbs that end soon. What an hour without API server raises is made of cycles: 86 MB."""
-    program = (
-        "import asyncio, gc, sys\n"
-        "def run(work):\n"
-        "    work.close()\n"
-        "    print('collects' if gc.isenabled() else 'collects nothing')\n"
-        "asyncio.run = run\n"
-        "sys.argv = ['reconciler', 'activator', '--pod-name=a', '--pod-uid=u', '--pod-ips=127.0.0.1']\n"
-        "from reconciler.__main__ import main\n"
-        "main()\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "collects\n"), ended.stderr
-
-
-def test_what_clients_wait_for_has_no_rate_and_wakes_have_requests_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[ApiClient] = []
-    original = ApiClient.__init__
-
-    def noted(self: ApiClient, connection: Any, settings: RequestSettings, clock: Any) -> None:
-        assert settings.qps == 0
-        made.append(self)
-        original(self, connection, settings, clock)
-
-    monkeypatch.setattr(ApiClient, "__init__", noted)
-    monkeypatch.setattr("reconciler.cli.activator.asyncio.run", lambda work: work.close())
-    flags = ["--pod-name=a", "--pod-uid=u", "--pod-ips=127.0.0.1"]
-    assert CliRunner().invoke(activator_command, flags).exit_code == 0
-    assert len(made) == 2
-    assert CliRunner().invoke(activator_command, [*flags, "--qps=50"]).exit_code != 0
