@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.options import (
     moment,
@@ -23,7 +24,7 @@ from reconciler.cli.output import as_text, problem_values, say, show, show_lines
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.load import check_policies, read_policies
+from reconciler.policy.load import check_policies, overlooked, read_policies
 from reconciler.policy.schemas import SCHEMA_KINDS, load_schema, schema_of
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
@@ -58,7 +59,7 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     if policies is None:
         raise PolicyError.of(problems)
     night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
-    for warning in (*policies.warnings, *(() if night is None else night.unheld)):
+    for warning in (*policies.warnings, *(() if night is None else night.warnings)):
         say(f"warning: {warning}")
     if output == "json":
         warnings = [problem_values(one) for one in policies.warnings]
@@ -97,7 +98,7 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
     held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
     shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
-    return {"firstNight": {**shown, "heldBack": held, "unheld": list(night.unheld)}}
+    return {"firstNight": {**shown, "heldBack": held, "warnings": list(night.warnings)}}
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:
@@ -115,6 +116,8 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     if policies is not None and tenant is not None:
         policies = part_of(policies, tenant_named(policies.fleet, tenant))
         problems = policies.problems.get(tenant, ())
+    if policies is not None:
+        policies = replace(policies, warnings=(*policies.warnings, *overlooked(path)))
     return None if problems else policies, problems
 
 

@@ -27,8 +27,8 @@ class FirstNight(Struct, frozen=True):
 
     `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `already` are those
     that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
-    `held_back` has each limit that holds something back once. `unheld` says which Services wait for signals that no
-    activator can give.
+    `held_back` has each limit that holds something back once. `warnings` say which policies select nothing, and which
+    Services wait for signals that no activator can give.
     """
 
     start: datetime | None = None
@@ -37,20 +37,22 @@ class FirstNight(Struct, frozen=True):
     already: int = 0
     places: Mapping[str, str] = NOTHING
     held_back: tuple[Held, ...] = ()
-    unheld: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def first_night(simulation: Simulation, now: datetime) -> FirstNight:
     """Return the first night from `now` on; `simulation` is played."""
     steps: list[Step] = []
-    unheld: dict[str, None] = {}
-    for step in simulation.play(now, now + SEARCHED):
+    warnings: dict[str, None] = {}
+    for number, step in enumerate(simulation.play(now, now + SEARCHED)):
         if steps and step.at >= steps[0].at + NIGHT:
             break
-        unheld |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
+        warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
+        for name in () if number else step.plan.without_workloads:
+            warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
-    return replace(_of(steps) if steps else FirstNight(), unheld=tuple(unheld))
+    return replace(_of(steps) if steps else FirstNight(), warnings=tuple(warnings))
 
 
 def _of(steps: Sequence[Step]) -> FirstNight:

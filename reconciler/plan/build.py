@@ -63,7 +63,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
         kept_up=tuple(_kept_up(desired, state, inputs.filters)),
-        selects_nothing=_selects_nothing(policies, desired),
+        without_workloads=_without_workloads(policies, desired, state),
         dropped=len(limited.decisions) - len(kept.decisions),
         revision=run.revision,
         source=inputs.source,
@@ -83,10 +83,16 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
     )
 
 
-def _selects_nothing(policies: PolicySet, desired: DesiredState) -> bool:
-    """Return whether there are policies, and none of them selects anything: who has just written them wonders."""
-    selects = desired.placements or any(one.selected for one in desired.explanations)
-    return bool(policies.idling or policies.federated or policies.downscale) and not selects
+def _without_workloads(policies: PolicySet, desired: DesiredState, state: ObservedState) -> tuple[str, ...]:
+    """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs."""
+    if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
+        return ()
+    selecting = {(one.job, one.policy) for one in desired.explanations if one.selected}
+    idling = (f"IdlingPolicy {one.name}" for one in policies.idling if ("idling", one.name) not in selecting)
+    downscale = (
+        f"DownscalePolicy {one.name}" for one in policies.downscale if ("downscale", one.name) not in selecting
+    )
+    return (*idling, *downscale)
 
 
 _LIFTED_BY_TIME = {

@@ -35,6 +35,7 @@ from reconciler.yaml.reader import Documents, read_documents
 
 POLICY_KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")
+_NEARLY = (*_ENDINGS, ".txt", ".json")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
 
@@ -75,6 +76,11 @@ def load(path: str | Path) -> Loaded:
     problems = tuple(problem for one in read for problem in one.problems)
     if not documents and not problems:
         raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
+    if not problems and _are_manifests(documents):
+        words = "has objects of Kubernetes and no policy in it, expected at least a Fleet"
+        raise PolicyError.of(
+            [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
+        )
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
 
@@ -92,6 +98,28 @@ def left_out(path: str | Path) -> tuple[str, ...]:
     contents = {file: read_bytes(file, folder) for file in _found(folder).files if not os.path.samefile(file, root)}
     found = {file: data for file, data in contents.items() if isinstance(data, bytes) and _OURS in data}
     return () if any(map(_FLEET.search, found.values())) else tuple(map(spelt, sorted(found)))
+
+
+def overlooked(path: str | Path) -> tuple[Problem, ...]:
+    """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
+    root = str(Path(path))
+    if not os.path.isdir(root):
+        return ()
+    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
+    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not name.endswith(_ENDINGS)).files
+    contents = {file: read_bytes(file, root) for file in others}
+    return tuple(
+        Problem.of_path(spelt(file), words)
+        for file, data in contents.items()
+        if isinstance(data, bytes) and _OURS in data
+    )
+
+
+def _are_manifests(documents: Sequence[Document]) -> bool:
+    """Return whether `documents` have objects of Kubernetes and none of ours; a ReplicaSet may be either."""
+    values = [one.value for one in documents if isinstance(one.value, dict) and one.value.get("kind") != "ReplicaSet"]
+    groups = {str(value["apiVersion"]).partition("/")[0] for value in values if "apiVersion" in value}
+    return bool(groups) and API_VERSION.partition("/")[0] not in groups
 
 
 def _is_policy_name(name: str) -> bool:

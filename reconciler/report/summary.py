@@ -284,11 +284,17 @@ def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, 
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
     if not lines and not rest:
         first = f"No scale changes. {shown}" if shown else _nothing(plan, nothing)
-        return (" ".join([first, *_kept_up(plan)]), *_dropped(plan))
+        return (" ".join([first, *_kept_up(plan)]), *_without_workloads(plan), *_dropped(plan))
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
-    return (first, f"{_replicas(lines)} {shown}".rstrip(), *_limits(plan.limits), *_dropped(plan))
+    return (
+        first,
+        f"{_replicas(lines)} {shown}".rstrip(),
+        *_limits(plan.limits),
+        *_without_workloads(plan),
+        *_dropped(plan),
+    )
 
 
 def _nothing(plan: Plan, words: str) -> str:
@@ -303,9 +309,13 @@ def _nothing(plan: Plan, words: str) -> str:
         return words if not plan.notices else f"{words.partition(':')[0]}."
     if not settled or plan.kept_up:
         return "No changes."
-    return (
-        f"No changes. {'No policy selects a workload' if plan.selects_nothing else 'The clusters match the policies'}."
-    )
+    return "No changes." if plan.without_workloads else "No changes. The clusters match the policies."
+
+
+def _without_workloads(plan: Plan) -> Iterator[str]:
+    if plan.without_workloads:
+        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in plan.without_workloads]
+        yield f"No workload is selected by {', '.join(named)}."
 
 
 def _kept_up(plan: Plan) -> Iterator[str]:

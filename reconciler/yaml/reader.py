@@ -312,7 +312,8 @@ class _Reader:
 
     def _refuse_key(self, key: str, event: Any, entries: int) -> None:
         self._count(event, entries)
-        self._add(event, f"{shown(key)} is given twice, expected once")
+        hint = "; a line --- separates two documents in one file" if key == "apiVersion" else ""
+        self._add(event, f"{shown(key)} is given twice, expected once{hint}")
 
     def _key(self, event: Any, depth: int) -> str:
         """Return a key that is not just a scalar."""

@@ -249,7 +249,9 @@ def test_no_option_is_answered_with_something_else_where_the_verb_has_it(folder)
 )
 def test_a_plan_whose_policies_select_nothing_does_not_call_the_clusters_matching(folder, former, now):
     folder.write("policies/nights.yaml", NIGHTS.replace(former, now))
-    assert last(folder.plan(NIGHT)) == last(folder.apply(NIGHT)) == "No changes. No policy selects a workload."
+    words = "No workload is selected by IdlingPolicy nights (policies/nights.yaml:1)."
+    assert last(folder.plan(NIGHT)) == last(folder.apply(NIGHT)) == words
+    assert "clusters match the policies" not in folder.plan(NIGHT).out
 
 
 def test_a_fleet_without_policies_matches(folder):

@@ -205,7 +205,15 @@ def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(
     why = "an activator cannot hold its connections: it is headless, so clients look its pods up themselves"
     warning = f"dev: nothing signals shared-b/web, team-b-web/web (wake: OnSignal): {why}"
     assert f"warning: {warning}" in folder.call(*at).err
-    assert json.loads(folder.call(*at, "-o", "json").out)["firstNight"]["unheld"] == [warning]
+    assert json.loads(folder.call(*at, "-o", "json").out)["firstNight"]["warnings"] == [warning]
+
+
+def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder):
+    folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("workloads: {}", "workloads: {matchLabels: {app: wbe}}"))
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    assert said.code == 0
+    assert said.err.endswith(": IdlingPolicy b/sleep selects no workload of the snapshot\n")
+    assert said.err.count("selects no workload") == 1
 
 
 def test_without_a_schedule_that_begins_nothing_goes_idle(folder):

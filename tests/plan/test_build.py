@@ -137,23 +137,44 @@ def test_the_base_of_a_tenant_with_limits_is_all_that_runs_in_its_namespaces(lim
 
 
 @pytest.mark.parametrize(
-    ("policies", "selected", "selects_nothing"),
+    ("policies", "selected", "without"),
     [
-        pytest.param({}, (), False, id="no policy, so nothing to wonder about"),
-        pytest.param({"idling": (an_idling_policy("nights"),)}, (), True, id="idling"),
-        pytest.param({"downscale": (a_downscale_policy("shrink"),)}, (), True, id="downscale"),
-        pytest.param({"federated": (a_federated_replica_set("web"),)}, (), True, id="placement"),
-        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, False), True, id="all excluded"),
-        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, True), False, id="one selected"),
+        pytest.param({}, (), (), id="no policy, so nothing to wonder about"),
+        pytest.param({"idling": (an_idling_policy("nights"),)}, (), ("IdlingPolicy nights",), id="idling"),
+        pytest.param({"downscale": (a_downscale_policy("shrink"),)}, (), ("DownscalePolicy shrink",), id="downscale"),
+        pytest.param({"federated": (a_federated_replica_set("web"),)}, (), (), id="placement names its own"),
+        pytest.param(
+            {"idling": (an_idling_policy("nights"),)}, (False, False), ("IdlingPolicy nights",), id="all excluded"
+        ),
+        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, True), (), id="one selected"),
+        pytest.param(
+            {"idling": (an_idling_policy("nights"), an_idling_policy("days"))},
+            (True,),
+            ("IdlingPolicy days",),
+            id="one of two policies selects something",
+        ),
+        pytest.param(
+            {"idling": (an_idling_policy("nights"),), "downscale": (a_downscale_policy("nights"),)},
+            (True,),
+            ("DownscalePolicy nights",),
+            id="two kinds of one name",
+        ),
     ],
 )
-def test_whether_policies_select_nothing(policies, selected, selects_nothing):
+def test_which_policies_select_nothing(policies, selected, without):
     said = tuple(
         PolicyExplanation(a_ref(str(at)), "idling", "nights", "", (), selected=one) for at, one in enumerate(selected)
     )
     desired = DesiredState(explanations=said)
     made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run(), Inputs())
-    assert made.selects_nothing is selects_nothing
+    assert made.without_workloads == without
+
+
+def test_a_policy_may_select_what_cannot_be_read():
+    policies = a_policy_set(idling=(an_idling_policy("nights"),))
+    states = (a_state(a_cluster(unreadable={"pods": "403"})), a_state(a_cluster(), unreachable={"lost": "timed out"}))
+    for state in states:
+        assert make_plan(policies, state, DesiredState(), a_run(), Inputs()).without_workloads == ()
 
 
 OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)

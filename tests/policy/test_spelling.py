@@ -15,6 +15,7 @@ from reconciler.policy.problems import RENAMED
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
 from tests.policy.base import FILES, edited, problems_in
+from tests.way.calls import Folder
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
 
@@ -183,6 +184,10 @@ def test_13_an_uptime_without_hours_is_one_problem(tmp_path, file):
     assert "uptime: is an empty list, expected a list with at least 1 entry" in problem
 
 
+BY_DAY = "is idle by day and awake at night, from Mon to Fri"
+TURNED = "states the opposite"
+
+
 @pytest.mark.parametrize(
     ("hours", "warnings"),
     [
@@ -194,6 +199,13 @@ def test_13_an_uptime_without_hours_is_one_problem(tmp_path, file):
         pytest.param(
             'downtime: ["Mon-Fri 20:00-07:00", "Sat 12:00-Mon 07:00"]', [SHORT], id="a short gap is an accident"
         ),
+        pytest.param('downtime: ["Mon-Fri 08:00-18:00"]', [f"spec.downtime: {BY_DAY}; uptime {TURNED}"], id="by day"),
+        pytest.param(
+            'uptime: ["Mon-Fri 20:00-07:00"]', [f"spec.uptime: {BY_DAY}; downtime {TURNED}"], id="awake at night"
+        ),
+        pytest.param('downtime: ["Mon-Thu 08:00-18:00"]', [], id="Friday is not idle by day"),
+        pytest.param('downtime: ["12:00-13:00"]', [f"spec.downtime: {BY_DAY}; uptime {TURNED}"], id="at noon alone"),
+        pytest.param('downtime: ["Mon-Fri 00:00-06:00", "Mon-Fri 12:00-13:00"]', [], id="at noon and at night"),
     ],
 )
 def test_13_warnings_of_hours(tmp_path, hours, warnings):
@@ -202,6 +214,61 @@ def test_13_warnings_of_hours(tmp_path, hours, warnings):
         (tmp_path / "policies" / name).write_text(text)
     found = read_policies(tmp_path / "policies").warnings
     assert [f"{one.field}: {one.message}" for one in found if "hours.yaml" in one.file] == warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        pytest.param("CEST", "", id="an abbreviation is not near another one"),
+        pytest.param("paris", ', did you mean "Europe/Paris"?', id="a city"),
+        pytest.param("Europ/Paris", ', did you mean "Europe/Paris"?', id="misspelt"),
+    ],
+)
+def test_what_is_said_of_a_time_zone_that_is_none(tmp_path, name, hint):
+    folder = Folder(tmp_path)
+    for file, text in FILES.items():
+        folder.write(f"policies/{file}", text)
+    hours = CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]')
+    folder.write("policies/hours.yaml", hours.replace("Europe/Paris", name).replace("UTC", name))
+    line = f'is "{name}", expected a time zone like Europe/Paris{hint}'
+    assert [one for one in folder.call("validate").err.splitlines() if one.endswith(line)] != []
+
+
+def test_a_file_with_a_policy_that_is_not_read_because_of_its_name_is_named(tmp_path):
+    folder = Folder(tmp_path)
+    for file, text in FILES.items():
+        folder.write(f"policies/{file}", text)
+    folder.write("policies/nights.txt", CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]'))
+    folder.write("policies/notes.txt", "buy milk\n")
+    folder.write("policies/README.md", "    apiVersion: reconciler/v1alpha1\n")
+    said = folder.call("validate")
+    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
+    assert (said.code, said.err) == (0, f"warning: policies/nights.txt: {words}\n")
+
+
+@pytest.mark.parametrize("verb", ["plan", "validate"])
+def test_a_snapshot_in_place_of_policies_is_one_problem_that_says_how_it_is_given(repository, tmp_path, verb):
+    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+    said = folder.call(verb, "snapshot")
+    assert said.code == 3
+    assert said.err.count("\n") == 1
+    assert said.err.endswith("a snapshot is given as --snapshot snapshot\n")
+
+
+def test_two_documents_without_a_line_between_them_are_told_of_it(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", "".join(FILES.values()).replace("---\n", ""))
+    assert "a line --- separates two documents in one file" in folder.call("validate").err
+
+
+def test_minimums_above_the_replicas_are_a_warning(repository, tmp_path):
+    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+    text = (folder.path / "policies" / "placement.yaml").read_text()
+    folder.write("policies/placement.yaml", text.replace("maxReplicas: 4", "minReplicas: 13"))
+    words = "spec.replicas: is 12, fewer than all minReplicas together, 13: not every cluster gets its minimum"
+    assert words in folder.call("validate").err
+    folder.write("policies/placement.yaml", text.replace("maxReplicas: 4", "minReplicas: 12"))
+    assert folder.call("validate").err == ""
 
 
 ROOT = Path(__file__).parents[2]

@@ -345,7 +345,7 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
         ),
     ],
 )
-def test_what_is_allowed_but_hardly_meant_is_a_warning(tmp_path, file, old, new, expected):
+def test_what_is_allowed_but_probably_a_mistake_is_a_warning(tmp_path, file, old, new, expected):
     assert expected in warnings(tmp_path, edited(file, old, new))
 
 

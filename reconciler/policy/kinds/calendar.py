@@ -264,8 +264,9 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
     texts = given(fields.uptime if stated_as == "uptime" else fields.downtime) or ()
     stated = tuple(_windows(document, (*path, stated_as), texts))
     windows = stated if stated_as == "downtime" else the_rest_of_the_week(stated)
-    for words in weekend_warnings(windows) if stated_as == "downtime" else _uptime_warnings(windows):
-        document.warn((*path, stated_as), words)
+    words = weekend_warnings(windows) if stated_as == "downtime" else _uptime_warnings(windows)
+    for one in (*words, *_inverted(windows, stated_as)):
+        document.warn((*path, stated_as), one)
     zone_name = given(fields.time_zone) or ""
     return Calendar(
         zone=_zone(document, (*path, "timeZone"), zone_name),
@@ -283,6 +284,19 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
 def _uptime_warnings(windows: tuple[WeeklyWindow | AbsoluteWindow, ...]) -> list[str]:
     """Return what is hardly meant of an uptime that leaves `windows`; its weekends are as somebody wrote them."""
     return [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
+
+
+def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) -> list[str]:
+    """Return what is rarely meant where each weekday is idle at noon and awake the nights between them."""
+    idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    noon, night = (
+        {day for day in range(5) for start, end in idle if start <= day * _MINUTES_A_DAY + hour * 60 < end}
+        for hour in (12, 2)
+    )
+    if len(noon) < 5 or night - {0}:  # the night before Monday is one of a weekend
+        return []
+    other = "uptime" if stated_as == "downtime" else "downtime"
+    return [f"is idle by day and awake at night, from Mon to Fri; {other} states the opposite"]
 
 
 def _stated_as(document: PolicyDocument, path: Path, fields: HoursFields) -> Literal["downtime", "uptime"]:
@@ -320,6 +334,9 @@ def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
             return ZoneInfo(name)
         except (OSError, ValueError, LookupError):
             pass
-    near = nearest(name, available_timezones())
+    zones = available_timezones()
+    of_city = [zone for zone in sorted(zones) if zone.lower().endswith(f"/{name.lower()}")]
+    near = nearest(name, zones) if "/" in name else ""  # EST is near CEST, and seven hours away
+    near = f', did you mean "{of_city[0]}"?' if of_city else near
     document.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
     return UTC

@@ -279,6 +279,12 @@ def policy_of(
         digest=digest,
     )
     _check_form(document, policy, spec)
+    least = sum(one.min_replicas for one in clusters.values())
+    if least > policy.replicas and document.is_judged(("spec", "replicas")):
+        words = (
+            f"is {policy.replicas}, fewer than all minReplicas together, {least}: not every cluster gets its minimum"
+        )
+        document.warn(("spec", "replicas"), words)
     return policy
 
 
