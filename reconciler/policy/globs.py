@@ -163,7 +163,7 @@ def path_regex(pattern: str) -> re.Pattern[str]:
     found = ""
     for token in _PATH_TOKEN.findall(pattern):
         found += _PATH_PARTS.get(token) or re.escape(token)
-    return re.compile(found + r"\Z")
+    return re.compile(found + r"\Z", re.DOTALL)
 
 
 _PATH_PARTS = {"/**": "(/.*)?", "**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

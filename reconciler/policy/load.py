@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.messages import alternatives, nearest, shown
+from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
@@ -27,7 +27,7 @@ from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocumen
 from reconciler.policy.kinds.json_schema import DOCUMENTS
 from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
 from reconciler.policy.problems import UNKNOWN
-from reconciler.policy.tenants import FileOwners, bounded, kind_problem, main_fleet
+from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import FoundFiles, decoded_text, find_files, read_bytes, spelt
@@ -68,6 +68,10 @@ def load(path: str | Path) -> Loaded:
     read = [Documents(problems=found.problems, complete=not found.problems)]
     digest = hashlib.sha256()
     for file in found.files:
+        if not os.path.relpath(file, root).isprintable():
+            words = "its name holds a control character or no Unicode, expected one that can be printed"
+            read.append(Documents(problems=[Problem(printable(spelt(file)), 1, 1, "", words)], complete=False))
+            continue
         content = read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
@@ -205,12 +209,15 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
 
 def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loaded) -> list[tuple[str, Document]]:
     """Make the Fleet, and return `shaped` without what tenants may not have."""
-    main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root)
+    main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root, found.unread)
     if main is None:
         return shaped
     document = PolicyDocument(main)
     fleet, spec = _made(document, document.read("Fleet", FleetDocument), Calendars({}))
-    owners = FileOwners(fleet.tenants, loaded.root)
+    owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
+    if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
+        words = f"is in {main.file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
+        document.add(("spec", "tenants"), words)
     if not document.is_judged(("spec", "tenants")):
         owners = FileOwners(known=False)
     if (owner := owners.of(main.file)) is not None:
@@ -306,11 +313,14 @@ def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
         for document in loaded.documents
         if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
     ]
-    if (main := main_fleet([document for _, document in fleets], loaded.root)) is not None:
+    unread = [problem.file for problem in loaded.problems]
+    if (main := main_fleet([document for _, document in fleets], loaded.root, unread)) is not None:
         fleets = [("Fleet", main)]
-    if not fleets:
-        problems += loaded.problems
-        fleets = [("Fleet", document) for document in broken_fleets(loaded.problems, loaded.root)]
+    else:
+        broken = list(broken_fleets(loaded.problems, loaded.root))
+        own = [one for one in broken if below(one.file, loaded.root) == FLEET_FILE] or ([] if fleets else broken)
+        problems += loaded.problems if own or not fleets else ()
+        fleets = [("Fleet", document) for document in own] or fleets
     _make(fleets, found, complete=True)
     problems += _fleets(fleets, str(path), complete=True)
     return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))

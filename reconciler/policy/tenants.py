@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -30,74 +31,85 @@ from reconciler.yaml.documents import Document
 _REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
 
 
+FLEET_FILE = "fleet.yaml"
+"""Where a Fleet with tenants is, below the policy directory: a place that no file of a tenant can take."""
+
+
 class FileOwners(Struct, frozen=True, dict=True):
-    """Whose the policy files below the folder `root` are. A file under no tenant's path is the platform's.
+    """Whose the policy files below the folder `root` are. With tenants, the platform's are those below `platform`.
 
     `known` False: the Fleet does not say it, or not in a way that can be read; then nobody is said to own anything.
     """
 
     tenants: tuple[Tenant, ...] = ()
+    platform: tuple[str, ...] = ()
     root: str = ""
     known: bool = True
 
     def of(self, file: str) -> Tenant | None:
-        """Return the tenant of a file, None for the platform. A path in other case is still the tenant's."""
-        return self._owner(self._below(file)) if self.tenants else None
+        """Return the tenant of a file, None for the platform. A path that only looks different is still the tenant's:
+        in other case, or in another form of Unicode.
+        """
+        return self._owner(below(file, self.root)) if self.tenants else None
 
     def problems(self, files: Iterable[str]) -> Iterator[Problem]:
-        """Yield what leaves open whose a file is: a link to what is another's, or a path in other case."""
+        """Yield what leaves open whose a file is: no path of anybody, one that looks like a tenant's, or a link to what
+        is another's.
+        """
         for file in dict.fromkeys(files if self.tenants else ()):
-            path, tenant = self._below(file), self.of(file)
-            if tenant is not None and not any(path_regex(one).match(path) for one in tenant.paths):
-                words = f"differs only in case from {alternatives(tenant.paths)}, the paths of {_at(tenant)}"
-                yield Problem(file, 1, 1, "", f"{words}, expected the same case")
+            path, tenant = below(file, self.root), self.of(file)
+            if tenant is None and not _matches(self.platform, path):
+                words = f"is under no path of a tenant, expected it below {alternatives(self.platform)}"
+                yield Problem(file, 1, 1, "", f"{words}, the platformPaths of the Fleet")
+            elif tenant is not None and not _matches(tenant.paths, path):
+                words = f"only looks like {alternatives(tenant.paths)}, the paths of {_at(tenant)}"
+                yield Problem(file, 1, 1, "", f"{words}, expected the same characters in the same case")
             elif self._target(file) is not tenant:
                 whose = "the platform" if tenant is None else f"tenant {tenant.name}"
                 yield Problem(file, 1, 1, "", f"is a link to a file of another owner, expected one of {whose}")
 
     def _owner(self, path: str) -> Tenant | None:
-        lower = path.lower()
-        for tenant in self.tenants:
-            if any(path_regex(one).match(path) for one in tenant.paths):
-                return tenant
-        return next((one for one in self.tenants if any(path_regex(p.lower()).match(lower) for p in one.paths)), None)
+        exact = next((one for one in self.tenants if _matches(one.paths, path)), None)
+        if exact is not None or _matches(self.platform, path):
+            return exact
+        alike = _folded(path)
+        return next((one for one in self.tenants if _matches(map(_folded, one.paths), alike)), None)
 
     def _target(self, file: str) -> Tenant | None:
         """Return whose the file is that `file` leads to. A mounted volume keeps its files in a hidden folder."""
         parts = os.path.relpath(os.path.realpath(file), self._home).split(os.sep)
         return self._owner("/".join(part for part in parts if not part.startswith(".") or part == ".."))
 
-    def _below(self, file: str) -> str:
-        return os.path.relpath(file, self.root).replace(os.sep, "/")
-
     @cached_property
     def _home(self) -> str:
         return os.path.realpath(self.root)
 
 
-def main_fleet(fleets: Sequence[Document], root: str) -> Document | None:
-    """Return the one Fleet that counts, None where that is open.
+def below(file: str, root: str) -> str:
+    """Return the path of `file` below the folder `root`, with slashes."""
+    return os.path.relpath(file, root).replace(os.sep, "/")
 
-    Of several it is the one whose tenants' paths have all the others, and not itself: who may only write policies of a
-    tenant must not stop the Fleet by another one. The first by the depth of its folder is looked at first.
+
+def _matches(patterns: Iterable[str], path: str) -> bool:
+    return any(path_regex(one).match(path) for one in patterns)
+
+
+def _folded(path: str) -> str:
+    """Return what paths that look alike have in common: case and forms of Unicode do not count."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
+
+
+def main_fleet(fleets: Sequence[Document], root: str, unread: Iterable[str] = ()) -> Document | None:
+    """Return the one Fleet that counts, None where that is open: the one in `FLEET_FILE`, else the only one.
+
+    `unread` are files with something that could not be read. Where `FLEET_FILE` is one of them no other Fleet counts:
+    who may only write policies of a tenant must not become the platform by it.
     """
-    if len(fleets) < 2:
-        return next(iter(fleets), None)
-    for document in sorted(fleets, key=lambda one: (one.file.count("/"), one.file)):
-        patterns = [path_regex(one.lower()) for one in _stated_paths(document.value)]
-        covered = [one for one in fleets if any(p.match(os.path.relpath(one.file, root).lower()) for p in patterns)]
-        if document not in covered and len(covered) == len(fleets) - 1:
-            return document
-    return None
-
-
-def _stated_paths(value: Any) -> Iterator[str]:
-    """Yield the paths of tenants as a Fleet states them, wrong or not."""
-    spec = value.get("spec")
-    tenants = spec.get("tenants") if isinstance(spec, dict) else None
-    for tenant in tenants if isinstance(tenants, list) else ():
-        paths = tenant.get("paths") if isinstance(tenant, dict) else None
-        yield from (one for one in (paths if isinstance(paths, list) else ()) if isinstance(one, str))
+    there = [one for one in fleets if below(one.file, root) == FLEET_FILE]
+    if there:
+        return there[0] if len(there) == 1 else None
+    hidden = any(below(file, root) == FLEET_FILE for file in unread)
+    return fleets[0] if len(fleets) == 1 and not hidden else None
 
 
 def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:

@@ -182,6 +182,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     prices: Prices = Prices()
     production: Production = Production(())
     tenants: tuple[Tenant, ...] = ()  # no namespace of a cluster belongs to two of them
+    platform_paths: tuple[str, ...] = ("*", "platform/**")  # where files of no tenant may be, if there are tenants
 
     @property
     def protected(self) -> frozenset[str]:

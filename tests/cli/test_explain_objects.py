@@ -160,7 +160,8 @@ def test_a_cluster_alone_is_an_object(folder):
 def test_a_cluster_is_an_object_also_beside_a_broken_file_of_a_tenant(folder):
     tenants = "tenants: [{name: a, namespaces: [a], paths: ['a/**']}]"
     fleet = FLEET.replace("clusters: [{name: east}]", f"clusters: [{{name: east}}], {tenants}")
-    folder.write("policies/all.yaml", f"{fleet}---\n{NIGHTS}")
+    (folder.path / "policies" / "all.yaml").unlink()
+    folder.write("policies/fleet.yaml", f"{fleet}---\n{NIGHTS}")
     folder.write("policies/a/broken.yaml", "kind: [\n")
     said = folder.call("explain", "east", "--snapshot", "snapshot", "--now", NOW)
     assert (said.code, said.out) == (0, explained(folder, "east/shop"))

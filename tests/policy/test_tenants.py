@@ -188,7 +188,7 @@ def test_a_link_to_a_file_of_another_owner_stops_only_whose_link_it_is(tmp_path,
     ],
 )
 def test_a_link_to_a_folder_of_others_takes_nothing_away_from_them(tmp_path, target):
-    before = policies_in(tmp_path, **{"plat/more.yaml": SLEEP})
+    before = policies_in(tmp_path, **{"platform/more.yaml": SLEEP})
     links(tmp_path, **{"teams/a/00": target})
     with inside(tmp_path):
         found, problems = check_policies("policies")

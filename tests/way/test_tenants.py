@@ -210,8 +210,8 @@ REFUSED = [
     pytest.param(
         {"teams/A/more.yaml": sleep()[FILE]},
         [
-            f'policies/teams/A/more.yaml:1:1: differs only in case from "teams/a/**", the paths of {A}, expected the '
-            "same case"
+            f'policies/teams/A/more.yaml:1:1: only looks like "teams/a/**", the paths of {A}, expected the same '
+            "characters in the same case"
         ],
         id="a folder in other case",
     ),

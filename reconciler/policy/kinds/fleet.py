@@ -30,7 +30,7 @@ from reconciler.policy.kinds.fields import (
     limits_of,
     stated_limit,
 )
-from reconciler.policy.kinds.tenant import TenantFields, check_tenants, tenants_of
+from reconciler.policy.kinds.tenant import FilePattern, TenantFields, check_tenants, tenants_of
 from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
 from reconciler.untrusted_text import LARGEST
 
@@ -291,9 +291,17 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         tuple[TenantFields, ...],
         Meta(
             description="tenants lists teams with policies of their own: which files these are, and what they may "
-            "select. Policies in all other files are the platform's, which may select everything."
+            "select. A Fleet with tenants is in the file fleet.yaml at the top of the policy directory."
         ),
     ] = ()
+    platform_paths: Annotated[
+        tuple[FilePattern, ...],
+        Meta(
+            min_length=1,
+            description="platformPaths lists the policy files of the platform, which may select everything. If there "
+            "are tenants, a file that is neither below these paths nor below those of a tenant is refused.",
+        ),
+    ] = ("*", "platform/**")
 
 
 class FleetDocument(Fields, frozen=True, kw_only=True):
@@ -329,6 +337,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
             spec.production.namespaces, LabelSelector(tuple(sorted(spec.production.match_labels.items())))
         ),
         tenants=tenants_of(document, spec.tenants),
+        platform_paths=spec.platform_paths,
     )
     check_tenants(document, fleet)
     for position, cluster in enumerate(fleet.clusters):

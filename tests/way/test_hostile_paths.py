@@ -1,0 +1,237 @@
+"""Whatever a team names its files, they stay the team's: any path that git can hold, in a tree and out of a clone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.policy.load import check_policies, read_fleet_for_wakes
+from reconciler.policy.tenants import FileOwners
+from reconciler.policy.types import Place, PolicySet, Tenant
+from tests.way.calls import Folder, inside
+from tests.way.teams import FLEET, SLEEP, two_teams
+
+REACHING = SLEEP.replace("{workloads: {}}", '{namespaces: {include: [tools, "team-b-*"]}, workloads: {}}').replace(
+    "name: sleep", "name: reaching"
+)
+
+# Names that nobody can tell from others, or that end a line wherever they are printed: refused, whatever is inside.
+UNPRINTABLE = [
+    "x\ny.yaml",
+    "\n.yaml",
+    "fleet.yaml\n.yaml",
+    "x\ry.yaml",
+    "x\r\ny.yaml",
+    "x\ty.yaml",
+    "x\vy.yaml",
+    "x\fy.yaml",
+    "x\x01y.yaml",
+    "x\x1b[2Ky.yaml",
+    "x\x7fy.yaml",
+    "x\u0085y.yaml",
+    "x\u00a0y.yaml",
+    "x\u00ady.yaml",
+    "x\u200by.yaml",
+    "x\u200ey.yaml",
+    "x\u2028y.yaml",
+    "x\u2029y.yaml",
+    "x\u202elmay.yaml",
+    "x\u2066y.yaml",
+    "x\ufeffy.yaml",
+    "x\udcffy.yaml",
+    "\n/fleet.yaml",
+    "x\n/../y\n.yaml",
+    "a\nb/c\nd/x.yaml",
+    "\u3000.yaml",
+]
+# Names that anybody can read: the file is read as the team's, and what reaches further in it is refused at its line.
+ODD = [
+    " x.yaml",
+    "x .yaml",
+    "x..yaml",
+    "fleet.yaml",
+    "fleet.yml",
+    "x.yaml/y.yaml",
+    "teams/b/sleep.yaml",
+    "teams/a/x.yaml",
+    "platform/x.yaml",
+    "*.yaml",
+    "**/x.yaml",
+    "[a].yaml",
+    "?.yaml",
+    "{a,b}.yaml",
+    "~x.yaml",
+    "--fleet.yaml",
+    "-o.yaml",
+    "$(id).yaml",
+    "a:b.yaml",
+    "a\\..\\x.yaml",
+    "%2e%2e%2fx.yaml",
+    "e\u0301.yaml",
+    "\u00e9.yaml",
+    "\uff0e\uff0e.yaml",
+    "CON.yaml",
+    "x.yaml.yaml",
+    "#.yaml",
+    "'\".yaml",
+    "x" * 200 + ".yaml",
+]
+
+
+def checked(folder: Path, root: str = "policies") -> tuple[PolicySet | None, list[str]]:
+    with inside(folder):
+        found, problems = check_policies(root)
+    return found, list(map(str, problems))
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = os.path.join(os.fsencode(folder), b"policies/teams/a", os.fsencode(name))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    Path(os.fsdecode(path)).write_text(text)
+
+
+@pytest.mark.parametrize("name", UNPRINTABLE, ids=ascii)
+def test_a_name_that_cannot_be_printed_is_refused_and_is_the_teams(tmp_path, name):
+    two_teams(Folder(tmp_path), snapshot=False)
+    write(tmp_path, name, REACHING)
+    found, problems = checked(tmp_path)
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
+    (problem,) = problems
+    assert problem.isprintable()
+    assert problem.startswith("policies/teams/a/")
+    assert "its name holds a control character or no Unicode, expected one that can be printed" in problem
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+def test_a_file_of_an_odd_name_is_the_teams(tmp_path, name):
+    two_teams(Folder(tmp_path), snapshot=False)
+    write(tmp_path, name, REACHING)
+    found, problems = checked(tmp_path)
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
+    own = os.path.normpath(f"policies/teams/a/{name}")
+    assert problems
+    assert all(one.startswith(f"{own}:5:") for one in problems)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["teams/A", "Teams/a", "TEAMS/A", "teams/\uff41", "\uff54eams/a", "teams/\u24d0"],
+    ids=ascii,
+)
+def test_a_folder_that_only_looks_like_the_teams_is_refused(tmp_path, folder):
+    two_teams(Folder(tmp_path), snapshot=False, **{f"{folder}/x.yaml": SLEEP.replace("sleep", "more")})
+    found, problems = checked(tmp_path)
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+    assert problems == [
+        f'policies/{folder}/x.yaml:1:1: only looks like "teams/a/**", the paths of tenant a at policies/fleet.yaml:12, '
+        "expected the same characters in the same case"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["team/a", "teams", "teams/c", "other", "platforms", "platform2/x"])
+def test_a_file_that_belongs_to_nobody_is_refused(tmp_path, folder):
+    two_teams(Folder(tmp_path), snapshot=False, **{f"{folder}/x.yaml": SLEEP})
+    found, problems = checked(tmp_path)
+    assert found is None
+    assert problems[0] == (
+        f'policies/{folder}/x.yaml:1:1: is under no path of a tenant, expected it below "*" or "platform/**", the '
+        "platformPaths of the Fleet"
+    )
+
+
+def tenant(name: str) -> Tenant:
+    return Tenant(name=name, place=Place("fleet.yaml", 1, 1), paths=(f"teams/{name}/**",), namespaces=(f"{name}-*",))
+
+
+OWNERS = FileOwners((tenant("a"), tenant("b")), ("*", "platform/**"), "policies")
+NAME = st.text(st.characters(exclude_characters="/\0"), min_size=1).filter(
+    lambda name: name not in (".", "..") and name.lower() != ".git"
+)
+
+
+@given(st.lists(NAME, min_size=1, max_size=4).map("/".join), st.sampled_from(["a", "b"]))
+def test_whatever_git_can_hold_below_the_folder_of_a_team_is_the_teams(path, name):
+    owner = OWNERS.of(f"policies/teams/{name}/{path}")
+    assert owner is not None
+    assert owner.name == name
+
+
+@given(st.lists(NAME, min_size=1, max_size=4).map("/".join))
+def test_a_path_is_of_one_owner_or_a_problem(path):
+    """Elsewhere nothing is a team's but what looks like it, and nothing is the platform's unasked."""
+    file = f"policies/{path}"
+    owner, problems = OWNERS.of(file), list(OWNERS.problems([file]))
+    parts = path.split("/")
+    in_team = len(parts) > 2 and parts[0] == "teams" and parts[1] in ("a", "b")
+    in_platform = len(parts) == 1 or parts[0] == "platform"
+    if in_team or in_platform:
+        assert (owner is not None) is in_team
+        assert problems == []
+    else:
+        assert problems
+        folded = unicodedata.normalize("NFKC", path).casefold()
+        assert owner is None or folded.startswith(f"teams/{owner.name}/")
+
+
+def test_a_second_fleet_never_becomes_the_platforms(tmp_path):
+    """Not where it lies higher up in the tree than the platform's own, nor where that cannot be read."""
+    evil = FLEET.replace("name: dev", "name: evil").replace("home: dev", "home: evil")
+    covering = evil.replace('"teams/a/**"', '"**"').replace('"teams/b/**"', '"none/**"')
+    for fleet in (FLEET, f"{FLEET}  bad: [\n"):
+        two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": fleet, "teams/a/fleet.yaml": covering})
+        found, problems = checked(tmp_path)
+        with inside(tmp_path):
+            known, _ = read_fleet_for_wakes("policies")
+        assert [one.name for one in known.clusters] == ["dev", "prod"]
+        assert any("teams/a/fleet.yaml:2:7" in one for one in problems) or found is None
+    assert found is None
+
+
+def test_a_fleet_with_tenants_elsewhere_than_at_its_place_is_refused(tmp_path):
+    for name in ("all.yaml", "fleet.yml", "platform/fleet.yaml"):
+        folder = tmp_path / name.replace("/", "-")
+        Folder(folder).write(f"policies/{name}", FLEET)
+        found, problems = checked(folder)
+        assert found is None
+        assert problems == [
+            f"policies/{name}:12:5: spec.tenants: is in policies/{name}, expected a Fleet with tenants in fleet.yaml "
+            "at the top of the policy directory"
+        ]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    quiet = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *quiet, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def test_a_clone_of_a_repository_with_such_names_gives_the_team_nothing_more(tmp_path):
+    """A line break in a name, and a Fleet of its own in the team's folder: planned from a checkout of git."""
+    source = Folder(tmp_path / "source")
+    covering = FLEET.replace('"teams/a/**"', '"**"').replace('"teams/b/**"', '"none/**"')
+    two_teams(source, **{"teams/a/fleet.yaml": covering})
+    write(source.path, "x\ny.yaml", REACHING)
+    git(source.path, "init")
+    git(source.path, "add", "-A")
+    git(source.path, "commit", "-m", "policies")
+    git(tmp_path, "clone", "source", "clone")
+    clone = Folder(tmp_path / "clone")
+    assert (tmp_path / "clone" / "policies" / "teams" / "a" / "x\ny.yaml").read_text() == REACHING
+    planned = clone.call("plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
+    assert "a/reaching" not in planned.out + planned.err
+    assert "team-b-web/Deployment/web" in planned.out
+    assert "IdlingPolicy b/sleep" in planned.out
+    assert "Fleet production" in planned.out
+    assert r"policies/teams/a/x\ny.yaml:1:1: its name holds" in planned.err
+    assert "policies/teams/a/fleet.yaml:2:7: kind: " in planned.err
+    assert clone.call("validate", "policies").code == 3
