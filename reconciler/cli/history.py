@@ -13,18 +13,31 @@ from reconciler.apply.history import Change, Day, History
 from reconciler.apply.history_files import read_changes
 from reconciler.cli.fleet_source import FleetSource, fleet_options
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
-from reconciler.cli.options import duration, moment, now_option, option, output_option, verb, world_options
+from reconciler.cli.options import (
+    duration,
+    moment,
+    now_option,
+    option,
+    output_option,
+    text_width,
+    verb,
+    world_options,
+)
 from reconciler.cli.output import say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, ReconcilerError, reason_of
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
+from reconciler.report.status import columns
+from reconciler.report.text import wrapped
 from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
 from reconciler.version import OUTPUT_VERSION
 from reconciler.world import World
 
 _SHORT = 12
+_WIDTH = 100
+"""How wide lines are in a pipe, but for names, which are never broken."""
 
 
 @verb("history")
@@ -62,7 +75,7 @@ def history_command(subject: str | None, length: timedelta, folder: str | None, 
         kinds = {"schemaVersion": OUTPUT_VERSION, "kind": "History"}
         show(msgspec.json.format(msgspec.json.encode({**kinds, "changes": found}), indent=2).decode() + "\n", output)
     else:
-        show_lines(change_lines(found) if found else ["No changes recorded."])
+        show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
@@ -107,25 +120,28 @@ def chosen(days: Sequence[Day], name: ObjectArgument | None) -> list[Change]:
 
 
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield `changes` in columns, why at the end."""
+    """Yield `changes`, the latest first, all times in UTC: each with who, which policy and run, and why."""
     rows = [
         (
             one_line(with_edges(one.at)),
-            one_line(one.object),
-            one.verb,
             f"{_known(one.before)} -> {_known(one.after)}",
-            one_line(one.user or one.by),
-            one_line(f"{one.policy} ({one.place})" if one.place else one.policy or "-"),
-            one.commit[:_SHORT] or "-",
-            one.run or "-",
-            one_line(with_edges(one.why)),
+            one.verb,
+            one_line(one.object),
         )
-        for one in changes
+        for one in reversed(changes)
     ]
-    head = ("TIME", "OBJECT", "CHANGE", "REPLICAS", "BY", "POLICY", "COMMIT", "RUN", "WHY")
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    head, *lines = columns(("TIME", "REPLICAS", "CHANGE", "OBJECT"), rows)
+    yield head
+    for line, one in zip(lines, reversed(changes), strict=True):
+        yield line
+        yield f"    {_origin(one)}"
+
+
+def _origin(one: Change) -> str:
+    policy = f"{one.policy} ({one.place})" if one.place else one.policy
+    named = (("by", one.user or one.by), ("", policy), ("commit", one.commit[:_SHORT]), ("run", one.run))
+    parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
+    return one_line(": ".join(filter(None, (parts, with_edges(one.why)))))
 
 
 def _known(replicas: int | None) -> str:

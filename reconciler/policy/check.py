@@ -50,7 +50,7 @@ def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]
 
 
 def cross_warnings(built: Sequence[Built]) -> list[Problem]:
-    """Return what is allowed between policies, but hardly meant. All of them are valid.
+    """Return what is allowed between policies, and probably a mistake. All of them are valid.
 
     A policy that names a protected namespace is no problem: protecting one in a hurry must not stop everything else.
     """

@@ -87,7 +87,7 @@ def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
 
 def _placement(view: PlacementView, clock: ReasonWords) -> ReplicaDistribution:
     bars = (_bar(row, clock) for row in view.rows)
-    return ReplicaDistribution(f"{view.key}, {view.total} replicas desired", tuple(bars))
+    return ReplicaDistribution(f"{view.key}, {counted(view.total, 'replica')} desired", tuple(bars))
 
 
 def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:

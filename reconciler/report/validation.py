@@ -24,7 +24,7 @@ _RULES = {
     ),
     "warning": (
         "doubtful-policy",
-        "A policy that is valid, and hardly meant.",
+        "A policy that is valid, and probably a mistake.",
         "The policy is applied as it is. The message says what it does not do.",
     ),
 }

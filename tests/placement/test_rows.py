@@ -163,7 +163,7 @@ def test_explanations_of_a_fleet_that_is_full(full):
         "d": ("6 replicas", f"share 6: {LAGGING}", ""),
         "e": ("10 replicas", "share 10: weight 1 of 6, refused once: exceeded quota", "replicas is 41"),
         "f": ("2 replicas", f"share 2: {REFUSED}", "its write is not refused"),
-        "g": ("1 replicas", "share 1: weight 1 of 6, max 1", "maxReplicas is above 1"),
+        "g": ("1 replica", "share 1: weight 1 of 6, max 1", "maxReplicas is above 1"),
         "h": ("left alone", AWAY, ""),
         "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", ""),
     }
@@ -227,7 +227,7 @@ def test_explanations_of_a_fleet_where_others_decide(mixed):
         "d": ("left alone", "idle, nights decides", ""),
         "e": ("0 replicas", "namespace shop does not exist", "namespace shop exists"),
         "f": (
-            "1 replicas",
+            "1 replica",
             f"no preference for this cluster, 1 {LATER}",
             'preferences.clusters has an entry for f or "*"',
         ),

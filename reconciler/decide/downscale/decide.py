@@ -29,6 +29,7 @@ from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason, text_of
 from reconciler.decide.selectors import exclusion, namespace_annotations, of_highest_priority
 from reconciler.decide.workloads import replaces_replica_sets
+from reconciler.messages import replica_count
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import DownscalePolicy, PolicySet
 from reconciler.untrusted_text import whole_number_in
@@ -245,7 +246,7 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
             yield from held
             return
     yield _decision(case)
-    yield PolicyExplanation(workload.ref, "downscale", policy.name, f"{case.desired} replicas", case.wanted.reasons)
+    yield PolicyExplanation(workload.ref, "downscale", policy.name, replica_count(case.desired), case.wanted.reasons)
 
 
 def _decision(case: WorkloadTarget) -> Decision:

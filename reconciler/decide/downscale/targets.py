@@ -14,6 +14,7 @@ from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExpl
 from reconciler.decide.query_answers import why_unusable
 from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import key_of
+from reconciler.messages import replica_count
 from reconciler.model import (
     NOTHING,
     HorizontalPodAutoscaler,
@@ -141,4 +142,4 @@ class WorkloadTarget(Struct, frozen=True):
         return Undecided(str(self.ref), "downscale", self.policy, reasons)
 
     def overridden(self, winner: str, why: Reason) -> Overridden:
-        return Overridden(self.ref, "downscale", self.policy, f"{self.desired} replicas", winner, (why,))
+        return Overridden(self.ref, "downscale", self.policy, replica_count(self.desired), winner, (why,))

@@ -19,6 +19,7 @@ from reconciler.decide.idling.transition_rules import Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.messages import replica_count
 from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, PodsQuestion, Run, Workload
 from reconciler.policy.types import IdlingPolicy
 
@@ -258,12 +259,12 @@ def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
     lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
     if transition.state is IdleState.UNPROVEN:
         names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
-        why = f"{names} lists it as idle with {record.replicas} replicas, but it has no record of its own"
+        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; {then}")
     elif transition.was_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
-        why = f"Service/{name} lists it with {most} replicas, but its own record says {record.replicas}"
+        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
         yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; that is what it wakes to")
 
 

@@ -36,6 +36,7 @@ from reconciler.decide.placement.status import (
 from reconciler.decide.placement.writes import local_writes, placement_group
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref
+from reconciler.messages import replica_count
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
@@ -156,7 +157,7 @@ def _overridden(
             ref=local.ref,
             job="placement",
             policy=result.federated.name,
-            wish=f"{wished[local.cluster]} replicas",
+            wish=replica_count(wished[local.cluster]),
             winner=local.idle_by,
             reasons=local.reasons,
         )

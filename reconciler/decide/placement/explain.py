@@ -23,6 +23,7 @@ from reconciler.decide.reasons import (
     joint_counterfactual,
     reason,
 )
+from reconciler.messages import replica_count
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST
 
@@ -184,7 +185,7 @@ def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterf
     if local.part != "placed":
         return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
-    outcome = f"{result.next_replicas[local.cluster]} replicas"
+    outcome = replica_count(result.next_replicas[local.cluster])
     counterfactual = None if found is None else _counterfactual(local, result, found)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, counterfactual)
 

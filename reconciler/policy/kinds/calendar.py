@@ -282,7 +282,7 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
 
 
 def _uptime_warnings(windows: tuple[WeeklyWindow | AbsoluteWindow, ...]) -> list[str]:
-    """Return what is hardly meant of an uptime that leaves `windows`; its weekends are as somebody wrote them."""
+    """Return what is probably a mistake in an uptime that leaves `windows`; its weekends are as somebody wrote them."""
     return [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
 
 

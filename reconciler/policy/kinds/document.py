@@ -66,7 +66,7 @@ class PolicyDocument:
             self.problems.append(self.source.problem(path, message, key=key))
 
     def warn(self, path: Path, message: str) -> None:
-        """Add a warning: what is allowed, but hardly meant."""
+        """Add a warning: what is allowed, and probably a mistake."""
         self.warnings.append(self.source.problem(path, message))
 
     def check_duration(self, path: Path, text: str) -> None:
