@@ -87,7 +87,8 @@ class TestAfterAMarkOnTheServiceOnly:
         world = self.world()
         world.now += MINUTE
         world.need_pods(SERVICE)
-        assert verbs(run_in(world)) == [("clear", "Service/web")]
+        assert verbs(run_in(world)) == [("repair", "Deployment/web"), ("clear", "Service/web")]
+        assert run_in(world).desired.decisions == ()  # it counts as woken now
         assert world.replicas(WEB) == 3
 
     def test_or_cleared_where_the_object_is_gone(self):
@@ -122,6 +123,14 @@ class TestScaledUpAndTheServiceNotCleared:
         world.now += MINUTE
         assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert marks(world) == []
+
+    def test_the_request_that_woke_it_does_not_keep_it_up_for_longer_than_any_other(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world, writes=1)
+        world.now += timedelta(hours=3)  # longer than minAwake
+        assert ("idle", "Deployment/web") in verbs(run_in(world))
+        assert run_in(world).desired.decisions == ()
 
     def test_it_is_cleared_also_where_it_is_to_be_idle_and_was_just_woken(self):
         world = an_idle_world()

@@ -96,6 +96,11 @@ class Transition(Struct, frozen=True):
         return autoscaler is not None and not autoscaler.problem and autoscaler.gets_back
 
     @property
+    def keeps_request(self) -> bool:
+        """Whether its idle was not finished and somebody asked for it since: it counts as woken now."""
+        return self.state is IdleState.IDLE_INCOMPLETE and Flag.REQUESTED in self.situation.flags
+
+    @property
     def was_idle(self) -> bool:
         return self.state in IDLE_STATES
 
@@ -298,7 +303,10 @@ def _counting_request(scalable: ScalableState, classification: Classification, n
     ]
     if state in IDLE_STATES or state is IdleState.FOREIGN:
         found = [(request, _really_idled_at(at, written, now)) for request, at in found]
-    return max((request for request, at in found if request is not None and request.at >= at), default=None)
+    # The list of a Service may outlive the wake that answered a request.
+    answered = scalable.awake_since if state is IdleState.WAKE_INCOMPLETE else None
+    new = (request for request, at in found if request is not None and request.at >= at)
+    return max((request for request in new if answered is None or request.at > answered), default=None)
 
 
 def _recorded_at(service: ServiceState, since: datetime) -> datetime:

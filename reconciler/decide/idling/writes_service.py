@@ -185,7 +185,9 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     after = _record_after(behind, behind.targets, context)
     verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(
-        own_decision_key(transition) for transition in behind.transitions if transition.state is IdleState.STALE
+        own_decision_key(transition)
+        for transition in behind.transitions
+        if transition.state is IdleState.STALE or transition.keeps_request
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""

@@ -378,17 +378,16 @@ def awake_until(transition: Transition, record: Record, now: datetime) -> dateti
 
 
 def _clear(transition: Transition, _record: Record, context: WriteContext) -> Decision | None:
-    if transition.state is not IdleState.STALE:
+    """Return what is left on the scalable itself, None where that is nothing."""
+    annotations = transition.scalable.scale.written.annotations
+    if transition.state is IdleState.STALE:
+        wanted = cleared_annotations(annotations)
+    elif transition.keeps_request:
+        wanted = {AWAKE_SINCE: format_time(context.run.now)}
+    else:
         return None
-    scale = transition.scalable.scale
-    return _decision(
-        transition,
-        context,
-        (
-            scale.unchanged(),
-            *annotation_changes(scale.written.annotations, cleared_annotations(scale.written.annotations)),
-        ),
-    )
+    changes = (transition.scalable.scale.unchanged(), *annotation_changes(annotations, wanted))
+    return _decision(transition, context, changes)
 
 
 def _repair(transition: Transition, record: Record, context: WriteContext) -> Decision | None:
