@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.forecast.review import Difference, Owned, Review
-from reconciler.forecast.text import Row, cells, held_lines, legend, ruler, signed, undecided_words, zone_of
+from reconciler.forecast.text import held_lines, legend, numbered_cells, ruler, signed, undecided_words, zone_of
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Action, Plan
@@ -292,14 +292,18 @@ def _alike(found: Sequence[Difference]) -> list[list[Difference]]:
 
 
 def _pictures(found: Sequence[Difference], base: Forecast, head: Forecast) -> Iterator[str]:
-    """Yield two rows for all workloads that differ in the same way: before, and after."""
-    groups = _alike(found)
-    width = max(len(_called(some)) for some in groups)
-    yield f"{'':{width}}         {ruler(head, zone_of(head))}".rstrip()
-    for some in groups:
-        yield f"{_called(some):{width}}  before {_cells(some[0].before, base)}".rstrip()
-        yield f"{'':{width}}  after  {_cells(some[0].after, head)}".rstrip()
-    yield f"({legend(blocks=False)}; 2 hours each)"
+    """Yield two rows for all workloads that differ in the same way, before and after, below what they are called.
+
+    A week stands in fewer than 100 columns, which is what the page of a code host shows without cutting.
+    """
+    zone = zone_of(head)
+    yield f"{'':7}{ruler(head, zone)}".rstrip()
+    for some in _alike(found):
+        yield _called(some)
+        yield f"before {_cells(some[0].before, base)}".rstrip()
+        yield f"after  {_cells(some[0].after, head)}".rstrip()
+    yield f"({legend(blocks=False)};"
+    yield f" a number where replicas change; 2 hours each, days in {zone})"
 
 
 def _called(found: Sequence[Difference]) -> str:
@@ -310,7 +314,7 @@ def _called(found: Sequence[Difference]) -> str:
 def _cells(one: WorkloadTimeline | None, made: Forecast) -> str:
     if one is None:
         return ""
-    return cells(Row(one.ref.cluster, one.ref.namespace, (one,)), made, blocks=False)
+    return numbered_cells(one, made)
 
 
 def _steps(found: Sequence[Difference], zone: tzinfo) -> Iterator[str]:

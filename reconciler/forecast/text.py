@@ -297,6 +297,22 @@ def cells(row: Row, made: Forecast, *, blocks: bool) -> str:
     return "".join(signs[_state_at(one, at)] for at in _middles(made))
 
 
+def numbered_cells(one: WorkloadTimeline, made: Forecast) -> str:
+    """Return the cells of one workload, with the number of replicas where they change, if there is room for it."""
+    at_cells = [_segment_at(one, at) for at in _middles(made)]
+    shown = ""
+    for position, segment in enumerate(at_cells):
+        replicas = None if segment is None else segment.replicas
+        before = at_cells[position - 1] if position else None
+        changes = replicas and (before is None or before.replicas != replicas)
+        alike = [after for after in at_cells[position : position + len(str(replicas))] if after == segment]
+        if changes and len(alike) == len(str(replicas)):
+            shown = shown[:position] + str(replicas)
+        elif len(shown) == position:
+            shown += _PLAIN["absent" if segment is None else state_of(one, segment)]
+    return shown
+
+
 def _middles(made: Forecast) -> Iterable[datetime]:
     length = timedelta(days=1) / CELLS_A_DAY
     at = made.start + length / 2
@@ -306,10 +322,12 @@ def _middles(made: Forecast) -> Iterable[datetime]:
 
 
 def _state_at(one: WorkloadTimeline, at: datetime) -> str:
-    return next(
-        (state_of(one, segment) for segment in one.segments if segment.start <= at < segment.end),
-        "absent",
-    )
+    segment = _segment_at(one, at)
+    return "absent" if segment is None else state_of(one, segment)
+
+
+def _segment_at(one: WorkloadTimeline, at: datetime) -> Segment | None:
+    return next((segment for segment in one.segments if segment.start <= at < segment.end), None)
 
 
 def ruler(made: Forecast, zone: tzinfo) -> str:

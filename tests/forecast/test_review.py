@@ -498,6 +498,18 @@ def compared(folder: Folder, *more: str) -> Said:
     return folder.call("plan", "head", "--base", "policies", *look, *more)
 
 
+def test_the_timeline_of_a_week_fits_a_comment_and_tells_ten_replicas_from_twelve(quickstart: Folder) -> None:
+    text = (quickstart.path / "policies" / "placement.yaml").read_text()
+    quickstart.write("head/placement.yaml", text.replace("replicas: 6", "replicas: 18"))
+    said = compared(quickstart, "--days", "7", "-o", "markdown")
+    picture = said.out.partition("### Timeline")[2].partition("```text")[2].partition("```")[0].strip("\n")
+    ruler, *rows = picture.splitlines()
+    assert ruler.split() == ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"]
+    assert rows[:3] == ["eu-west/shop/ReplicaSet/cache", f"before 4{'#' * 83}", f"after  12{'#' * 82}"]
+    assert max(map(len, picture.splitlines())) <= 100
+    assert picture.endswith("days in Europe/Paris)")
+
+
 def test_without_a_change(quickstart: Folder) -> None:
     said = compared(quickstart, "-o", "markdown")
     assert said.code == 0
