@@ -100,6 +100,28 @@ def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(m
 
 
 class TestIdledToAFloor:
+    @pytest.mark.parametrize("policies", [(FLOOR,), (a_policy(selector=workloads_selector("CronJob")),)])
+    def test_the_autoscaler_of_a_workload_that_is_deleted_gets_its_bounds_back(self, policies):
+        world = the_world()
+        run_in(world, FLOOR)
+        assert bounds(world) == (1, 1)
+        del world.objects[WEB]
+        run_in(world, *policies)
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+        assert run_in(world, *policies).desired.decisions == ()
+
+    def test_one_of_another_fleet_or_of_a_kind_that_is_not_known_stays(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        del world.objects[WEB]
+        for fields in ({"target": ("Rollout", "web")}, {}):
+            world.objects[HPA] = replace(world.objects[HPA], **fields)
+            other = {} if fields else {"reconciler/owner": "theirs/IdlingPolicy/nights"}
+            world.objects[HPA] = replace(world.objects[HPA], annotations={**world.objects[HPA].annotations, **other})
+            run_in(world, FLOOR)
+            assert bounds(world) == (1, 1)
+            world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
+
     def test_a_broken_record_at_its_floor_keeps_nothing_else_awake(self):
         world = the_world()
         run_in(world, FLOOR)

@@ -30,7 +30,7 @@ from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_r
 from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
-from reconciler.decide.idling.writes_hpa import autoscaler_decisions, bounds_first
+from reconciler.decide.idling.writes_hpa import abandoned_decision, autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
@@ -62,7 +62,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     return IdlingOutcome(
         explained(clusters, transitions, run).joined(
             DesiredState(
-                decisions=build.decisions(transitions),
+                decisions=(*build.decisions(transitions), *_abandoned(clusters, context)),
                 observed=build.observed(transitions),
                 held_back=build.held_back_wakes(transitions, guards),
             )
@@ -136,6 +136,14 @@ def explained(clusters: Sequence[IdlingCluster], transitions: Mapping[ObjectRef,
         explanations=tuple(idling_explanations(ordered, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )
+
+
+def _abandoned(clusters: Sequence[IdlingCluster], context: WriteContext) -> Iterator[Decision]:
+    """Yield the release of each autoscaler that is held for a workload that is gone."""
+    written = {cluster.name for cluster in context.fleet.clusters if cluster.writes is not Writes.NOTHING}
+    for cluster in clusters:
+        if cluster.inventory.cluster.name in written:
+            yield from (abandoned_decision(one, context) for one in cluster.abandoned)
 
 
 def _query_notices(clusters: Sequence[IdlingCluster]) -> Iterator[Notice]:

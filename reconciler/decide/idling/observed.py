@@ -66,6 +66,7 @@ class IdlingCluster(Struct, frozen=True):
     inventory: Inventory
     services: tuple[ServiceState, ...]
     scalables: tuple[ScalableState, ...]
+    abandoned: tuple[PinnedAutoscaler, ...] = ()  # held at a floor for a workload that is gone
     problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
 
 
@@ -104,7 +105,8 @@ class _Observer:
         behind = self._services_by_scalable(services)
         scales = self._scales(services, direct)
         scalables = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
-        return IdlingCluster(self._inventory, services, scalables, tuple(self._verdicts.problems()))
+        problems = tuple(self._verdicts.problems())
+        return IdlingCluster(self._inventory, services, scalables, tuple(self._abandoned()), problems)
 
     # Services
 
@@ -212,6 +214,16 @@ class _Observer:
             found = self._inventory.owners.by_name.get((namespace, kind, name))
             if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:
                 yield found
+
+    def _abandoned(self) -> Iterator[PinnedAutoscaler]:
+        kinds = {kind: group for group, kind in self._inventory.kinds}
+        for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
+            if PREVIOUS_BOUNDS not in autoscaler.annotations or kind not in kinds:
+                continue
+            there = (namespace, kind, name) in self._inventory.owners.by_name
+            pinned = pinned_autoscaler(autoscaler, self._fleets)
+            if not there and not pinned.problem and self._inventory.is_listed((kinds[kind], kind)):
+                yield pinned
 
     def _governing_scale(self, workload: Workload) -> Scale:
         """Return how `workload` is scaled: through the ScaledObject that controls it, where there is one."""

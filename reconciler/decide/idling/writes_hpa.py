@@ -14,10 +14,20 @@ from reconciler.decide.annotations import (
     WAKE_BEGUN_AT,
     compact,
     format_time,
+    idling_owner,
     idling_owner_text,
 )
 from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler
-from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    FieldChange,
+    Phase,
+    Verb,
+    annotation_changes,
+    annotation_tests,
+    group_name,
+)
 from reconciler.decide.idling.records import flux_paused, flux_resumed
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.transition_rules import IdleAction
@@ -31,6 +41,7 @@ from reconciler.decide.idling.writes_workload import (
     pauses_flux,
     record_after,
 )
+from reconciler.decide.reasons import ReasonCode, reason
 
 _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
@@ -94,6 +105,26 @@ def _released(
     if changes:
         base = replace(_decision(transition, autoscaler, Verb.CLEAR, context), changes=changes)
         yield _following(base, own)
+
+
+def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
+    """Return that an autoscaler is let go whose workload was deleted while it was idle."""
+    hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
+    policy = "" if owner is None else owner[1]
+    cause = Cause(policy, context.places.get(policy, ""), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
+    return Decision(
+        key=decision_key(Verb.CLEAR, hpa.ref),
+        job="idling",
+        verb=Verb.CLEAR,
+        phase=Phase.REPAIR,
+        ref=hpa.ref,
+        api_version=hpa.api_version,
+        uid=hpa.uid,
+        changes=release_changes(autoscaler),
+        cause=cause,
+        group=group_name("idling", hpa.ref),
+        has_annotations=hpa.has_annotations,
+    )
 
 
 def _following(base: Decision, own: Decision | None) -> Decision:
