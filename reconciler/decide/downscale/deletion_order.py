@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from enum import StrEnum
 from heapq import nlargest
-from itertools import repeat
+from itertools import repeat, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -74,7 +74,9 @@ class RankingRules:
 
 ALL_RULES = RankingRules()
 
-AGE_RULES = frozenset({Rule.READY_TIME, Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
+_BY_READINESS = frozenset({Rule.READY_TIME, Rule.UID})
+_BY_CREATION = frozenset({Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
+AGE_RULES = _BY_READINESS | _BY_CREATION
 
 
 class VictimRanking(Struct, frozen=True):
@@ -121,7 +123,7 @@ def rank_victims(
         return VictimRanking(tuple(active), order, True, (Rule.ALL,) * len(active), (None,) * len(active))
     edge = _edge_of(parts, count)
     why = tuple(_reasons(parts, edge, measure))
-    return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(order, why, now_ns))
+    return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(parts, why, now_ns))
 
 
 def compare(
@@ -249,23 +251,32 @@ def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Me
     return not after or max(pod.uid for pod in before) < min(pod.uid for pod in after)
 
 
-def _age_ratios(order: Sequence[Pod], why: Sequence[Rule], now_ns: int) -> tuple[float | None, ...]:
-    """Return for each victim its age over that of the youngest Ready pod among itself and those after it.
+def _age_ratios(
+    parts: Sequence[tuple[Bucket, Sequence[Pod]]], why: Sequence[Rule], now_ns: int
+) -> tuple[float | None, ...]:
+    """Return for each victim its age over that of the youngest Ready pod among itself and those left beside it.
+
+    The age is the one by which they are compared: since they are Ready, and since their creation only among pods that
+    all rules before that one leave alike.
 
     Source: seed kep-2185-random-pod-selection.md, Monitoring Requirements, sorting_deletion_age_ratio: "the current
     youngest pod", so that each of several victims is measured when its turn comes.
     """
-    youngest: list[int] = []
-    for pod in reversed(order):
-        born = pod.created_ns if pod.ready and pod.created_ns is not None else 0
-        youngest.append(max(born, youngest[-1] if youngest else 0))
-    youngest.reverse()
-    return tuple(
-        (now_ns - pod.created_ns) / (now_ns - born)
-        if rule in AGE_RULES and pod.ready and pod.created_ns is not None and born < now_ns
-        else None
-        for pod, rule, born in zip(order, why, youngest, strict=False)
-    )
+    youngest: dict[Hashable, int] = {}
+    ratios: list[float | None] = []
+    pods = [(bucket, pod) for bucket, part in parts for pod in part]
+    for rule, (bucket, pod) in reversed(list(zip_longest(why, pods))):
+        ready = (bucket[:-1], pod.ready_since_ns)
+        created = ((bucket, pod.ready_since_ns, pod.restarts, pod.sidecar_restarts), pod.created_ns)
+        for alike, since in (ready, created):
+            youngest[alike] = max(youngest.get(alike, 0), since or 0)
+        found = [
+            (now_ns - since) / (now_ns - youngest[alike])
+            for alike, since, rules in ((*ready, _BY_READINESS), (*created, _BY_CREATION))
+            if rule in rules and pod.ready and since is not None and youngest[alike] < now_ns
+        ]
+        ratios.append(max(found, default=None))
+    return tuple(reversed(ratios[len(pods) - len(why) :]))
 
 
 # The rules by which one pod goes before another.
