@@ -30,6 +30,7 @@ from reconciler.cli.progress import progress_option, run_progress
 from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
+from reconciler.decide.placement.removed_policies import decide_scales_to_restore
 from reconciler.errors import UsageError
 from reconciler.messages import nearest
 from reconciler.model import ObservedState, Run
@@ -75,7 +76,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
     options = replace(
         RunOptions.of(source.path, {**flags, "policy": (), "context": None}),
         title="Restore in Fleet",
-        nothing=f"Nothing to restore: nothing{_below(subject)} is idle.",
+        nothing=f"Nothing to restore: nothing{_below(subject)} is idle, or was scaled down by placement.",
     )
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
@@ -86,7 +87,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         if subject is not None:
             check_there(state, object_name(subject), subject)
         unmatched.check(policies.fleet, state, run)
-        return decide_restore(policies.fleet, state, run, restoration)
+        return _restored(policies.fleet, state, run, restoration)
 
     approval = Approval(output, options, ask=not flags["auto_approve"])
     with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
@@ -98,6 +99,18 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)
     return stop.ended(exit_of_apply(applied))
+
+
+def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
+    """Return what is woken, and what gets the replicas back that it had before placement, which records no run."""
+    woken = decide_restore(fleet, state, run, restoration)
+    if restoration.runs:
+        return woken
+    return woken.joined(_scales(fleet, state, restoration, restoration.policies))
+
+
+def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, policies: tuple[str, ...]) -> DesiredState:
+    return decide_scales_to_restore(fleet, state, restoration.objects, policies, any_fleet=restoration.any_fleet)
 
 
 def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
@@ -135,7 +148,8 @@ class Unmatched:
         if not self._policies and not self._runs:
             return
         found = origins(fleet, state, run, self._restoration)
-        policies, runs = {one.policy for one in found} - {""}, {one.run for one in found} - {""}
+        placed = {one.cause.policy for one in _scales(fleet, state, self._restoration, ()).decisions}
+        policies, runs = {one.policy for one in found} - {""} | placed, {one.run for one in found} - {""}
         self._policies = {one for one in self._policies if not any(fnmatchcase(name, one) for name in policies)}
         self._runs -= runs
         if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):

@@ -70,6 +70,7 @@ DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
 POLICY_DIGEST = "reconciler/policy-digest"
 ON_DELETE = "reconciler/on-delete"
 OBSERVED_CAPACITY = "reconciler/observed-capacity"
+PLACED = "reconciler/placed"  # on what placement scales and did not create: the scale before, and the last one of ours
 STATUS = "reconciler/status"
 RECORDED_AT = "reconciler/recorded-at"
 RECORDED_BY = "reconciler/fleet"
@@ -289,6 +290,39 @@ def capacity_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, "namespace/name") of the federated ReplicaSet that remembers a capacity there, None for none."""
     owner = json_object(annotations.get(OBSERVED_CAPACITY)).get("owner")
     return placement_owner({OWNER: owner}) if isinstance(owner, str) else None
+
+
+class PlacedScale(Struct, frozen=True):
+    """The way back of a workload that placement scales and did not create.
+
+    `previous` are its replicas before placement, `replicas` those that placement set last. `owner` is
+    "Fleet/FederatedReplicaSet/namespace/name".
+    """
+
+    previous: int
+    replicas: int
+    owner: str
+
+    @property
+    def text(self) -> str:
+        """The annotation's text."""
+        return compact({"previous": self.previous, "replicas": self.replicas, "owner": self.owner})
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """(Fleet, "namespace/name") of the federated ReplicaSet, None where it names none."""
+        return placement_owner({OWNER: self.owner})
+
+
+def read_placed(annotations: Mapping[str, str]) -> PlacedScale | None:
+    """Return the scale before placement that is recorded on a workload, None for none or one that cannot be read."""
+    parts = json_object(annotations.get(PLACED))
+    previous, replicas, owner = parts.get("previous"), parts.get("replicas"), parts.get("owner")
+    if type(previous) is not int or type(replicas) is not int or not isinstance(owner, str):
+        return None
+    if not (0 <= previous <= MOST_REPLICAS and 0 <= replicas <= MOST_REPLICAS):
+        return None
+    return PlacedScale(previous, replicas, owner)
 
 
 def json_object(text: str | None) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class ReasonCode(_Code):
     OTHER_POLICY = "OtherPolicy", "but {policies}:"
     POLICY_REMOVED = "PolicyRemoved", "its policy was removed[ (onDelete: {onDelete})]"
     NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
+    NOT_NAMED = "NotNamed", "preferences.clusters names neither {cluster} nor *"
+    SCALE_RESTORED = "ScaleRestored", "back to the {replicas} replicas of before placement"
     POLICIES_REMOVED = "PoliciesRemoved", "{count} of {owners} policies that own objects were removed: {policies}"
 
     # what keeps an object as it is

@@ -417,7 +417,13 @@ class FederatedReplicaSet(Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
     def is_on(self, cluster: str) -> bool:
-        """Return whether it says anything of `cluster`."""
+        """Return whether it says anything of `cluster`: with a target, only of those that its preferences name."""
+        if self.target is not None and self.preference(cluster) is None:
+            return False
+        return self.is_within(cluster)
+
+    def is_within(self, cluster: str) -> bool:
+        """Return whether its tenant has `cluster`."""
         return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
 
     def preference(self, cluster: str) -> ClusterPreference | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, optional_instant
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, optional_instant, read_placed
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectorMatch
@@ -50,6 +50,7 @@ def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
     else:
         yield _number(plan, one, refs, selected=bool(explanations))
     yield from _idle_since(plan, one, explanations)
+    yield from _before_placement(one)
     yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {one.ref}))
     for found in explanations:
         yield ""
@@ -104,6 +105,13 @@ def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[Pol
     scale = f", previous scale {before}" if before else ""
     since = f"Idle since {edge(at)} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
     yield f"{since}. To wake it: reconciler wake {name_of(one.ref)}"
+
+
+def _before_placement(one: ObjectExplanation) -> Iterator[str]:
+    """Yield what placement gives back when it is no longer about an object that it did not create."""
+    placed = None if one.workload is None else read_placed(one.workload.annotations)
+    if placed is not None and placed.previous > placed.replicas:
+        yield f"{placed.previous} before placement. To restore that: reconciler restore {name_of(one.ref)}"
 
 
 def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collection[PolicyExplanation]) -> str:

@@ -232,8 +232,14 @@ class TestNames:
     @pytest.mark.parametrize(
         ("named", "words"),
         [
-            pytest.param(["--all"], "Nothing to restore: nothing is idle.", id="everything"),
-            pytest.param(["east/shop"], "Nothing to restore: nothing below east/shop is idle.", id="a namespace"),
+            pytest.param(
+                ["--all"], "Nothing to restore: nothing is idle, or was scaled down by placement.", id="everything"
+            ),
+            pytest.param(
+                ["east/shop"],
+                "Nothing to restore: nothing below east/shop is idle, or was scaled down by placement.",
+                id="a namespace",
+            ),
         ],
     )
     @pytest.mark.parametrize("output", ["text", "markdown"])

@@ -276,3 +276,30 @@ def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -
     ours = {name: [one for one in names if not one.startswith(told)] for name, names in found.items()}
     assert ours == {"east": ["reconciler-memory", f"reconciler-status-{fleet.shop}.web"], "north": [], "west": []}
     assert fleet.actions((fleet.start + timedelta(minutes=40)).strftime("%Y-%m-%dT%H:%M:%SZ")) == []
+
+
+def test_a_deployment_that_is_placed_goes_back_to_what_it_was_and_unnamed_clusters_stay_as_they_are(
+    fleet: Fleet,
+) -> None:
+    for name in NAMES:
+        create(fleet.api(name), [a_deployment("web", 6, spec={"nodeSelector": {"pool": "large"}})], fleet.shop)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    named = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
+    policy = a_policy("FederatedReplicaSet", "web", fleet.shop, replicas=8, preferences=named, targetRef=target)
+    for policies, expected in (([policy], (4, 6, 4)), ([policy], (4, 6, 4)), ([], (6, 6, 6)), ([], (6, 6, 6))):
+        for name in NAMES:
+            wait_until(partial(is_settled, fleet.api(name), fleet.shop), f"a rolled out Deployment in {name}")
+        fleet.write(*policies)
+        fleet.run(timedelta(minutes=1))
+        assert tuple(fleet.asked(fleet.shop, "deployments").values()) == expected
+    for name in NAMES:
+        metadata = fleet.api(name).get(deployment_path(fleet.shop, "web"))["metadata"]
+        assert not [key for key in metadata.get("annotations", {}) if key.startswith("reconciler/")]
+
+
+def is_settled(api: Api, namespace: str) -> bool:
+    found = api.get(deployment_path(namespace, "web"))
+    status, replicas = found.get("status", {}), found["spec"]["replicas"]
+    return status.get("observedGeneration") == found["metadata"]["generation"] and all(
+        status.get(key) == replicas for key in ("replicas", "availableReplicas", "updatedReplicas")
+    )

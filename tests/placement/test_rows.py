@@ -276,9 +276,8 @@ def test_a_target_that_is_missing():
     assert rows(desired) == {
         "a": ((6, 6, 3, 3, None, 0), "weight 1 of 2"),
         "b": ((0, 0, 0, 0, 0, 0), "Deployment web does not exist"),
-        "c": ((0, 0, 0, 0, 0, 0), "Deployment web does not exist"),
     }
-    assert statuses(desired) == {"a": (6, 6, ""), "b": (0, 0, ""), "c": (0, 0, "")}
+    assert statuses(desired) == {"a": (6, 6, ""), "b": (0, 0, "")}
     assert told(desired)["b"] == ("0 replicas", "Deployment web does not exist", "Deployment web exists")
 
 

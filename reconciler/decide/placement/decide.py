@@ -66,7 +66,8 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    inputs = _of_its_tenant(inputs, federated)
+    unnamed = tuple(_not_named(federated, inputs))
+    inputs = _where_it_is(inputs, federated)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
@@ -89,14 +90,24 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
         overridden=_overridden(result, status, inputs),
         notices=(*_notices(result, findings), *_clusters_left(federated, status, inputs)),
-        explanations=placement_explanations(result, counterfactuals=inputs.counterfactuals),
+        explanations=(*placement_explanations(result, counterfactuals=inputs.counterfactuals), *unnamed),
         placements=(placement_view(result),),
     )
 
 
-def _of_its_tenant(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
-    """Return `inputs` without the clusters on which the tenant of `federated` has nothing: there it does not exist."""
-    if not federated.within:
+def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Iterator[PolicyExplanation]:
+    """Yield that the targets in clusters which the preferences do not name stay as they are."""
+    for placement in inputs.placements:
+        ref = local_ref(federated, placement.name)
+        if ref in placement.workloads and not federated.is_on(placement.name) and federated.is_within(placement.name):
+            why = reason(ReasonCode.NOT_NAMED, cluster=placement.name)
+            named = change_if(CounterfactualCode.FIELD_IS, field="preferences.clusters", value=f"with {placement.name}")
+            yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), named)
+
+
+def _where_it_is(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
+    """Return `inputs` without the clusters of which `federated` says nothing: there it does not exist."""
+    if not federated.within and federated.target is None:
         return inputs
     return replace(inputs, placements=tuple(one for one in inputs.placements if federated.is_on(one.name)))
 

@@ -23,7 +23,7 @@ from reconciler.decide.decisions import FieldChange, annotation_changes
 from reconciler.decide.placement.status import digest_of
 from reconciler.decide.workloads import is_lagging
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import Pod, Workload
+from reconciler.model import NOTHING, Pod, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
@@ -56,8 +56,8 @@ class Form(Struct, frozen=True):
     annotations: Mapping[str, str]
     selector: tuple[Any, ...]
 
-    def manifest(self, replicas: int) -> dict[str, Any]:
-        """Return a whole local ReplicaSet, with our annotations."""
+    def manifest(self, replicas: int, way_back: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+        """Return a whole local ReplicaSet, with our annotations; `way_back` is that of the one it replaces."""
         return {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -65,7 +65,7 @@ class Form(Struct, frozen=True):
                 "name": self.federated.name,
                 "namespace": self.federated.namespace,
                 "labels": dict(self.labels),
-                "annotations": dict(self.annotations),
+                "annotations": {**self.annotations, **way_back},
             },
             "spec": {
                 "replicas": replicas,

@@ -6,19 +6,26 @@ was not removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
+    IDLED_AT,
     OBSERVED_CAPACITY,
     ON_DELETE,
     OWNER,
+    PLACED,
     POLICY_DIGEST,
+    SCALE_PREVIOUS,
+    SCALE_REASON,
     capacity_owner,
+    fleet_names,
     placement_owner,
+    read_placed,
 )
 from reconciler.decide.decisions import (
     Cause,
@@ -29,6 +36,7 @@ from reconciler.decide.decisions import (
     Phase,
     Verb,
     annotation_changes,
+    replicas_change,
 )
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.freeze import restriction
@@ -37,10 +45,10 @@ from reconciler.decide.placement.status import STATUS_PREFIX, config_map_deleted
 from reconciler.decide.placement.writes import placement_group
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
-from reconciler.model import Workload
+from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Writes
 
-_MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY)
+_MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 
 
 class _Owned(Struct, frozen=True):
@@ -77,9 +85,9 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
             continue
         for workload in placement.observed.workloads:
             annotations = workload.annotations
-            if not annotations or (OWNER not in annotations and OBSERVED_CAPACITY not in annotations):
+            if not annotations or not any(key in annotations for key in (OWNER, OBSERVED_CAPACITY, PLACED)):
                 continue
-            owner = placement_owner(annotations) or capacity_owner(annotations)
+            owner = placement_owner(annotations) or capacity_owner(annotations) or _placed_owner(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             untouched = workload.owner is not None or workload.terminating or workload.ref in inputs.claims
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
@@ -95,11 +103,16 @@ def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet]
         if not _still_placed(one, federated):
             yield _decision(one)
             continue
-        policy = federated[one.key]
-        tenant = None if policy.paused else fleet.tenant(policy.tenant)
-        if tenant is not None and not policy.is_on(one.workload.ref.cluster):
+        policy, cluster = federated[one.key], one.workload.ref.cluster
+        if policy.paused or policy.is_on(cluster):
+            continue
+        tenant = fleet.tenant(policy.tenant)
+        if tenant is not None and not policy.is_within(cluster):
             why = reason(ReasonCode.NOT_OF_TENANT, tenant=tenant.name)
             yield _released(one, Cause(policy.name, str(tenant.place), (why,)))
+        else:
+            why = reason(ReasonCode.NOT_NAMED, cluster=cluster)
+            yield _released(one, Cause(policy.name, str(policy.place), (why,)))
 
 
 def _still_placed(one: _Owned, federated: Mapping[str, FederatedReplicaSet]) -> bool:
@@ -111,7 +124,8 @@ def _still_placed(one: _Owned, federated: Mapping[str, FederatedReplicaSet]) -> 
 
 def _decision(one: _Owned) -> Decision:
     workload = one.workload
-    made_by_us = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
+    owned = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
+    made_by_us = owned and PLACED not in workload.annotations
     delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
     released = _released(one, _cause(one.key, "delete" if delete else "orphan"))
     if not delete:
@@ -129,11 +143,16 @@ def _decision(one: _Owned) -> Decision:
 
 
 def _released(one: _Owned, cause: Cause) -> Decision:
-    """Return the decision that takes all of ours off a workload, and leaves it running."""
-    workload = one.workload
+    """Return the decision that takes all of ours off a workload, and leaves it running.
+
+    What placement scaled down and did not create gets the replicas back that it had, unless somebody else has scaled it
+    since.
+    """
+    workload, back = one.workload, scale_to_restore(one.workload)
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
-    marks = annotation_changes(workload.annotations, dict.fromkeys(_MARKS))
-    return Decision(
+    keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
+    marks = annotation_changes(workload.annotations, dict.fromkeys(keys))
+    released = Decision(
         key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
         job="placement",
         verb=Verb.RELEASE,
@@ -146,6 +165,58 @@ def _released(one: _Owned, cause: Cause) -> Decision:
         group=placement_group(one.key),
         event="Released",
     )
+    if back is None:
+        return released
+    change = replicas_change(workload.replicas, back, workload.replicas_path)
+    why = (*cause.reasons, reason(ReasonCode.SCALE_RESTORED, replicas=back))
+    return replace(
+        released,
+        phase=Phase.INCREASE,
+        changes=(change, *released.changes),
+        cause=replace(cause, reasons=why),
+        replicas_before=workload.spec_replicas,
+        replicas_after=back,
+    )
+
+
+def scale_to_restore(workload: Workload) -> int | None:
+    """Return the replicas that `workload` had before placement lowered them, None where it did not, or where somebody
+    else has scaled it since.
+    """
+    placed = read_placed(workload.annotations)
+    if placed is None or workload.spec_replicas != placed.replicas or placed.previous <= placed.replicas:
+        return None
+    return placed.previous
+
+
+def decide_scales_to_restore(
+    fleet: Fleet,
+    state: ObservedState,
+    named: Callable[[ObjectRef], bool],
+    policies: tuple[str, ...] = (),
+    *,
+    any_fleet: bool = False,
+) -> DesiredState:
+    """Return the decisions that give what `named` accepts the replicas back that it had before placement.
+
+    `policies` are globs of the names of federated ReplicaSets, () for all; `any_fleet`: also what other Fleets placed.
+    What is idle is woken first, by its own record.
+    """
+    decisions = [
+        _released(_Owned(owner[1], workload), Cause(owner[1].partition("/")[2], "", (reason(ReasonCode.RESTORED),)))
+        for cluster in fleet.clusters
+        if cluster.writes is not Writes.NOTHING and cluster.name in state.clusters
+        for workload in state.clusters[cluster.name].workloads
+        if scale_to_restore(workload) is not None and IDLED_AT not in workload.annotations and named(workload.ref)
+        if (owner := _placed_owner(workload)) is not None and (any_fleet or owner[0] in fleet_names(fleet))
+        if not policies or any(fnmatchcase(owner[1].partition("/")[2], pattern) for pattern in policies)
+    ]
+    return DesiredState(decisions=tuple(decisions))
+
+
+def _placed_owner(workload: Workload) -> tuple[str, str] | None:
+    placed = read_placed(workload.annotations)
+    return None if placed is None else placed.key
 
 
 def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[Decision]:

@@ -11,9 +11,13 @@ from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     OBSERVED_CAPACITY,
     OWNER,
+    PLACED,
     SCALE_PREVIOUS,
     SCALE_REASON,
+    PlacedScale,
     compact,
+    placement_owner_text,
+    read_placed,
 )
 from reconciler.decide.decisions import (
     Decision,
@@ -154,7 +158,7 @@ def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Dec
         made,
         uid=None,
         needs=needs,
-        manifest=form.manifest(write.spec_replicas),
+        manifest=form.manifest(write.spec_replicas, _way_back(write, adopts=write.adopts)),
         replicas_before=0,
         replicas_after=write.spec_replicas,
         event="Overwritten" if needs else "Created",
@@ -170,7 +174,8 @@ def _scaled(
     before, after = workload.spec_replicas, write.spec_replicas
     if before != after:
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
-        marks = (*marks, *annotation_changes(workload.annotations, {SCALE_PREVIOUS: None, SCALE_REASON: None}))
+        annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
+        marks = (*marks, *annotation_changes(workload.annotations, annotations))
         change = replicas_change(workload.replicas, after, workload.replicas_path)
         phase = Phase.INCREASE if after > before else write.setting.shrinking
         tests = _tests(workload, (*marks, *known))
@@ -181,6 +186,7 @@ def _scaled(
             made = replace(made, cause=replace(made.cause, reasons=(_ADOPTED, *made.cause.reasons)))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
     elif marks and adopts:
+        marks = (*marks, *annotation_changes(workload.annotations, _way_back(write, adopts=True)))
         made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=(_ADOPTED,))
         yield replace(made, event="Adopted")
     elif marks:
@@ -190,10 +196,25 @@ def _scaled(
         yield write.decision(Verb.REMEMBER, Phase.RECORD, *known)
 
 
+def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
+    """Return the annotation with the replicas of before placement, {} for what placement made itself.
+
+    The first number stays, whatever placement sets later.
+    """
+    workload, setting = write.local.workload, write.setting
+    known = None if workload is None else read_placed(workload.annotations)
+    if workload is None or (known is None and setting.form is not None and not adopts):
+        return {}
+    previous = workload.spec_replicas if known is None else known.previous
+    owner = placement_owner_text(setting.inputs.fleet, setting.result.federated.key)
+    return {PLACED: PlacedScale(previous, write.spec_replicas, owner).text}
+
+
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
     """Return tests of those of our annotations that a change of replicas rests on and does not change itself."""
     changed = {change.path[-1] for change in changes}
-    return annotation_tests(workload.annotations, tuple({OWNER, OBSERVED_CAPACITY} - changed))
+    tested = {OWNER, OBSERVED_CAPACITY, *({PLACED} & workload.annotations.keys())}
+    return annotation_tests(workload.annotations, tuple(tested - changed))
 
 
 def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:

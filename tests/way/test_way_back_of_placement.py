@@ -1,0 +1,189 @@
+"""What placement scales and did not create goes back to what it was: by hand, without the policy, without the name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+NOW = "2026-11-23T12:00:00Z"
+NAMED, OTHERS = ("prod-1", "prod-2"), ("prod-3", "prod-4", "prod-5", "dev", "staging")
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: f}}
+spec:
+  home: prod-1
+  limits: {{removedReplicas: {{share: 100%}}}}
+  clusters: [{clusters}]
+"""
+PLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {{name: web, namespace: shop}}
+spec:
+  replicas: {replicas}
+  preferences: {{rebalance: true, clusters: {{{clusters}}}}}
+  targetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}
+"""
+
+
+def placed(replicas: int, *clusters: str) -> str:
+    return PLACED.format(replicas=replicas, clusters=", ".join(f'"{name}": {{weight: 1}}' for name in clusters))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path)
+    names = (*NAMED, *OTHERS)
+    made.write("policies/fleet.yaml", FLEET.format(clusters=", ".join(f"{{name: {name}}}" for name in names)))
+    made.write("policies/web.yaml", placed(8, *NAMED))
+    for name in names:
+        made.write(f"snapshot/{name}/web.yaml", DEPLOYMENT)
+    return made
+
+
+def counts(folder: Folder) -> dict[str, int]:
+    return {name: folder.replicas(name, "shop", "Deployment", "web") for name in (*NAMED, *OTHERS)}
+
+
+def annotations(folder: Folder, cluster: str = "prod-1") -> dict[str, str]:
+    return dict(folder.objects()[cluster, "shop", "Deployment", "web"]["metadata"].get("annotations", {}))
+
+
+def apply(folder: Folder, *more: str) -> None:
+    """Apply until nothing is left to do: replicas that move start first, and stop in the next run."""
+    for _ in range(3):
+        said = folder.apply(NOW, *more)
+        assert said.code == 0, said
+        again = folder.plan(NOW)
+        if "No changes. The clusters match the policies." in again.out:
+            return
+    raise AssertionError(again.out)
+
+
+ALL_SIX = dict.fromkeys((*NAMED, *OTHERS), 6)
+FOUR = ALL_SIX | dict.fromkeys(NAMED, 4)
+
+
+def test_clusters_that_the_preferences_do_not_name_stay_as_they_are(folder):
+    planned = folder.plan(NOW)
+    assert [line.split("/")[0].split()[-1] for line in planned.out.splitlines() if "  ~ " in line] == list(NAMED)
+    apply(folder)
+    assert counts(folder) == FOUR
+    assert all(annotations(folder, name) == {} for name in OTHERS)
+    said = folder.call("explain", "dev/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW).out
+    assert "FederatedReplicaSet shop/web (policies/web.yaml:1): left as it is" in said
+    assert "preferences.clusters names neither dev nor *" in said
+
+
+def test_a_star_names_all_clusters(folder):
+    folder.write("policies/web.yaml", placed(14, "*"))
+    apply(folder)
+    assert counts(folder) == dict.fromkeys(ALL_SIX, 2)
+
+
+def test_a_missing_deployment_of_a_cluster_that_is_not_named_is_nobodys_matter(folder):
+    (folder.path / "snapshot" / "dev" / "web.yaml").unlink()
+    folder.write("snapshot/dev/space.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+    planned = folder.plan(NOW)
+    assert "Undecided" not in planned.out
+    assert "dev" not in planned.out
+
+
+def test_the_first_count_stays_recorded_whatever_placement_sets_later(folder):
+    apply(folder)
+    for replicas, own in ((4, 2), (6, 3), (10, 5)):
+        folder.write("policies/web.yaml", placed(replicas, *NAMED))
+        apply(folder)
+        assert json.loads(annotations(folder)["reconciler/placed"]) == {
+            "owner": "f/FederatedReplicaSet/shop/web",
+            "previous": 6,
+            "replicas": own,
+        }
+
+
+def test_restore_gives_the_count_back_and_explain_names_it(folder):
+    apply(folder)
+    said = folder.call("explain", "prod-1/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW).out
+    assert "6 before placement. To restore that: reconciler restore prod-1/shop/Deployment/web" in said
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+    assert folder.call("restore", "prod-2/shop", *restore).code == 0
+    assert counts(folder) == FOUR | {"prod-2": 6}
+    said = folder.call("restore", "--policy", "other", *restore)
+    assert (said.code, "web" in said.err) == (64, True)
+    assert folder.call("restore", "--policy", "we*", *restore).code == 0
+    assert counts(folder) == ALL_SIX
+    assert annotations(folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        pytest.param("", ALL_SIX, id="the policy is removed"),
+        pytest.param(placed(4, "prod-1"), ALL_SIX | {"prod-1": 4}, id="a cluster is no longer named"),
+    ],
+)
+def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected):
+    apply(folder)
+    if policies:
+        folder.write("policies/web.yaml", policies)
+    else:
+        (folder.path / "policies" / "web.yaml").unlink()
+    assert "release" in folder.plan(NOW).out
+    apply(folder)
+    assert counts(folder) == expected
+    assert all(annotations(folder, name) == {} for name, count in expected.items() if count == 6)
+
+
+def test_what_somebody_else_scaled_since_stays_theirs(folder):
+    apply(folder)
+    file = folder.path / "snapshot" / "prod-1" / "web.yaml"
+    file.write_text(file.read_text().replace("replicas: 4\n", "replicas: 5\n"))
+    (folder.path / "policies" / "web.yaml").unlink()
+    apply(folder)
+    assert counts(folder) == ALL_SIX | {"prod-1": 5}
+    assert annotations(folder) == {}
+
+
+def test_what_placement_raised_is_not_lowered_when_it_leaves(folder):
+    folder.write("policies/web.yaml", placed(20, *NAMED))
+    apply(folder)
+    (folder.path / "policies" / "web.yaml").unlink()
+    apply(folder)
+    assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, 10)
+    assert annotations(folder) == {}
+
+
+def test_a_foreign_replica_set_that_was_adopted_is_given_back_and_never_deleted(folder):
+    """Also with onDelete: Delete, which is for what placement created."""
+    foreign = DEPLOYMENT.replace("Deployment", "ReplicaSet")
+    folder.write("snapshot/prod-1/web.yaml", foreign)
+    (folder.path / "snapshot" / "prod-2" / "web.yaml").unlink()
+    folder.write("snapshot/prod-2/space.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+    own = placed(4, *NAMED).partition("  targetRef")[0] + (
+        "  onConflict: Overwrite\n  onDelete: Delete\n  selector: {matchLabels: {app: web}}\n"
+        "  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}\n"
+    )
+    folder.write("policies/web.yaml", own)
+    apply(folder)
+    kinds = {name: folder.objects()[name, "shop", "ReplicaSet", "web"] for name in NAMED}
+    assert {name: one["spec"]["replicas"] for name, one in kinds.items()} == {"prod-1": 2, "prod-2": 2}
+    assert "reconciler/placed" in kinds["prod-1"]["metadata"]["annotations"]
+    assert "reconciler/placed" not in kinds["prod-2"]["metadata"]["annotations"]
+    (folder.path / "policies" / "web.yaml").unlink()
+    apply(folder)
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 6
+    assert ("prod-2", "shop", "ReplicaSet", "web") not in folder.objects()
