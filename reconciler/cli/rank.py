@@ -78,7 +78,12 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
 def _lines(ranking: Ranking) -> list[str]:
     forecast = ranking.forecast
     if not ranking.pods:
-        return [f"{ranking.workload.ref}: no active pods were found, so that a scale down deletes none"]
+        replicas = counted(ranking.workload.spec_replicas, "replica")
+        unread = (
+            f"{ranking.workload.ref}: has {replicas}, and none of its pods was found: which of them would go is unknown"
+        )
+        none = f"{ranking.workload.ref}: no active pods were found, so that a scale down deletes none"
+        return [unread if ranking.workload.spec_replicas else none]
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
     lines = [
         f"{ranking.workload.ref}: scale down to {ranking.to} deletes {forecast.count} of "

@@ -58,7 +58,7 @@ def permissions_of(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_there_is_something_to_check():
     assert [file.name for file in WORKFLOWS] == ["apply.yaml", "review.yaml", "snapshot.yaml", "test.yaml"]
-    assert [file.name for file in EXAMPLES] == ["github-forks.yml", "github.yml"]
+    assert [file.name for file in EXAMPLES] == ["github-forks.yml", "github-snapshot.yml", "github.yml"]
 
 
 # Injection
@@ -151,6 +151,7 @@ def test_every_job_may_do_only_what_it_needs():
     assert wider == {
         "review.yaml review": {"contents": "read", "pull-requests": "write"},
         "snapshot.yaml keep": {"contents": "write"},
+        "github-snapshot.yml keep": {"contents": "write"},
         "github.yml review": {"contents": "read", "pull-requests": "write"},
         "github-forks.yml review": {"actions": "read", "contents": "read", "pull-requests": "write"},
     }
