@@ -90,14 +90,16 @@ def _lines(ranking: Ranking) -> list[str]:
         f"{counted(len(ranking.pods), 'active pod')} ({certain}, {forecast.strategy})"
     ]
     width = max((len(pod.name) for pod in ranking.pods), default=0)
-    lines += [_line(position, pod, width) for position, pod in enumerate(ranking.pods, start=1)]
+    domain = max((len(pod.domain) for pod in ranking.pods), default=0)
+    lines += [_line(position, pod, width, domain) for position, pod in enumerate(ranking.pods, start=1)]
     if forecast.note:
         lines.append(forecast.note)
     return lines
 
 
-def _line(position: int, pod: RankedPod, width: int) -> str:
-    return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {pod.rule}".rstrip()
+def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
+    place = f"{pod.domain:<{domain}}  " if domain else ""
+    return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
 
 
 def _json(ranking: Ranking) -> str:
@@ -111,7 +113,7 @@ def _json(ranking: Ranking) -> str:
         "strategy": forecast.strategy,
         "certain": forecast.certain,
         "chosenAtApply": forecast.chosen_at_apply,
-        "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule} for pod in ranking.pods],
+        "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule, "domain": pod.domain} for pod in ranking.pods],
         "note": forecast.note,
     }
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

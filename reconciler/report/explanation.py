@@ -125,7 +125,7 @@ def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collectio
 def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:
     decision, fate = _decided(plan, refs)
     if decision is None or is_metadata(decision):
-        current = "none" if one.workload is None else _state(one.workload)
+        current = _state(one.workload) if one.workload else "unknown" if one.ref.cluster in plan.unknown else "none"
         words = f"Current {current}, desired {_kept_besides(plan, one.ref) or current}"
     else:
         field, change = field_of(decision)
@@ -141,6 +141,8 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
     keys = {one.policy for one in plan.explanations if one.ref == ref and one.job == "placement"}
     rows = [row for view in plan.placements if view.key in keys for row in view.rows if row.cluster == ref.cluster]
     for row in rows:
+        if row.current is None and row.desired is not None:
+            return str(row.desired)
         if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
             waiting = [one.values.get("waitingReplicas") for one in row.reasons if one.code is ReasonCode.WAITING]
             besides = f" ({waiting[0]} pending, waitingReplicas)" if waiting else " for now"

@@ -198,6 +198,35 @@ spec:
 """
 
 
+PLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 14
+  preferences: {clusters: {"*": {weight: 1}}}
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}
+"""
+
+
+def test_on_a_cluster_that_cannot_be_read_the_last_number_stands_and_when_it_moves(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", f"{FLEET.replace('{name: east}]', '{name: east}, {name: us}]')}---\n{PLACED}")
+    for cluster in ("east", "us"):
+        namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}, uid: {}}}\n"
+        spaces = [namespace.format(name, f"{cluster}-{name}") for name in ("kube-system", "shop", "reconciler")]
+        folder.write(f"snapshot/{cluster}/all.yaml", "---\n".join(spaces))
+    folder.apply("2026-11-20T10:00:00Z")
+    (folder.path / "snapshot" / "us").rename(folder.path / "lost")
+    folder.apply("2026-11-20T10:05:00Z")
+    look = ("--snapshot", "snapshot", "--now", "2026-11-20T10:06:00Z")
+    said = folder.call("explain", "us/shop/ReplicaSet/web", *look)
+    assert "\nCurrent unknown, desired 7.\n" in said.out
+    assert "It would change if it is Fri 2026-11-20 10:15 UTC or later" in said.out
+    assert "us ? -> 7" in folder.call("status", *look).out
+
+
 @pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web"])
 def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, subject):
     fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")

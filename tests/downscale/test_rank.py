@@ -12,6 +12,7 @@ from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
 from tests.downscale.world import a_downscale_policy
+from tests.way.calls import Folder
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
 OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
@@ -105,3 +106,23 @@ def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
     [undecided] = desired.undecided
     assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
     assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
+
+
+def test_a_balance_of_zones_names_the_zone_of_each_pod(quickstart):
+    said = quickstart.call("rank", "eu-west/batch/deploy/worker", "--to", "4", *LOOK)
+    zones = [line.split()[3] for line in said.out.splitlines()[1:]]
+    assert zones == [f"eu-west-1{zone}" for zone in "aaaabbc"]
+
+
+def test_pods_that_the_snapshot_lacks_are_not_said_to_be_none(quickstart):
+    said = quickstart.call("rank", "eu-west/dev-a/deploy/api", *LOOK)
+    words = "has 3 replicas, and none of its pods was found: which of them would go is unknown"
+    assert said.out == f"eu-west/dev-a/Deployment/api: {words}\n"

@@ -122,7 +122,9 @@ def test_one_object_of_a_cluster_without_a_fleet_is_explained(
     assert said.code == 0, said.err
     assert "Next run: idle, replicas 3 -> 0" in said.out
     ranked = desk.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
-    assert ranked.out.startswith(f"member/{world}/Deployment/web: has 3 replicas, and none of its pods was found"), ranked
+    assert ranked.out.startswith(f"member/{world}/Deployment/web: has 3 replicas, and none of its pods was found"), (
+        ranked
+    )
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_explanations_of_a_fleet_that_is_full(full):
         "f": ("2 replicas", f"share 2: {REFUSED}", "its write is not refused"),
         "g": ("1 replica", "share 1: weight 1 of 6, max 1", "maxReplicas is above 1"),
         "h": ("left alone", AWAY, ""),
-        "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", ""),
+        "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", "it is 2026-11-20T15:50:23Z or later"),
     }
 
 

@@ -266,7 +266,7 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDow
     why = without_domains(selection, domains, key)
     if why:
         return replace(_predicted(scale_down, group), certain=False, note=f"{why}; the controller chooses")
-    return _chosen(selection, group, scale_down, balanced(selection, domains), f"balance of {key}")
+    return _chosen(selection, group, scale_down, balanced(selection, domains), f"{_BALANCE}{key}")
 
 
 def _chosen(
@@ -373,12 +373,18 @@ def _past_power(base: float, exponent: int) -> int:
     return next(later for later in count(age) if age_scale(later, base) >= exponent)
 
 
+_BALANCE = "balance of "
+
+
 class RankedPod(Struct, frozen=True):
-    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay."""
+    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay. `domain` is the zone of its
+    node (or what else is balanced), "" where nothing is balanced or its node has none.
+    """
 
     name: str
     goes: bool
     rule: str = ""
+    domain: str = ""
 
 
 class Ranking(Struct, frozen=True):
@@ -406,7 +412,13 @@ def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, ru
     forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
     group = pod_group(workload.ref.kind, pods, siblings)
-    return Ranking(workload, target, forecast, _ranked(group, forecast, target, run))
+    ranked = _ranked(group, forecast, target, run)
+    keys = [rule.removeprefix(_BALANCE) for rule in forecast.rules if rule.startswith(_BALANCE)]
+    if keys:
+        domains = domains_of(observed.nodes, keys[0])
+        placed = {pod.name: domains.get(pod.node, "") for pod in pods}
+        ranked = tuple(replace(pod, domain=placed[pod.name]) for pod in ranked)
+    return Ranking(workload, target, forecast, ranked)
 
 
 def _decrease(workload: Workload, active: int, target: int) -> Decision:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.desired_replicas import PlacementResult
@@ -180,10 +181,19 @@ def placement_explanations(result: PlacementResult, *, counterfactuals: bool) ->
     return tuple(_explanation(local, result, found) for local in result.locals)
 
 
+def _given_up(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
+    """Return when the replicas of a cluster that cannot be read move to others, None where they do not."""
+    lost = next((why for why in local.reasons if why.code is ReasonCode.CLUSTER_UNREACHABLE), None)
+    since = None if lost is None else parse_time(str(lost.values.get("since", "")))
+    if since is None:
+        return None
+    return change_if(CounterfactualCode.AFTER, at=since + result.federated.cluster_grace_period)
+
+
 def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals | None) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
-        return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons)
+        return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, _given_up(local, result))
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
     counterfactual = None if found is None else _counterfactual(local, result, found)
