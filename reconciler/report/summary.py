@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
 from reconciler.decide.fleet_guard import FLEET
+from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
@@ -233,8 +235,23 @@ def _unknown(plan: Plan) -> Block:
     parts = [counted(clusters, "cluster")] if clusters else []
     if len(plan.unknown) > clusters:
         parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
-    entries = tuple((f"? {one_line(name)}", one_line(why)) for name, why in plan.unknown.items())
+    entries = tuple((f"? {one_line(name)}", one_line(why + _moves(plan, name))) for name, why in plan.unknown.items())
     return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
+
+
+def _moves(plan: Plan, cluster: str) -> str:
+    """Return from when on others take over the replicas of a cluster that cannot be read, "" where none are placed."""
+    waits = [
+        (parse_time(str(one.counterfactual.values["at"])), one.policy)
+        for one in plan.explanations
+        if one.job == "placement" and one.ref.cluster == cluster and one.counterfactual is not None
+        if one.counterfactual.code is CounterfactualCode.AFTER
+    ]
+    first = min(((at, policy) for at, policy in waits if at is not None), default=None)
+    if first is None:
+        return ""
+    more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
+    return f"; replicas of {first[1]}{more} move to other clusters from {edge(first[0])} on"
 
 
 def _overridden(plan: Plan) -> Block:

@@ -225,6 +225,8 @@ def test_on_a_cluster_that_cannot_be_read_the_last_number_stands_and_when_it_mov
     assert "\nCurrent unknown, desired 7.\n" in said.out
     assert "It would change if it is Fri 2026-11-20 10:15 UTC or later" in said.out
     assert "us ? -> 7" in folder.call("status", *look).out
+    moves = "; replicas of shop/web move to other clusters from Fri 2026-11-20 10:15 UTC on\n"
+    assert moves in folder.call("plan", "policies", *look).out
 
 
 @pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web"])
