@@ -24,6 +24,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import (
+    ClusterPreference,
     IdlingPolicy,
     ObjectSelector,
     Selector,
@@ -56,6 +57,7 @@ from tests.idling.idling_policies import (
 )
 from tests.idling.world import a_world
 
+EVERYWHERE = {"*": ClusterPreference(weight=1)}
 WEB = a_workload()
 API = a_workload("api", template_labels={"app": "web", "part": "api"})
 SERVICE = a_service()
@@ -257,7 +259,7 @@ class TestSharedTargets:
 
     def test_row_12_a_federated_sibling_holds_the_clusters_together(self):
         """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
-        one = a_federated_replica_set(replicas=7, clusters={})
+        one = a_federated_replica_set(replicas=7, clusters=EVERYWHERE)
         east = a_cluster(services=(SERVICE,), workloads=(WEB, API))
         west = a_cluster(
             "west",

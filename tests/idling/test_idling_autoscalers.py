@@ -565,6 +565,19 @@ class TestKeda:
         world.apply(decisions)
         assert marks(world, WEB) == marks(world, self.jobs) == []
 
+    @pytest.mark.parametrize("floor", [0, 1])
+    def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, floor):
+        world = self.idle_world()
+        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
+        for _ in range(2):
+            run_in(world, a_policy(idle_replicas=floor))
+            assert marks(world, WEB) != []
+            assert marks(world, self.jobs) == []
+        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(idle_replicas=floor))
+        assert world.replicas(WEB) == 3
+
     def test_a_scaled_object_that_is_made_anew_takes_its_target_back(self):
         world = self.idle_world()
         world.add(replace(self.world().objects[self.jobs], uid="uid-new"))

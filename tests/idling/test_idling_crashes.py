@@ -124,6 +124,13 @@ class TestScaledUpAndTheServiceNotCleared:
         assert verbs(run_in(world)) == [("clear", "Service/web")]
         assert marks(world) == []
 
+    def test_a_request_that_comes_after_it_was_woken_counts_as_another_wake(self):
+        world = self.world()
+        world.now = MONDAY + timedelta(days=1, hours=16)
+        world.need_pods(SERVICE)
+        assert verbs(run_in(world)) == [("repair", "Deployment/web"), ("clear", "Service/web")]
+        assert run_in(world).desired.decisions == ()
+
     def test_the_request_that_woke_it_does_not_keep_it_up_for_longer_than_any_other(self):
         world = an_idle_world()
         world.need_pods(SERVICE)

@@ -45,6 +45,7 @@ from reconciler.model import (
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
+    ClusterPreference,
     FederatedReplicaSet,
     FleetCluster,
     IdlingPolicy,
@@ -354,7 +355,7 @@ class Idling(RuleBasedStateMachine):
 
     @rule(paused=st.booleans(), federate=st.booleans())
     def federation(self, paused: bool, federate: bool) -> None:
-        one = a_federated_replica_set("fed", replicas=7, paused=paused, clusters={})
+        one = a_federated_replica_set("fed", replicas=7, paused=paused, clusters={"*": ClusterPreference(weight=1)})
         self.federated = (one,) if federate else ()
 
     # the laws

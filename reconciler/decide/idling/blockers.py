@@ -208,7 +208,7 @@ def _younger_than_min_age(scalable: ScalableState, now: datetime) -> Iterator[Bl
 
 
 def _at_idle_replicas(scalable: ScalableState, _now: datetime) -> Iterator[Blocker]:
-    if scalable.scale.replicas <= scalable.verdict.idle_replicas:
+    if scalable.target_is_idle or scalable.scale.replicas <= scalable.verdict.idle_replicas:
         yield blocker(ReasonCode.AT_IDLE_REPLICAS, more_replicas(scalable))
 
 

@@ -252,6 +252,8 @@ class _Observer:
         through = [service.selected.without(excluded) if excluded else service.selected for service in before]
         itself = [direct[ref] for ref in own if ref in direct]
         itself = [one.without(excluded) for one in itself] if excluded else itself
+        on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
+        is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         return ScalableState(
             scale=scale,
             verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
@@ -268,7 +270,8 @@ class _Observer:
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
             direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
-            on_target=None if scale.runs is scale.written else read_record(scale.runs, self._fleets),
+            on_target=on_target if is_shared else None,
+            target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
 
     def _combined(

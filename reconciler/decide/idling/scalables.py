@@ -212,8 +212,8 @@ class ScalableState(Struct, frozen=True):
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
-    the policies that select it themselves, not just a Service it is behind. `on_target` is the record on the target of
-    a ScaledObject.
+    the policies that select it themselves, not just a Service it is behind. `on_target` is the record that a
+    ScaledObject has on its target; with `target_is_idle` the target has one of its own.
     """
 
     scale: Scale
@@ -232,6 +232,7 @@ class ScalableState(Struct, frozen=True):
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
     on_target: RecordReading | None = None
+    target_is_idle: bool = False
 
     @property
     def has_target(self) -> bool:

@@ -97,8 +97,8 @@ class Transition(Struct, frozen=True):
 
     @property
     def keeps_request(self) -> bool:
-        """Whether its idle was not finished and somebody asked for it since: it counts as woken now."""
-        return self.state is IdleState.IDLE_INCOMPLETE and Flag.REQUESTED in self.situation.flags
+        """Whether it runs, somebody asked for it, and only leftovers that go now say so: it counts as woken now."""
+        return self.action is IdleAction.CLEAR and Flag.REQUESTED in self.situation.flags
 
     @property
     def was_idle(self) -> bool:

@@ -173,6 +173,8 @@ _TESTED = (
 
 def scalable_decision(transition: Transition, context: WriteContext) -> Decision | None:
     """Return the decision on the scalable itself, None without one."""
+    if transition.action is IdleAction.CLEAR:
+        return _clear(transition, context)
     make = _WRITES.get(transition.action)
     record = record_after(transition, context) if transition.stays_idle else transition.record
     return None if make is None or record is None else make(transition, record, context)
@@ -377,17 +379,16 @@ def awake_until(transition: Transition, record: Record, now: datetime) -> dateti
     return max(end for end in ends if end is not None)
 
 
-def _clear(transition: Transition, _record: Record, context: WriteContext) -> Decision | None:
-    """Return what is left on the scalable itself, None where that is nothing."""
+def _clear(transition: Transition, context: WriteContext) -> Decision | None:
+    """Return what is changed on the scalable itself where leftovers go, None where nothing is."""
     annotations = transition.scalable.scale.written.annotations
+    wanted: dict[str, str | None] = {}
     if transition.state is IdleState.STALE:
-        wanted = cleared_annotations(annotations)
-    elif transition.keeps_request:
-        wanted = {AWAKE_SINCE: format_time(context.run.now)}
-    else:
-        return None
-    changes = (transition.scalable.scale.unchanged(), *annotation_changes(annotations, wanted))
-    return _decision(transition, context, changes)
+        wanted |= cleared_annotations(annotations)
+    if transition.keeps_request:
+        wanted[AWAKE_SINCE] = format_time(context.run.now)
+    changes = annotation_changes(annotations, wanted)
+    return _decision(transition, context, (transition.scalable.scale.unchanged(), *changes)) if changes else None
 
 
 def _repair(transition: Transition, record: Record, context: WriteContext) -> Decision | None:
@@ -466,7 +467,6 @@ _WRITES: Mapping[IdleAction, Callable[[Transition, Record, WriteContext], Decisi
     IdleAction.IDLE: _idle,
     IdleAction.WAKE: _wake,
     IdleAction.RELEASE: _release,
-    IdleAction.CLEAR: _clear,
     IdleAction.KEEP: _repair,
     IdleAction.HOLD_BACK: _repair,
 }
