@@ -18,7 +18,7 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
-from reconciler.decide.decide import decide, urgent, without_faulty
+from reconciler.decide.decide import urgent, without_faulty
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -29,6 +29,7 @@ from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, S
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import (
     Inputs,
+    desired_within_limits,
     digest_with_activators,
     doable,
     in_order,
@@ -116,7 +117,7 @@ class Applied(Struct, frozen=True):
     lost: tuple[str, ...] = ()  # what the next run should know, and could not be written down
 
 
-def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide = decide) -> Plan:
+def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide = desired_within_limits) -> Plan:
     """Return what `policies` would do now; nothing is written.
 
     Raises:
@@ -229,7 +230,9 @@ def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tupl
         raise PolicyError(f"the policies cannot be decided: {reason_of(error)}; please report it") from error
 
 
-def apply(policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = decide) -> Applied:
+def apply(
+    policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = desired_within_limits
+) -> Applied:
     """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock.
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.

@@ -263,8 +263,10 @@ def _advanced(actions: Sequence[Action], work: _Work) -> _Rest:
 
 
 def _outcome(action: Action, work: _Work) -> Outcome | None:
-    """Return what became of an action, None where it waits for others to be ready."""
+    """Return what became of an action, None where it waits for others to be ready, or for what it needs elsewhere."""
     try:
+        if not work.applying.stop.asked and any(need not in work.done for need in action.needs):
+            return None
         why = _why_not(action, work)
         if why is None and _waits(action, work):
             return None
@@ -280,7 +282,9 @@ def _why_not(action: Action, work: _Work) -> Outcome | None:
     barred = work.barred.get(action.decision.group)
     if barred is not None:
         return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
-    missing = [need for need in action.needs if work.done[need].status is not OutcomeStatus.APPLIED]
+    missing = [
+        need for need in action.needs if need not in work.done or work.done[need].status is not OutcomeStatus.APPLIED
+    ]
     if missing:
         return Outcome(action.id, OutcomeStatus.SKIPPED, f"needs action {missing[0]}, which was not applied")
     if not work.applying.accesses[action.ref.cluster].lock.held():

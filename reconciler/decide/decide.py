@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Settled, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
@@ -24,26 +24,34 @@ from reconciler.policy.types import PolicySet
 _ANNOTATIONS = ("metadata", "annotations")
 
 
-def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
+def decide(
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    *,
+    counterfactuals: bool = False,
+    not_now: frozenset[ObjectRef] = frozenset(),
+) -> DesiredState:
     """Return the desired state. While it has `questions`, it is final only once they are answered in `state`.
 
     `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
+    `not_now` are workloads whose idles are known to be held back: for placement and downscale they stay awake.
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
     idling = decide_idling(usable, seen, run)
-    written = {decision.ref for decision in idling.desired.decisions}
+    made = [one for one in idling.desired.decisions if not (one.idles and one.ref in not_now)]
+    settled = _settled(seen, {ref: one for ref, one in idling.claims.items() if ref not in not_now}, made)
     # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written now
     # says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing about that.
-    after = after_writes(seen, idling.desired.decisions) if usable.federated else seen
-    untouched = {ref: policy for ref, policy in idling.claims.items() if ref not in written}
-    placement = decide_placement(usable, after, run, untouched, counterfactuals=counterfactuals)
-    # Idling wins: of two decisions on one object the second would find replicas that it does not expect.
-    placement = replace(placement, decisions=tuple(one for one in placement.decisions if one.ref not in written))
-    claims = {**placed_workloads(policies), **idling.claims}
+    after = after_writes(seen, made) if usable.federated else seen
+    placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
+    idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
+    placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
+    claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}
     downscale = decide_downscale(usable, seen, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
-    joined = recovery.joined(idling.desired, placement, downscale)
+    joined = recovery.joined(idled, placement, downscale)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
     found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
     return with_stopped(found, policies, state, run)
@@ -53,8 +61,57 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     """Return the decisions of `desired` that wake what `due` wakes too, with the repairs of their groups."""
     woken = {decision.ref for decision in due.decisions if decision.verb is Verb.WAKE}
     groups = {one.group for one in desired.decisions if one.verb is Verb.WAKE and one.ref in woken}
-    kept = (one for one in desired.decisions if one.group in groups and one.phase <= Phase.REPAIR)
-    return DesiredState(decisions=tuple(kept))
+    kept = [one for one in desired.decisions if one.group in groups and one.phase <= Phase.REPAIR]
+    needed = {key for one in kept for key in one.needs} - {one.key for one in kept}
+    first = [one for one in desired.decisions if one.key in needed and one.phase <= Phase.REPAIR]
+    return DesiredState(decisions=(*first, *kept))
+
+
+def _settled(
+    state: ObservedState, claims: Mapping[ObjectRef, str], decisions: Iterable[Decision]
+) -> dict[ObjectRef, Settled]:
+    """Return what idling leaves of each workload that it decides, whose policy `claims` has, or changes."""
+    needs: dict[ObjectRef, list[str]] = {}
+    woken: set[ObjectRef] = set()
+    for one in decisions:
+        needs.setdefault(one.ref, []).append(one.key)
+        if one.verb is Verb.WAKE:
+            woken.add(one.ref)
+    asleep = {
+        one.ref: one
+        for name in {ref.cluster for ref in woken}
+        for one in state.clusters[name].workloads
+        if one.ref in woken and one.spec_replicas == 0
+    }
+    return {
+        ref: Settled(claims.get(ref, ""), tuple(needs.get(ref, ())), asleep.get(ref))
+        for ref in sorted({*claims, *needs})
+    }
+
+
+def _after_changes(idling: Sequence[Decision], placement: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Return the decisions of idling where a wake needs what placement changes of the same object first.
+
+    An object that is created anew is woken by the next run, which finds its record on it.
+    """
+    changed = {one.ref: one.key for one in placement if one.verb is Verb.OVERWRITE}
+    anew = {one.ref for one in placement if one.verb is Verb.DELETE}
+    if not changed and not anew:
+        return tuple(idling)
+    dropped = {one.key for one in idling if one.ref in anew}
+    while more := {one.key for one in idling if one.key not in dropped and dropped.intersection(one.needs)}:
+        dropped |= more
+    return tuple(
+        replace(one, needs=(*one.needs, changed[one.ref])) if one.verb is Verb.WAKE and one.ref in changed else one
+        for one in idling
+        if one.key not in dropped
+    )
+
+
+def _before_wakes(placement: Sequence[Decision], idling: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Return the decisions of placement where what a wake needs is done in the phase of wakes."""
+    needed = {need for one in idling if one.verb is Verb.WAKE for need in one.needs}
+    return tuple(replace(one, phase=Phase.WAKE) if one.key in needed else one for one in placement)
 
 
 def after_writes(state: ObservedState, decisions: Sequence[Decision]) -> ObservedState:

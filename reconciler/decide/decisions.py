@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.reasons import Counterfactual, Reasons, text_of
-from reconciler.model import NOTHING, ObjectRef, PodsQuestion
+from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Workload
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
@@ -32,6 +32,18 @@ class Verb(StrEnum):
     REPAIR = "repair"  # our annotations are repaired, replicas stay as they are (or a half step is finished)
     RELEASE = "release"  # our annotations go, the object stays as it is
     REMEMBER = "remember"  # memory and status, ours alone
+
+
+class Settled(Struct, frozen=True):
+    """What idling leaves to the other jobs of one workload: nothing, in this run.
+
+    `owner` is its policy, `needs` are the keys of the decisions that change it in this run. `asleep` is the workload as
+    it is observed where this run wakes it from no replicas.
+    """
+
+    owner: str
+    needs: tuple[str, ...] = ()
+    asleep: Workload | None = None
 
 
 class Phase(IntEnum):

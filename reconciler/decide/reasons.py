@@ -78,6 +78,7 @@ class ReasonCode(_Code):
     OBSERVED_ONLY = "ObservedOnly", "{object} is only observed by {policies}[ through {services}]"
     OTHER_POLICY = "OtherPolicy", "but {policies}:"
     POLICY_REMOVED = "PolicyRemoved", "its policy was removed[ (onDelete: {onDelete})]"
+    CHANGED_BY_IDLING = "ChangedByIdling", "{policy} changes it in this run"
     NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
     NOT_NAMED = "NotNamed", "preferences.clusters names neither {cluster} nor *"
     SCALE_RESTORED = "ScaleRestored", "back to the {replicas} replicas of before placement"

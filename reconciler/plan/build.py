@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant, parse_time
+from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, DesiredState, Phase
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
@@ -39,7 +40,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
     """Return the plan that brings the clusters of `state` to `desired`, as far as limits and filters let it."""
     limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
     kept = _filtered(limited, state, inputs.filters)
-    decisions = announced(kept.decisions, state)
+    decisions = announced(_complete(kept.decisions, desired.decisions), state)
     guarded = tuple(HeldBackActions(held.allow, held.why, held.decisions) for held in desired.held_back)
     return Plan(
         made_at=run.now,
@@ -68,6 +69,37 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         revision=run.revision,
         source=inputs.source,
     )
+
+
+def desired_within_limits(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    """Return the desired state in which placement and downscale know what limits keep from going idle.
+
+    What they hold back stays awake, so that it is decided again with these workloads awake for the other jobs, until
+    no more is held back. The idles themselves stay in it, and so does what holds them back.
+    """
+    desired, not_now = decide(policies, state, run), frozenset[ObjectRef]()
+    if not policies.federated and not policies.downscale:
+        return desired
+    while more := _held_idles(policies, state, desired, run) - not_now:
+        not_now |= more
+        desired = decide(policies, state, run, not_now=not_now)
+    return desired
+
+
+def _held_idles(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run) -> frozenset[ObjectRef]:
+    if not any(one.idles for one in desired.decisions):
+        return frozenset()
+    limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
+    return frozenset(one.ref for held in limited.held_back for one in held.decisions if one.idles)
+
+
+def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Return those of `decisions` for which everything of `wanted` that they need is left."""
+    kept, missing = list(decisions), {one.key for one in wanted} - {one.key for one in decisions}
+    while lost := [one for one in kept if missing.intersection(one.needs)]:
+        missing |= {one.key for one in lost}
+        kept = [one for one in kept if one.key not in missing]
+    return tuple(kept)
 
 
 def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Decision, DesiredState
+from reconciler.decide.decisions import Decision, DesiredState, Settled
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
@@ -24,6 +24,7 @@ from tests.builders import (
     a_policy_set,
     a_run,
     a_workload,
+    an_idling_policy,
 )
 
 MINUTE_NS = 60 * 10**9
@@ -115,9 +116,10 @@ def place(
     fleet: Fleet | None = None,
     lost: tuple[str, ...] = (),
     claims: dict[ObjectRef, str] | None = None,
+    idling: tuple[str, ...] = (),
     **run: Any,
 ) -> DesiredState:
-    """One pass over `clusters` (the first is home); those in `lost` do not answer."""
+    """One pass over `clusters` (the first is home); those in `lost` do not answer. `idling` are names of policies."""
     policies = a_federated() if federated is None else federated
     state = ObservedState(
         clusters={one.name: one for one in clusters if one.name not in lost},
@@ -126,10 +128,10 @@ def place(
     names = list(dict.fromkeys([*(one.name for one in clusters), *lost]))
     chosen = policies if isinstance(policies, tuple) else (policies,)
     return decide_placement(
-        a_policy_set(fleet or a_fleet(*names), federated=chosen),
+        a_policy_set(fleet or a_fleet(*names), federated=chosen, idling=tuple(map(an_idling_policy, idling))),
         state,
         a_run(**run),
-        claims or {},
+        {ref: Settled(policy) for ref, policy in (claims or {}).items()},
         counterfactuals=True,
     )
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Overridden, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
-from tests.builders import a_cluster, a_fleet, a_ref, a_workload
+from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_workload
 
 from .placements import (
     a_deployment,
@@ -145,12 +147,26 @@ class TestIdling:
         assert numbers(place(north, west, federated=a_federated(9))) == {}
         assert numbers(place(north, idle("east"), west, federated=a_federated(9))) == {}
 
-    def test_defect_4_nothing_starts_elsewhere_while_an_idle_cluster_does_not_answer(self):
-        memory, status = a_memory("north", unreachable_since=LONG_AGO), a_status(IDLED_STATUS, cluster="north")
-        north = a_cluster("north", config_maps=(status, memory))
-        desired = place(north, lost=("west",), federated=a_federated(9))
-        assert numbers(desired) == {}
-        assert row(desired, "west").why == "unreachable; idle, nights decides"
+    @pytest.mark.parametrize(
+        ("hours", "policies", "expected"),
+        [
+            pytest.param(1, ("nights",), {}, id="asleep"),
+            pytest.param(0, ("nights",), {"north": "create 0 -> 9"}, id="it should be awake by now"),
+            pytest.param(1, ("others",), {"north": "create 0 -> 9"}, id="its policy is gone"),
+            pytest.param(None, ("nights",), {"north": "create 0 -> 9"}, id="nothing says when it wakes"),
+        ],
+    )
+    def test_defect_4_nothing_starts_elsewhere_while_a_lost_cluster_is_known_to_be_asleep(
+        self, hours, policies, expected
+    ):
+        until = {} if hours is None else {"until": format_time(NOW + timedelta(hours=hours))}
+        written = json.loads(IDLED_STATUS)
+        written["clusters"]["west"] |= until
+        memory = a_memory("north", unreachable_since=LONG_AGO)
+        north = a_cluster("north", config_maps=(a_status(json.dumps(written), cluster="north"), memory))
+        desired = place(north, lost=("west",), federated=a_federated(9), idling=policies)
+        assert numbers(desired) == expected
+        assert (row(desired, "west").why == "unreachable; idle, nights decides") is (expected == {})
 
     def test_defect_4_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
         memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)

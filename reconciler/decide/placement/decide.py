@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
-from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Overridden, PolicyExplanation, Undecided
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    DesiredState,
+    Notice,
+    Overridden,
+    PolicyExplanation,
+    Settled,
+    Undecided,
+)
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
 from reconciler.decide.placement.observed import (
@@ -33,7 +42,7 @@ from reconciler.decide.placement.status import (
     status_text,
     unreachable_text,
 )
-from reconciler.decide.placement.writes import local_writes, placement_group
+from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.messages import replica_count
@@ -45,17 +54,18 @@ def decide_placement(
     policies: PolicySet,
     state: ObservedState,
     run: Run,
-    claims: Mapping[ObjectRef, str],
+    settled: Mapping[ObjectRef, Settled],
     *,
     counterfactuals: bool = False,
 ) -> DesiredState:
     """Return the decisions and statuses of all federated ReplicaSets.
 
-    `claims` are the workloads that idling decides or keeps idle, with its policy's name: they are left alone. A
-    federated ReplicaSet whose pods must be read first has its questions in `questions`, and nothing decided.
+    `settled` are the workloads that idling decides or keeps idle: they are left alone, and what is said of them needs
+    the decisions that make them so. A federated ReplicaSet whose pods must be read first has its questions in
+    `questions`, and nothing decided.
     `counterfactuals`: what is considered says what would give a cluster another number.
     """
-    inputs = replace(placement_inputs(policies, state, run, claims), counterfactuals=counterfactuals)
+    inputs = replace(placement_inputs(policies, state, run, settled), counterfactuals=counterfactuals)
     parts = [decide_one(federated, inputs) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
     return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
@@ -79,10 +89,11 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
     result = with_reasons(placement_result(federated, locals_, status, inputs))
-    decisions = local_writes(result, inputs)
+    decisions = (*asleep_writes(result, inputs), *local_writes(result, inputs))
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
+    needs += tuple(key for local in locals_ for key in inputs.needs_of(local.ref))
     decisions += _refusals_cleared(result, decisions, inputs)
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(

@@ -156,7 +156,12 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
         readable = local.workload is not None and local.part == "held"
         stays = bool(local.idle_by) and local.workload is not None
         return ClusterStatus(
-            local.spec_replicas, local.spec_replicas if readable else None, local.reasons, local.idle_by, stays
+            local.spec_replicas,
+            local.spec_replicas if readable else None,
+            local.reasons,
+            local.idle_by,
+            local.idle_until,
+            stays,
         )
     spec_replicas = result.next_replicas[local.cluster]
     if local.rejection is not None:

@@ -56,8 +56,8 @@ class Form(Struct, frozen=True):
     annotations: Mapping[str, str]
     selector: tuple[Any, ...]
 
-    def manifest(self, replicas: int, way_back: Mapping[str, str] = NOTHING) -> dict[str, Any]:
-        """Return a whole local ReplicaSet, with our annotations; `way_back` is that of the one it replaces."""
+    def manifest(self, replicas: int, kept: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+        """Return a whole local ReplicaSet, with our annotations, and those that are `kept` of the one it replaces."""
         return {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -65,7 +65,7 @@ class Form(Struct, frozen=True):
                 "name": self.federated.name,
                 "namespace": self.federated.namespace,
                 "labels": dict(self.labels),
-                "annotations": {**self.annotations, **way_back},
+                "annotations": {**kept, **self.annotations},
             },
             "spec": {
                 "replicas": replicas,

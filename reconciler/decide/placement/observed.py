@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
-from reconciler.decide.decisions import Notice, Undecided
+from reconciler.decide.decisions import Notice, Settled, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.placement.local_replica_sets import (
@@ -78,18 +78,23 @@ class ClusterPlacement(Struct, frozen=True):
 class PlacementInputs(Struct, frozen=True):
     """What every federated ReplicaSet of a run is decided in.
 
-    `claims` are the workloads that idling decides, with its policy's name. `ours` are the Fleet names whose marks are
-    ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
+    `settled` are the workloads that idling decides, `idling` the names of the IdlingPolicies. `ours` are the Fleet
+    names whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
     """
 
     fleet: Fleet
     run: Run
     placements: tuple[ClusterPlacement, ...]
     home: Home
-    claims: Mapping[ObjectRef, str] = NOTHING
+    settled: Mapping[ObjectRef, Settled] = NOTHING
+    idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
     counterfactuals: bool = False  # whether it is asked what would give a cluster another number
+
+    def needs_of(self, ref: ObjectRef) -> tuple[str, ...]:
+        """Return the keys of the decisions of idling that change `ref` in this run."""
+        return self.settled[ref].needs if ref in self.settled else ()
 
     def rejection(self, ref: ObjectRef) -> Rejection | None:
         """Return the recorded refusals of writes to `ref`, None without any."""
@@ -100,7 +105,7 @@ class PlacementInputs(Struct, frozen=True):
 
 
 def placement_inputs(
-    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+    policies: PolicySet, state: ObservedState, run: Run, settled: Mapping[ObjectRef, Settled]
 ) -> PlacementInputs:
     """Return the clusters of the Fleet and what is remembered, ready to be asked."""
     home = home_of(policies.fleet, state)
@@ -123,7 +128,9 @@ def placement_inputs(
         if found.ref.name.startswith(REPLACED)
     }
     placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
-    return PlacementInputs(policies.fleet, run, placements, home, claims, fleet_names(policies.fleet), replaced)
+    names = frozenset(policy.name for policy in policies.idling)
+    ours = fleet_names(policies.fleet)
+    return PlacementInputs(policies.fleet, run, placements, home, settled, names, ours, replaced)
 
 
 def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
@@ -167,6 +174,7 @@ class LocalWorkload(Struct, frozen=True):
     remembered: ObservedCapacity | None = None
     rejection: Rejection | None = None
     idle_by: str = ""
+    idle_until: datetime | None = None
     reasons: Reasons = ()
 
     @property
@@ -212,9 +220,20 @@ class _Case(Struct, frozen=True):
         return None if self.status is None else self.status.spec_replicas(self.placement.name)
 
     @property
-    def idle_before(self) -> str:
-        """What kept it idle there when it was seen last, "" where nothing did or that is unknown."""
-        return "" if self.status is None else self.status.idle_by(self.placement.name)
+    def idle_before(self) -> dict[str, Any]:
+        """What kept it idle there when it was seen last, and until when; {} where nothing did or that is unknown."""
+        if self.status is None or not self.status.idle_by(self.placement.name):
+            return {}
+        name = self.placement.name
+        return {"idle_by": self.status.idle_by(name), "idle_until": self.status.idle_until(name)}
+
+    @property
+    def idle_still(self) -> dict[str, Any]:
+        """What `idle_before` returns, {} where that has an end that is over, or none, or its policy is gone."""
+        before, now = self.idle_before, self.inputs.run.now
+        until = before.get("idle_until")
+        ends = until is None or until <= now or before["idle_by"] not in self.inputs.idling
+        return {} if ends else before
 
     def undecided(self, local: LocalWorkload) -> LocalFinding:
         """Return a finding that says nothing could be decided there, and why."""
@@ -249,12 +268,12 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     since = placement.lost_since
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
     if case.inputs.run.now - since < case.federated.cluster_grace_period:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE, since=since)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
+        return LocalFinding(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
     why = reason(ReasonCode.CLUSTER_LOST, since=since)
-    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, idle_by=case.idle_before))
+    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, **case.idle_still))
 
 
 def _unreadable(case: _Case) -> LocalFinding | None:
@@ -265,7 +284,7 @@ def _unreadable(case: _Case) -> LocalFinding | None:
     if not own:
         return None
     why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=case.placement.observed.unreadable[own])
-    return case.undecided(case.held(why, spec_replicas=case.asked_before, idle_by=case.idle_before))
+    return case.undecided(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
 
 
 def _not_ours(case: _Case) -> LocalFinding | None:
@@ -291,17 +310,21 @@ def _idle(case: _Case) -> LocalFinding | None:
     workload = case.workload
     if workload is None:
         return None
-    claimed = case.inputs.claims.get(workload.ref, "")
+    settled = case.inputs.settled.get(workload.ref)
     reading = read_record(workload, case.inputs.ours)
     record = None if reading is None else reading.record
     asleep = record is not None and workload.spec_replicas <= record.idled_to
     set_aside = reading is not None and record is None
-    if not (claimed or asleep or set_aside):
+    if not (settled is not None or asleep or set_aside):
         return None
-    winner = claimed or (record.policy if record is not None else "") or "its idle record"
+    owners = ("" if settled is None else settled.owner, "" if record is None else record.policy, "its idle record")
+    winner = next(filter(None, owners))
+    if settled is not None and settled.needs and not (asleep or set_aside):
+        return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=winner)))
     spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
+    until = record.wake_due if record is not None else None
     why = reason(ReasonCode.IDLE, policy=winner)
-    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner))
+    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner, idle_until=until))
 
 
 def _scaled_down_by_others(case: _Case) -> LocalFinding | None:

@@ -14,8 +14,9 @@ The status of a federated ReplicaSet is the annotation reconciler/status of a Co
     {"desired": 50, "clusters": {"east": {"asked": 25, "running": 25, "why": "weight 1 of 2",
                                           "facts": "0123456789ab", "since": "..."}}}
 
-An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle: it
-then says what it was awake. So a cluster that does not answer is known to be idle. `asked` is spec.replicas once
+An entry has `"idle": "nights"` beside these while the IdlingPolicy of that name keeps the cluster's workload idle, and
+`"until"`, when it is due to wake: it then says what it was awake. So a cluster that does not answer is known to be idle
+until then, as long as there is that policy. `asked` is spec.replicas once
 the plan is carried out, `running` is that without the replicas that are known to wait (longer than
 unschedulableAfter) or to be placed and not available (longer than progressDeadline), `facts` a digest of the reasons in
 `why` (their codes and values; the text is never compared), `since` when the entry became what it is. So nothing in it
@@ -157,13 +158,15 @@ STATUS_PREFIX = "reconciler-status-"
 class ClusterStatus(Struct, frozen=True):
     """One cluster of a status, without its time. None: unknown.
 
-    `idle_by`: what keeps it idle, "" for nothing. `stays`: what was said before is left as it is, `idle_by` aside.
+    `idle_by`: what keeps it idle, "" for nothing, `until` when it is due to wake. `stays`: what was said before is left
+    as it is, both aside.
     """
 
     spec_replicas: int | None
     running: int | None
     reasons: Reasons
     idle_by: str = ""
+    until: datetime | None = None
     stays: bool = False
 
 
@@ -182,6 +185,10 @@ class PlacementStatus(Struct, frozen=True):
         """Return the IdlingPolicy that kept `cluster` idle when this was written, "" for none."""
         idle = (self.entries or {}).get(cluster, {}).get("idle")
         return idle if isinstance(idle, str) else ""
+
+    def idle_until(self, cluster: str) -> datetime | None:
+        """Return when `cluster` was due to wake when this was written, None where nothing says so."""
+        return read_time((self.entries or {}).get(cluster, {}).get("until"))
 
 
 def status_name(key: str) -> str:
@@ -208,11 +215,12 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
     def entry_values(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
         old = known.get(cluster, {})
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
+        idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
         if entry.stays and old:
-            return {key: value for key, value in old.items() if key != "idle"} | idle
+            return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": digest_of_reasons(entry.reasons)}
         if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
-            return {key: value for key, value in old.items() if key != "idle"} | idle
+            return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         return facts | {"why": text_of(entry.reasons), "since": now} | idle
 
     return compact(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     OBSERVED_CAPACITY,
+    OUR_ANNOTATIONS,
     OWNER,
     PLACED,
     SCALE_PREVIOUS,
@@ -28,6 +30,7 @@ from reconciler.decide.decisions import (
     annotation_tests,
     replicas_change,
 )
+from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explain import cause
 from reconciler.decide.placement.local_replica_sets import (
@@ -75,7 +78,15 @@ class _LocalWrite(Struct, frozen=True):
 
     @property
     def spec_replicas(self) -> int:
-        return self.setting.result.next_replicas[self.local.cluster]
+        return 0 if self.local.idle_by else self.setting.result.next_replicas[self.local.cluster]
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The annotations that stay on one that is created in its place: how to wake it, and the scale before us."""
+        workload = self.local.workload
+        if workload is None or not self.local.idle_by:
+            return _way_back(self, adopts=self.adopts)
+        return {key: text for key, text in workload.annotations.items() if key.startswith(OUR_ANNOTATIONS)}
 
     @property
     def adopts(self) -> bool:
@@ -109,6 +120,49 @@ def local_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Deci
     differences = template_check(form) if form is not None else lambda _: ()
     setting = _Context(result, inputs, form, differences, Phase.MOVE if growing else Phase.DECREASE)
     return tuple(decision for local in result.placed for decision in _of_one(_LocalWrite(local, setting)))
+
+
+def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
+    """Return the decisions that bring local ReplicaSets that are asleep, at no replicas, to what the policy states now.
+
+    Without pods the change is free; after the wake, the pods of the old template or selector would be replaced.
+    """
+    form = form_of(result.federated, inputs.fleet)
+    if form is None:
+        return ()
+    setting = _Context(result, inputs, form, template_check(form), Phase.DECREASE)
+    return tuple(
+        decision
+        for local in map(partial(_as_asleep, inputs), result.locals)
+        if local.idle_by and local.workload is not None and local.workload.spec_replicas == 0
+        if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
+        for decision in _while_asleep(_LocalWrite(local, setting), local.workload, form)
+    )
+
+
+def _as_asleep(inputs: PlacementInputs, local: LocalWorkload) -> LocalWorkload:
+    """Return `local` as it is before idling wakes it in this run."""
+    settled = inputs.settled.get(local.ref)
+    if settled is None or settled.asleep is None:
+        return local
+    return replace(local, workload=settled.asleep, idle_by=settled.owner or "its idle record")
+
+
+def _is_restricted(local: LocalWorkload, inputs: PlacementInputs) -> bool:
+    cluster = inputs.fleet.cluster(local.cluster)
+    return cluster is None or restriction(cluster, local.ref.namespace) is not None
+
+
+def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
+    if selector_differs(workload, form):
+        yield from _replaced(write, workload, form)
+        return
+    different = write.setting.differences(workload)
+    if different:
+        why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=0)
+        template = FieldChange(("spec", "template"), workload.template, form.federated.template)
+        made = write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *metadata_changes(workload, form), why=(why,))
+        yield replace(made, event="Overwritten")
 
 
 def _of_one(write: _LocalWrite) -> Iterator[Decision]:
@@ -158,7 +212,7 @@ def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Dec
         made,
         uid=None,
         needs=needs,
-        manifest=form.manifest(write.spec_replicas, _way_back(write, adopts=write.adopts)),
+        manifest=form.manifest(write.spec_replicas, write.kept),
         replicas_before=0,
         replicas_after=write.spec_replicas,
         event="Overwritten" if needs else "Created",

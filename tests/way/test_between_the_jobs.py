@@ -1,0 +1,176 @@
+"""Federated ReplicaSets that go idle and wake: what one job leaves to the next, over several runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.way.calls import Folder
+
+EVENING, NIGHT, MORNING = "2026-11-23T19:00:00Z", "2026-11-23T21:00:00Z", "2026-11-24T07:30:00Z"
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: f}}
+spec:
+  home: east
+  limits: {{removedReplicas: {{share: 100%, atLeast: 100}}, idledWorkloads: {idled}, ceiling: {{share: 100%}}}}
+  clusters: [{{name: east}}, {{name: west}}]
+"""
+NIGHTS = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [shop]}, workloads: {kinds: [ReplicaSet]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-07:00"]}}]
+  minAge: 0s
+"""
+WEB = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {{name: web, namespace: shop}}
+spec:
+  replicas: {replicas}
+  clusterGracePeriod: 5m
+  preferences: {{rebalance: true, clusters: {{{clusters}}}}}
+  selector: {{matchLabels: {{app: {app}}}}}
+  template: {{metadata: {{labels: {{app: {app}}}}}, spec: {{containers: [{{name: c, image: "{image}"}}]}}}}
+"""
+SPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n"
+BOTH = ("east", "west")
+
+
+class World(Folder):
+    """Two clusters; `lose` and `find` take west away and give it back."""
+
+    def web(self, replicas: int = 6, clusters: tuple[str, ...] = BOTH, app: str = "web", image: str = "web:1") -> None:
+        weights = ", ".join(f"{name}: {{weight: 1}}" for name in clusters)
+        self.write("policies/web.yaml", WEB.format(replicas=replicas, clusters=weights, app=app, image=image))
+
+    def run(self, now: str, *codes: int) -> str:
+        said = self.apply(now)
+        assert said.code in (codes or (0,)), said
+        return said.out + said.err
+
+    def counts(self) -> dict[str, int | None]:
+        found = self.objects()
+        keys = {name: (name, "shop", "ReplicaSet", "web") for name in BOTH}
+        return {name: found[key]["spec"]["replicas"] if key in found else None for name, key in keys.items()}
+
+    def local(self, cluster: str) -> Any:
+        return self.objects()[cluster, "shop", "ReplicaSet", "web"]
+
+    def status(self) -> dict[str, Any]:
+        found = self.objects()["east", "reconciler", "ConfigMap", "reconciler-status-shop.web"]
+        return dict(json.loads(found["metadata"]["annotations"]["reconciler/status"])["clusters"])
+
+    def lose(self) -> None:
+        shutil.move(self.path / "snapshot" / "west", self.path / "west")
+
+    def find(self) -> None:
+        shutil.move(self.path / "west", self.path / "snapshot" / "west")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.write("policies/fleet.yaml", FLEET.format(idled="{share: 100%}"))
+    made.write("policies/nights.yaml", NIGHTS)
+    for name in BOTH:
+        made.write(f"snapshot/{name}/shop.yaml", SPACE)
+    return made
+
+
+def test_a_cluster_that_is_lost_at_night_is_replaced_when_it_should_wake(world):
+    world.web(2, ("west", "east"))
+    world.web(1, ("west",))
+    world.run(EVENING)
+    world.run(NIGHT)
+    world.run(NIGHT)
+    assert world.counts() == {"east": None, "west": 0}
+    assert (world.status()["west"]["idle"], world.status()["west"]["until"]) == ("nights", "2026-11-24T07:00:00Z")
+    world.web(1)
+    world.lose()
+    for now in ("2026-11-23T23:00:00Z", "2026-11-23T23:10:00Z", "2026-11-24T06:50:00Z"):
+        world.run(now, 6)
+        assert world.counts()["east"] is None, "asleep in the night, wherever it is"
+    world.run(MORNING, 6)
+    assert world.counts()["east"] == 1
+
+
+def test_a_cluster_that_is_lost_at_night_is_replaced_when_the_policy_is_removed(world):
+    world.web(1, ("west",))
+    world.run(EVENING)
+    world.run(NIGHT)
+    world.run(NIGHT)
+    world.web(1)
+    world.lose()
+    world.run("2026-11-23T23:00:00Z", 6)
+    (world.path / "policies" / "nights.yaml").unlink()
+    world.run("2026-11-23T23:10:00Z", 6)
+    assert world.counts()["east"] == 1
+
+
+def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(world):
+    world.write("policies/fleet.yaml", FLEET.format(idled="{share: 0%, atLeast: 0}"))
+    world.web(6)
+    world.run(EVENING)
+    assert "held back" in world.run(NIGHT, 0, 4)
+    assert world.counts() == {"east": 3, "west": 3}
+    assert not any("idle" in entry for entry in world.status().values())
+    world.web(10)
+    world.run(NIGHT, 0, 4)
+    assert world.counts() == {"east": 5, "west": 5}
+    assert {name: entry["asked"] for name, entry in world.status().items()} == {"east": 5, "west": 5}
+
+
+def test_the_status_after_a_wake_is_what_was_woken(world):
+    """The total is raised while all is asleep: the wake brings back what was there, the run after it the rest."""
+    world.web(6)
+    world.run(EVENING)
+    world.run(NIGHT)
+    assert world.counts() == {"east": 0, "west": 0}
+    world.web(10)
+    world.run(NIGHT)
+    world.run(MORNING)
+    assert world.counts() == {name: entry["asked"] for name, entry in world.status().items()} == {"east": 3, "west": 3}
+    world.lose()
+    for minutes in (35, 45, 55):
+        world.run(f"2026-11-24T07:{minutes}:00Z", 6)
+    assert world.counts()["east"] == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        pytest.param({"image": "web:2"}, ("template", "spec", "containers"), id="template"),
+        pytest.param({"app": "other"}, ("selector", "matchLabels"), id="selector"),
+    ],
+)
+@pytest.mark.parametrize("when", [(NIGHT, MORNING), (MORNING, MORNING)], ids=["in the night", "in the run that wakes"])
+def test_what_the_policy_states_now_is_written_before_the_wake(world, change, field, when):
+    """Pods of the old template would be orphans a few minutes after they were started."""
+    world.web(6)
+    world.run(EVENING)
+    world.run(NIGHT)
+    world.web(6, **change)
+    expected = {"image": [{"name": "c", "image": "web:2"}], "app": {"app": "other"}}
+    for now in when:
+        world.run(now)
+        for name in BOTH:
+            local = world.local(name)["spec"]
+            value = local
+            for step in field:
+                value = value[step]
+            assert value == expected[next(iter(change))]
+    assert world.counts() == {"east": 3, "west": 3}
+    world.run("2026-11-24T07:35:00Z")
+    assert world.counts() == {"east": 3, "west": 3}
+    marks = world.local("west")["metadata"]["annotations"]
+    assert not [key for key in marks if key.startswith("idling.")]
+    assert "No changes." in world.plan("2026-11-24T07:40:00Z").out
