@@ -214,8 +214,9 @@ def replicas(folder: Path) -> dict[str, dict[str, int]]:
     return {
         name: {
             one["metadata"]["name"]: one["spec"]["replicas"]
-            for one in yaml.safe_load_all((folder / "snapshot" / name / "all.yaml").read_text())
-            if one["kind"] in ("Deployment", "ReplicaSet")
+            for file in sorted((folder / "snapshot" / name).glob("*.yaml"))
+            for one in yaml.safe_load_all(file.read_text())
+            if one.get("kind") in ("Deployment", "ReplicaSet")
         }
         for name in sorted(path.name for path in (folder / "snapshot").iterdir())
     }

@@ -76,7 +76,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    unnamed = tuple(_not_named(federated, inputs))
+    unnamed, every = tuple(_not_named(federated, inputs)), inputs
     inputs = _where_it_is(inputs, federated)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
@@ -89,7 +89,11 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
     result = with_reasons(placement_result(federated, locals_, status, inputs))
-    decisions = (*asleep_writes(result, inputs), *local_writes(result, inputs))
+    decisions = local_writes(result, inputs)
+    both = frozenset(one.ref for one in decisions if inputs.needs_of(one.ref))
+    if both - inputs.left_alone:  # idling wins: of two decisions on one object the second finds what it does not expect
+        return decide_one(federated, replace(every, left_alone=inputs.left_alone | both))
+    decisions = (*asleep_writes(result, inputs), *decisions)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)

@@ -87,6 +87,7 @@ class PlacementInputs(Struct, frozen=True):
     placements: tuple[ClusterPlacement, ...]
     home: Home
     settled: Mapping[ObjectRef, Settled] = NOTHING
+    left_alone: frozenset[ObjectRef] = frozenset()  # those that idling changes in this run, and placement would too
     idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
@@ -130,7 +131,16 @@ def placement_inputs(
     placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
     names = frozenset(policy.name for policy in policies.idling)
     ours = fleet_names(policies.fleet)
-    return PlacementInputs(policies.fleet, run, placements, home, settled, names, ours, replaced)
+    return PlacementInputs(
+        fleet=policies.fleet,
+        run=run,
+        placements=placements,
+        home=home,
+        settled=settled,
+        idling=names,
+        ours=ours,
+        replaced=replaced,
+    )
 
 
 def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
@@ -320,6 +330,8 @@ def _idle(case: _Case) -> LocalFinding | None:
     owners = ("" if settled is None else settled.owner, "" if record is None else record.policy, "its idle record")
     winner = next(filter(None, owners))
     if settled is not None and settled.needs and not (asleep or set_aside):
+        if workload.ref not in case.inputs.left_alone:
+            return None
         return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=winner)))
     spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
     until = record.wake_due if record is not None else None
