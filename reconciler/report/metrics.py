@@ -98,6 +98,9 @@ def _number(value: float) -> str:
 
 
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
+_NO_POLICY = "(none)"
+"""The label of workloads that are idle because of policies that do not exist; no policy can be called so."""
+
 _FAULTS = ("setAside", "excludedUnreadable", "unreadableSignal", "unproven")
 AGE_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Source: kubernetes/kubernetes pkg/controller/replicaset/metrics/metrics.go, SortingDeletionAgeRatio."""
@@ -219,7 +222,11 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
 
 
 def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], float]]:
-    """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones."""
+    """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones.
+
+    Who may write annotations can name any policy in them: those that are not there are counted together.
+    """
+    known = {title.removeprefix("IdlingPolicy ") for title in plan.places if title.startswith("IdlingPolicy ")}
     idled: dict[ObjectRef, str] = {}
     seen: set[tuple[str, str]] = set()
     for one in plan.explanations:
@@ -234,10 +241,11 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], 
             idled[action.ref] = action.policy
         elif effect is Effect.WAKE:
             idled.pop(action.ref, None)
-    counts = Counter((ref.cluster, policy) for ref, policy in idled.items())
+    counts = Counter((ref.cluster, policy if policy in known else _NO_POLICY) for ref, policy in idled.items())
+    existing = {(cluster, policy) for cluster, policy in seen if policy in known}
     return [
         ({"cluster": cluster, "policy": policy}, counts[cluster, policy])
-        for cluster, policy in sorted(seen | counts.keys())
+        for cluster, policy in sorted(existing | counts.keys())
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
@@ -92,6 +93,12 @@ def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-we
 @pytest.mark.parametrize(
     ("plan", "outcomes", "idled"),
     [
+        pytest.param(
+            a_plan(explanations=[considered(str(n), policy, policy) for n in range(300) for policy in (f"{n}" * 999,)]),
+            (),
+            {("eu-west", "(none)"): 300},
+            id="policies that do not exist are one label",
+        ),
         pytest.param(a_plan(explanations=[considered("a", "p")]), (), {("eu-west", "p"): 0}, id="nothing idle"),
         pytest.param(
             a_plan(explanations=[considered("a", "p", "p"), considered("a", "q", "p"), considered("b", "p", "p")]),
@@ -124,7 +131,8 @@ def test_idled_workloads(plan: Any, outcomes: tuple[OutcomeStatus, ...], idled: 
     done = (
         [Outcome(action.id, status) for action, status in zip(plan.actions, outcomes, strict=True)] if outcomes else []
     )
-    assert of(render_metrics(Measured(plan, done)), "reconciler_idled_workloads") == idled
+    there = replace(plan, places={f"IdlingPolicy {name}": "p.yaml:1" for name in ("p", "q", "idle-dev")})
+    assert of(render_metrics(Measured(there, done)), "reconciler_idled_workloads") == idled
 
 
 def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> None:
