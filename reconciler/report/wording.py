@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import OBSERVED_CAPACITY, UNIDLE_TARGETS, parse_time
+from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS, parse_time
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.decide.reasons import (
@@ -219,6 +219,9 @@ def metadata_words(decision: Decision) -> str:
     if UNIDLE_TARGETS in changed:
         return _idle_list_words(changed[UNIDLE_TARGETS].after)
     words = [_capacity_words(changed.pop(OBSERVED_CAPACITY).after, decision)] if OBSERVED_CAPACITY in changed else []
+    if IDLED_AT in changed and decision.job == "idling":
+        previous = changed[IDLED_AT].after is not None and changed.get(PREVIOUS_SCALE)
+        return f"record previous scale {one_line(str(previous.after))}" if previous else "remove the idle record"
     tracked = decision.job == "placement" and changed
     if tracked:
         added = all(change.before is None for change in changed.values())

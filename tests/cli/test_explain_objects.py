@@ -90,7 +90,8 @@ JOBS = f"""\
 east/shop/Deployment/jobs
 Current 3, desired 0.
 Scaled through ScaledObject/scaler.
-{GOES_IDLE.format(name="jobs")}Next run: idle ScaledObject/scaler, replicas 3 -> 0
+{GOES_IDLE.format(name="jobs")}Next run: record previous scale 3 (metadata update)
+Next run: idle ScaledObject/scaler, replicas 3 -> 0
 """
 BEHIND = f"""\
 east/shop/Service/web

@@ -178,8 +178,8 @@ def test_r6_a_file_named_like_a_command(quickstart, form):
     check_clean(said, commands=form == "github")
     if form == "github":
         lines = said.out.splitlines()
-        assert all(line.startswith("::error file=policies/a%2Cb%3Ac%25x\\x1b[2J") for line in lines), lines
-        assert "%0D%0A%3A%3Aerror%3A%3Ay" in lines[0]
+        assert all(line.startswith(r"::error file=policies/a%2Cb%3Ac%25x\u001b[2J") for line in lines), lines
+        assert r"\r\n%3A%3Aerror%3A%3Ay" in lines[0]
 
 
 def test_r6_what_a_snapshot_calls_its_files_and_fields(quickstart):

@@ -24,7 +24,7 @@ from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
 from reconciler.model import JOURNAL, ConfigMap, HorizontalPodAutoscaler, Node, ObjectRef, Pod, PodsQuestion, Workload
-from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet
+from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
 from tests.builders import (
     NOW,
     NOW_NS,
@@ -405,7 +405,9 @@ def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
 
 
 def a_federated(**fields: Any) -> FederatedReplicaSet:
-    return a_federated_replica_set(**({"replicas": 4, "clusters": {}, "pod_picker": PICKER} | fields))
+    return a_federated_replica_set(
+        **({"replicas": 4, "clusters": {"*": ClusterPreference(weight=1)}, "pod_picker": PICKER} | fields)
+    )
 
 
 def settings(*policies: DownscalePolicy, **options: Any) -> DownscaleSettings | None:
