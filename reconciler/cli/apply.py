@@ -45,7 +45,7 @@ from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
 from reconciler.cli.run import RunOptions, exit_of_apply, exit_of_saved, stop_on_signals
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
-from reconciler.plan.differences import Compared, check_templates, compared
+from reconciler.plan.differences import Compared, check_replicas, check_templates, compared
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
@@ -176,7 +176,10 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
         return still_allowed(saved, fleet)
 
     def left() -> Compared:
-        found = differences.left(compare())
+        seen = compare()
+        found = differences.left(seen)
+        approved = seen.differing.keys() - found.differing.keys()
+        check_replicas((one for one in made.actions if one.id in approved), policies or PolicySet(fleet), file)
         return replace(found, differing={**found.differing, **not_done})
 
     applied = apply_saved(

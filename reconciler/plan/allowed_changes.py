@@ -12,6 +12,8 @@ from typing import Any
 from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
+    EXCLUDE,
+    EXCLUDE_UNTIL,
     FEDERATED_LABEL,
     FLUX_DISABLED,
     FLUX_RECONCILE,
@@ -102,9 +104,13 @@ _NO_ANNOTATIONS = frozenset({("", "Pod"), ("discovery.k8s.io", "EndpointSlice")}
 
 
 _ONLY_TESTED = dict.fromkeys(
-    ((*_ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)), lambda _value: False
+    ((*_ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)),
+    lambda _value: False,
 )
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
+
+_OF_PEOPLE = frozenset({EXCLUDE, EXCLUDE_UNTIL})
+"""Annotations of ours that only people write; a run may test them."""
 
 
 def check_allowed(plan: Plan, where: str) -> None:
@@ -185,6 +191,8 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
         return None
     if path == _FLUX and decision.job == "idling":
         return _is_flux_pause
+    if path[:-1] == _ANNOTATIONS and path[-1] in _OF_PEOPLE:
+        return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
     fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)
@@ -234,6 +242,8 @@ def _metadata(decision: Decision, metadata: Any) -> Iterator[tuple[str, str]]:
         annotations = metadata.get("annotations")
         if not _is_texts(annotations) or not _is_texts(metadata.get("labels")):
             yield "manifest.metadata", " holds other things than texts"
+        elif any(key in _OF_PEOPLE for key in annotations or ()):
+            yield "manifest.metadata.annotations", " holds some that only others write"
         elif decision.ref.kind == "ConfigMap" and not all(key.startswith(OUR_ANNOTATIONS) for key in annotations or ()):
             yield "manifest.metadata.annotations", " holds some that are not ours"
 

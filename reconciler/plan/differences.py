@@ -8,22 +8,31 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from reconciler.decide.annotations import CAUSE, FEDERATED_LABEL, OUR_ANNOTATIONS
+from reconciler.decide.annotations import (
+    CAUSE,
+    FEDERATED_LABEL,
+    OUR_ANNOTATIONS,
+    PLACED,
+    PREVIOUS_SCALE,
+    read_placed,
+)
 from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
+from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
-from reconciler.model import NOTHING
+from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.documents import CauseDocument, json_value
 from reconciler.plan.json import change_document
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
-from reconciler.untrusted_text import short
+from reconciler.untrusted_text import short, whole_number_in
 
 NO_POLICIES = "there are no policies to compare it with"
 NOT_PLANNED = "a fresh plan does not make this change; plan again"
 OTHERWISE = "a fresh plan makes another change of it; plan again"
 NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
+_ANNOTATIONS = ("metadata", "annotations")
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
@@ -113,12 +122,48 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
             )
 
 
+def check_replicas(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
+    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than the record on its
+    object, or its FederatedReplicaSet, says.
+
+    Raises:
+        PlanFileError: one does; nobody can approve of that.
+    """
+    clusters = [one.name for one in policies.fleet.clusters]
+    totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
+    for action in actions:
+        ref, most = action.ref, _most_replicas(action.decision, totals)
+        if (action.decision.replicas_after or 0) > most:
+            raise PlanFileError(
+                f"{where}: action {action.id} ({short(str(ref))}): asks for {action.decision.replicas_after} replicas, "
+                f"expected at most {most}, which its record or its FederatedReplicaSet says; plan again"
+            )
+
+
+def _most_replicas(decision: Decision, totals: Mapping[ObjectRef, int]) -> int:
+    """Return the most replicas that `decision` may leave: those that are there, that a record on the object holds, and
+    that its FederatedReplicaSet has in all. A write tests the record that it rests on.
+    """
+    recorded = {change.path[-1]: change.before for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+    placed = read_placed({PLACED: str(recorded.get(PLACED) or "")})
+    previous = whole_number_in(str(recorded.get(PREVIOUS_SCALE) or ""))
+    return max(
+        decision.replicas_before or 0,
+        previous or 0,
+        0 if placed is None else placed.previous,
+        totals.get(decision.ref, 0) if decision.job == "placement" else 0,
+        1 if decision.ref.kind == "CronJob" else 0,
+    )
+
+
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:
     written = {change.path: change.after for change in decision.changes if change.before != change.after}
     is_stated = all(_is_stated(path, after, form) for path, after in written.items())
     if decision.manifest is None or not is_stated:
         return is_stated
-    made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after)
+    annotations = (decision.manifest.get("metadata") or {}).get("annotations") or {}
+    kept = {key: text for key, text in annotations.items() if key.startswith(OUR_ANNOTATIONS)}
+    made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after, kept)
     return made is not None and json_value(made) == json_value(decision.manifest)
 
 

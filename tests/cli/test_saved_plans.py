@@ -279,9 +279,14 @@ def without(kind: str, name: str) -> Edit:
     return edit
 
 
-def to_fifty(made: dict[str, Any]) -> None:
-    found = action(made, "Deployment", "reports")
-    found["after"]["/spec/replicas"] = found["replicas"]["after"] = 50
+def to(replicas: int) -> Callable[[dict[str, Any]], None]:
+    """Another count of replicas in the wake of reports, which records 2."""
+
+    def edit(made: dict[str, Any]) -> None:
+        found = action(made, "Deployment", "reports")
+        found["after"]["/spec/replicas"] = found["replicas"]["after"] = replicas
+
+    return edit
 
 
 PICKER = {
@@ -299,7 +304,7 @@ PICKER = {
 }
 RECORD = "/metadata/annotations/idling.kubernetes.io~1previous-scale"
 DIFFERENT = [
-    pytest.param(to_fifty, ("Deployment", "reports"), id="other replicas"),
+    pytest.param(to(50), ("Deployment", "reports"), id="other replicas"),
     pytest.param(setting("Deployment", "api", "2000000000", "after", RECORD), ("Deployment", "api"), id="a record"),
     pytest.param(
         setting("StatefulSet", "runner", "prod", "object", "namespace"), ("StatefulSet", "runner"), id="elsewhere"
@@ -395,10 +400,33 @@ def test_r4_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
 
 
 def test_differences_are_done_when_somebody_says_so(quickstart):
-    said = edited(quickstart, to_fifty, "--approve-differences")
+    said = edited(quickstart, to(1), "--approve-differences")
     assert said.code == 0, said
-    assert "action 1 (us-east/dev-b/Deployment/reports replicas 0 -> 50): a fresh plan makes another change" in said.err
-    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == 50
+    assert "action 1 (us-east/dev-b/Deployment/reports replicas 0 -> 1): a fresh plan makes another change" in said.err
+    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == 1
+
+
+@pytest.mark.parametrize("replicas", [3, 50, 2**31 - 1])
+def test_r4_nobody_can_approve_more_replicas_than_the_record_says(quickstart, replicas):
+    before = quickstart.objects()
+    said = edited(quickstart, to(replicas), "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before)
+    assert (
+        f"asks for {replicas} replicas, expected at most 2, which its record or its FederatedReplicaSet says"
+        in said.err
+    )
+
+
+@pytest.mark.parametrize("key", ["reconciler/exclude", "reconciler/exclude-until"])
+def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
+    before = quickstart.objects()
+
+    def edit(made: dict[str, Any]) -> None:
+        action(made, "Deployment", "api")["after"][f"/metadata/annotations/{key.replace('/', '~1')}"] = "true"
+
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before)
+    assert "expected what belongs there" in said.err
 
 
 def test_r4_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quickstart, monkeypatch):
@@ -431,10 +459,10 @@ def on_a_terminal(monkeypatch, answer):
     monkeypatch.setattr("sys.stdin", Terminal())
 
 
-@pytest.mark.parametrize(("answer", "code", "replicas"), [("yes\n", 0, 50), ("y\n", 1, 0), ("", 1, 0)])
+@pytest.mark.parametrize(("answer", "code", "replicas"), [("yes\n", 0, 1), ("y\n", 1, 0), ("", 1, 0)])
 def test_differences_are_asked_about_on_a_terminal(quickstart, monkeypatch, answer, code, replicas):
     on_a_terminal(monkeypatch, answer)
-    said = edited(quickstart, to_fifty)
+    said = edited(quickstart, to(1))
     assert (said.code, "Do these too?" in said.err) == (code, True), said
     assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == replicas
 
