@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import FoundFiles, decoded_text, find_files, read_bytes, spelt
+from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
 POLICY_KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
@@ -38,6 +38,9 @@ _ENDINGS = (".yaml", ".yml")
 _NEARLY = (*_ENDINGS, ".txt", ".json")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
+
+MOST_BYTES = 16 * 2**20
+"""How large all policy files may be together: some 10,000 policies."""
 
 _OURS = API_VERSION.encode()
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
@@ -67,12 +70,9 @@ def load(path: str | Path) -> Loaded:
     found = _found(root)
     read = [Documents(problems=found.problems, complete=not found.problems)]
     digest = hashlib.sha256()
+    beyond = _beyond(found)
     for file in found.files:
-        if not os.path.relpath(file, root).isprintable():
-            words = "its name holds a control character or no Unicode, expected one that can be printed"
-            read.append(Documents(problems=[Problem(printable(spelt(file)), 1, 1, "", words)], complete=False))
-            continue
-        content = read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
+        content = _content(file, root, beyond)
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
         read.append(_read(file, content))
@@ -87,6 +87,29 @@ def load(path: str | Path) -> Loaded:
         )
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
+
+
+def _content(file: str, root: str, beyond: Container[str]) -> bytes | Problem:
+    """Return what is in a policy file, or why it is not read."""
+    if not os.path.relpath(file, root).isprintable():
+        words = "its name holds a control character or no Unicode, expected one that can be printed"
+        return Problem(printable(spelt(file)), 1, 1, "", words)
+    if file in beyond:
+        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer; it is the largest left"
+        return Problem(spelt(file), 1, 1, "", words)
+    return read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
+
+
+def _beyond(found: FoundFiles) -> set[str]:
+    """Return the files that are not read because all together are too large: the largest of them."""
+    sizes = {file: status.st_size for file, status in found.files.items() if status.st_size <= MAX_BYTES}
+    total, beyond = sum(sizes.values()), set[str]()
+    for file in sorted(sizes, key=lambda one: (-sizes[one], one)):
+        if total <= MOST_BYTES:
+            break
+        total -= sizes[file]
+        beyond.add(file)
+    return beyond
 
 
 def left_out(path: str | Path) -> tuple[str, ...]:

@@ -209,6 +209,9 @@ class _Bounds(Struct, frozen=True):
         if not tenant.has_namespace(policy.namespace):
             words = f"expected one within {alternatives(tenant.namespaces)}, those of {_at(tenant)}"
             self.document.add(("metadata", "namespace"), f"is {shown(policy.namespace)}, {words}")
+        if policy.template is not None and tenant.templates == "None":
+            words = f"expected targetRef, as the templates of {_at(tenant)} are None; pods would run with any rights"
+            self.document.add(("spec", "template"), f"is a pod template, {words}")
         for name in policy.clusters:
             if name != "*" and not tenant.has_cluster(name):
                 self._check_placed_on(name)

@@ -151,6 +151,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     clusters: tuple[str, ...] = ("*",)
     kinds: tuple[str, ...] = ("Calendar", "IdlingPolicy")
     max_priority: int = 0
+    templates: Literal["None", "Any"] = "None"  # of its federated ReplicaSets
     limits: Limits = Limits()
 
     def has(self, cluster: str, namespace: str) -> bool:

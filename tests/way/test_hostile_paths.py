@@ -210,6 +210,17 @@ def test_a_fleet_with_tenants_elsewhere_than_at_its_place_is_refused(tmp_path):
         ]
 
 
+def test_a_team_that_writes_too_much_stops_itself_alone(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False)
+    for number in range(18):
+        write(tmp_path, f"{number}.yaml", "# " + "x" * 2**20)
+    found, problems = checked(tmp_path)
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
+    assert all("policies/teams/a/" in one and "more than 16777216 bytes" in one for one in problems)
+
+
 def git(folder: Path, *arguments: str) -> None:
     quiet = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
     subprocess.run(["git", *quiet, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)

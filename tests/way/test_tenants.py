@@ -80,6 +80,22 @@ spec:
   selector: {matchLabels: {app: x}}
   template: {metadata: {labels: {app: x}}, spec: {containers: [{name: c, image: x}]}}
 """
+PRIVILEGED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: team-a-web}
+spec:
+  replicas: 1
+  preferences: {clusters: {dev: {weight: 1}}}
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      serviceAccountName: deployer
+      hostPID: true
+      volumes: [{name: root, hostPath: {path: /}}]
+      containers: [{name: c, image: x, securityContext: {privileged: true}}]
+"""
 CALENDAR = """\
 apiVersion: reconciler/v1alpha1
 kind: Calendar
@@ -188,8 +204,18 @@ REFUSED = [
         [
             f"{AT}:6:67: metadata.annotations.federation.kubernetes.io/replica-set-preferences: clusters.prod: "
             f'expected a cluster within "dev", those of {A}',
+            f"{AT}:10:13: spec.template: is a pod template, expected targetRef, as the templates of {A} are None; pods "
+            "would run with any rights",
         ],
         id="placement on a cluster of others, as a ReplicaSet",
+    ),
+    pytest.param(
+        {FILE: PRIVILEGED},
+        [
+            f"{AT}:9:5: spec.template: is a pod template, expected targetRef, as the templates of {A} are None; pods "
+            "would run with any rights"
+        ],
+        id="pods with the rights of another ServiceAccount",
     ),
     pytest.param(
         {FILE: FLEET},

@@ -74,6 +74,13 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "belong to no tenant win."
         ),
     ] = 0
+    templates: Annotated[
+        Literal["None", "Any"],
+        Meta(
+            description="templates says which pod templates a FederatedReplicaSet of the tenant may state. None: only "
+            "targetRef. Any: all, with any ServiceAccount, Secret and host access that the namespace admits."
+        ),
+    ] = "None"
     limits: Annotated[
         LimitsFields,
         Meta(
@@ -94,6 +101,7 @@ def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tupl
             clusters=one.clusters,
             kinds=one.kinds,
             max_priority=one.max_priority,
+            templates=one.templates,
             limits=limits_of(one.limits),
         )
         for position, one in enumerate(fields)
