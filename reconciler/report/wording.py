@@ -219,9 +219,9 @@ def metadata_words(decision: Decision) -> str:
     if UNIDLE_TARGETS in changed:
         return _idle_list_words(changed[UNIDLE_TARGETS].after)
     words = [_capacity_words(changed.pop(OBSERVED_CAPACITY).after, decision)] if OBSERVED_CAPACITY in changed else []
-    if IDLED_AT in changed and decision.job == "idling":
-        previous = changed[IDLED_AT].after is not None and changed.get(PREVIOUS_SCALE)
-        return f"record previous scale {one_line(str(previous.after))}" if previous else "remove the idle record"
+    previous = changed.get(PREVIOUS_SCALE)
+    if previous is not None and previous.after is not None and IDLED_AT in changed:
+        return f"record previous scale {one_line(str(previous.after))}"
     tracked = decision.job == "placement" and changed
     if tracked:
         added = all(change.before is None for change in changed.values())

@@ -210,8 +210,10 @@ class Town:
         return found
 
     def replicas(self) -> dict[str, int]:
-        file = self.folder / "snapshot" / CLUSTER / "all.yaml"
-        found = [one for one in yaml.safe_load_all(file.read_text()) if one["kind"] == "Deployment"]
+        files = sorted((self.folder / "snapshot" / CLUSTER).glob("*.yaml"))
+        found = [
+            one for file in files for one in yaml.safe_load_all(file.read_text()) if one and one["kind"] == "Deployment"
+        ]
         return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
 
 

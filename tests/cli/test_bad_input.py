@@ -92,7 +92,10 @@ def contents(folder: Folder) -> dict[Path, bytes]:
             id="no policies",
         ),
         pytest.param(
-            ["plan", "snapshot/ap-south", *LOOK], 3, "snapshot/ap-south/cluster.yaml", id="no policies but manifests"
+            ["plan", "snapshot/ap-south", *LOOK],
+            3,
+            "snapshot/ap-south: has objects of Kubernetes and no policy in it, expected at least a Fleet",
+            id="no policies but manifests",
         ),
         pytest.param(
             ["plan", "policies", "--snapshot", "nowhere", "--now", NOW],

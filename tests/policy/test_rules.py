@@ -406,8 +406,7 @@ def test_everything_wrong_is_told_at_once(tmp_path):
 
 def test_a_name_that_a_broken_calendar_has_is_known(tmp_path):
     assert problems_in(tmp_path, edited("calendar.yaml", "Europe/Paris", "Europe")) == [
-        'policies/calendar.yaml:5:13: spec.timeZone: is "Europe", expected a time zone like Europe/Paris, '
-        'did you mean "Europe/Rome"?'
+        'policies/calendar.yaml:5:13: spec.timeZone: is "Europe", expected a time zone like Europe/Paris'
     ]
 
 
