@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.protocols import BOTH_MAY_HAVES
+from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
 from reconciler.errors import ClusterError, PolicyError, Problem, SnapshotError
@@ -20,7 +20,8 @@ from reconciler.policy.load import load
 from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded_text, find_files, read_bytes, write_private
 from tests.backends.folders import a_folder, a_snapshot_cluster, last_names_first, patch
 
-BOTH_MAY_HAVE = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web, namespace: shop}}"
+SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}}"
+MIXED = f"{SERVICE}\n---\n{{apiVersion: reconciler/v1alpha1, kind: Fleet, metadata: {{name: one}}}}"
 SECRET = "s3cr3t: [token"
 
 
@@ -30,7 +31,7 @@ def said_of_policies(root: Path) -> str:
 
 def said_of_a_snapshot(root: Path) -> str:
     with pytest.raises(SnapshotError) as raised:
-        a_snapshot_cluster(root / "inside", {}).list(BOTH_MAY_HAVES)
+        a_snapshot_cluster(root / "inside", {}).list(SERVICES)
     return str(raised.value)
 
 
@@ -39,7 +40,7 @@ BOTH = pytest.mark.parametrize("said_of", [said_of_policies, said_of_a_snapshot]
 
 def a_root(root: Path) -> Path:
     """A folder `inside`, with a file, beside one that is none of its business."""
-    return a_folder(root, {"inside/fleet.yaml": BOTH_MAY_HAVE, "outside/token.yaml": SECRET})
+    return a_folder(root, {"inside/fleet.yaml": MIXED, "outside/token.yaml": SECRET})
 
 
 @BOTH
@@ -107,7 +108,7 @@ def test_r5_a_single_policy_file_that_is_a_link_stays_in_its_folder(tmp_path: Pa
 
 def mounted(folder: Path) -> None:
     """Make a folder as a mounted ConfigMap looks."""
-    a_folder(folder, {"..2026_11_22/fleet.yaml": BOTH_MAY_HAVE, "..2026_11_22/sub/more.yaml": ""})
+    a_folder(folder, {"..2026_11_22/fleet.yaml": MIXED, "..2026_11_22/sub/more.yaml": ""})
     (folder / "..data").symlink_to("..2026_11_22")
     (folder / "fleet.yaml").symlink_to("..data/fleet.yaml")
     (folder / "sub").symlink_to("..data/sub")
@@ -118,30 +119,30 @@ def test_r5_a_mounted_config_map_is_read_and_so_is_a_link_to_the_root_itself(tmp
     (tmp_path / "link").symlink_to("inside")
     for root in (tmp_path / "inside", tmp_path / "link"):
         found = load(root)
-        assert ([one.value["kind"] for one in found.documents], found.problems) == (["Service"], ())
-        assert len(a_snapshot_cluster(root, {}).list(BOTH_MAY_HAVES)) == 1
+        assert ([one.value["kind"] for one in found.documents], found.problems) == (["Service", "Fleet"], ())
+        assert len(a_snapshot_cluster(root, {}).list(SERVICES)) == 1
 
 
 def test_r5_links_between_the_clusters_of_a_snapshot_are_read_and_not_written_through(tmp_path: Path) -> None:
-    a_folder(tmp_path, {"..data/east/a.yaml": BOTH_MAY_HAVE, "common/b.yaml": BOTH_MAY_HAVE.replace("web", "shared")})
+    a_folder(tmp_path, {"..data/east/a.yaml": SERVICE, "common/b.yaml": SERVICE.replace("web", "shared")})
     (tmp_path / "east").symlink_to("..data/east")
     (tmp_path / "..data/east/b.yaml").symlink_to("../../common/b.yaml")
     cluster = open_snapshot(tmp_path, ["east"], last_names_first).backends["east"].cluster
     assert cluster is not None
-    assert [found.ref.name for found in cluster.list(BOTH_MAY_HAVES)] == ["shared", "web"]
+    assert [found.ref.name for found in cluster.list(SERVICES)] == ["shared", "web"]
     with pytest.raises(ClusterError, match=r"is a link that leads out of .*; only what is inside is written"):
         cluster.write(patch(ObjectRef("east", "shop", "Service", "shared"), ("add", "/metadata/labels", {"a": "b"})))
     cluster.write(Write("delete", ObjectRef("east", "shop", "Service", "web"), "v1"))
-    assert [found.ref.name for found in cluster.list(BOTH_MAY_HAVES)] == ["shared"]
+    assert [found.ref.name for found in cluster.list(SERVICES)] == ["shared"]
 
 
 @pytest.mark.parametrize(
     "name", ["east", *(f"east/{name}" for name in (*METRICS_FILES, RECORDING_FILE)), "metrics.yaml"]
 )
 def test_r5_no_part_of_a_snapshot_is_a_link_out_of_it(tmp_path: Path, name: str) -> None:
-    root = a_folder(tmp_path, {"outside/token.yaml": SECRET, "snapshot/west/a.yaml": BOTH_MAY_HAVE})
+    root = a_folder(tmp_path, {"outside/token.yaml": SECRET, "snapshot/west/a.yaml": SERVICE})
     if name != "east":
-        a_folder(root, {"snapshot/east/a.yaml": BOTH_MAY_HAVE})
+        a_folder(root, {"snapshot/east/a.yaml": SERVICE})
     (root / "snapshot" / name).symlink_to(root / "outside" / ("" if name == "east" else "token.yaml"))
     with pytest.raises(SnapshotError) as raised:
         open_snapshot(root / "snapshot", ["east"], last_names_first)
@@ -151,7 +152,7 @@ def test_r5_no_part_of_a_snapshot_is_a_link_out_of_it(tmp_path: Path, name: str)
 
 
 def test_r5_a_new_content_is_never_written_through_a_link(tmp_path: Path) -> None:
-    cluster = a_snapshot_cluster(tmp_path / "east", {"a.yaml": BOTH_MAY_HAVE})
+    cluster = a_snapshot_cluster(tmp_path / "east", {"a.yaml": SERVICE})
     (tmp_path / "precious").write_text("x")
     (tmp_path / "east" / ".a.yaml.reconciler-new").symlink_to("../precious")
     (tmp_path / "east" / ".reconciler-pending.json.reconciler-new").symlink_to("../precious")
