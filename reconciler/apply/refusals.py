@@ -11,6 +11,7 @@ from reconciler.decide.placement.status import (
     MEMORY,
     STATUS_PREFIX,
     UNREACHABLE,
+    keeper_of,
     rejection_after_failure,
     rejection_key,
     unreachable_text,
@@ -39,7 +40,7 @@ def remember_refusals(
     ]
     home = accesses.get(_recorded_in(actions, fleet))
     if home is None or (found and not home.lock.held()):
-        return tuple(f"{action.ref}: its refusal was not noted, the home cluster is not ours" for action, _ in found)
+        return tuple(f"{action.ref}: its refusal was not recorded, the home cluster is not ours" for action, _ in found)
     store = ConfigMapStore(home.cluster, fleet.namespace, MEMORY)
     lost: list[str] = []
     for action, outcome in found:
@@ -55,7 +56,8 @@ def remember_refusals(
 
 
 def _recorded_in(actions: Sequence[Action], fleet: Fleet) -> str:
-    """Return the cluster where the plan records what belongs in home: home itself, or what stands in for it.
+    """Return the cluster where the plan records what belongs in home: home itself, or what stands in for it; "" where
+    home is read-only.
 
     A status counts the refusals, so that it changes with each: where one is refused again, there is such an action.
     """
@@ -64,4 +66,4 @@ def _recorded_in(actions: Sequence[Action], fleet: Fleet) -> str:
         for action in actions
         if action.decision.verb is Verb.REMEMBER and action.ref.name.startswith((MEMORY, STATUS_PREFIX))
     )
-    return next(recorded, fleet.home)
+    return next(recorded, keeper_of(fleet, fleet.home.__eq__))

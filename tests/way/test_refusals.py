@@ -200,3 +200,12 @@ def test_what_left_git_is_forgotten(two, monkeypatch):
     assert two.apply(at(1)).code == 0
     assert refusals(two) == []
     assert two.plan(at(2), "--detailed-exitcode").code == 0
+
+
+def test_a_home_that_is_read_only_is_not_written_to(two, monkeypatch):
+    two.write("policies/all.yaml", f"{FLEET.replace('{name: east}', '{name: east, state: ReadOnly}')}---\n{WEB}")
+    refuse(monkeypatch, "west", "create")
+    said = two.apply(at(0))
+    assert said.code == 6
+    assert "its refusal was not recorded" in said.out + said.err
+    assert {kind for cluster, _, kind, _ in two.objects() if cluster == "east"} == {"Namespace"}
