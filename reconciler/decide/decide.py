@@ -39,13 +39,20 @@ def decide(
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
-    idling = decide_idling(usable, seen, run)
-    made = [one for one in idling.desired.decisions if not (one.idles and one.ref in not_now)]
-    settled = _settled(seen, {ref: one for ref, one in idling.claims.items() if ref not in not_now}, made)
-    # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written now
-    # says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing about that.
-    after = after_writes(seen, made) if usable.federated else seen
-    placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
+    anew: frozenset[ObjectRef] = frozenset()  # placement replaces them, so idling leaves them to the next run
+    while True:
+        idling = decide_idling(usable, seen, run, anew)
+        left = (one for one in idling.desired.decisions if one.ref not in anew)
+        made = [one for one in left if not (one.idles and one.ref in not_now)]
+        settled = _settled(seen, {ref: one for ref, one in idling.claims.items() if ref not in not_now}, made)
+        # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written
+        # now says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing.
+        after = after_writes(seen, made) if usable.federated else seen
+        placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
+        replaced = {one.ref for one in placement.decisions if one.verb is Verb.DELETE}
+        if not any(one.ref in replaced for one in made):
+            break
+        anew |= replaced
     idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
     placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
     claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}

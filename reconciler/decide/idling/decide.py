@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb, group_name
 from reconciler.decide.fleet_guard import FLEET, FleetGuards, fleet_guards
+from reconciler.decide.idling.blockers import blocker
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.explain import (
@@ -27,13 +28,14 @@ from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
-from reconciler.decide.idling.transition_rules import ChosenAction, IdleAction
+from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
 from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import abandoned_decision, autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet, Writes
@@ -48,11 +50,17 @@ class IdlingOutcome(Struct, frozen=True):
     claims: Mapping[ObjectRef, str] = field(default_factory=dict)
 
 
-def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
-    """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
+def decide_idling(
+    policies: PolicySet, state: ObservedState, run: Run, replaced: frozenset[ObjectRef] = frozenset()
+) -> IdlingOutcome:
+    """Return the idles, wakes and repairs of this run, and the workloads that idling decides.
+
+    Nothing of `replaced` is newly idled: it is deleted and made anew in this run.
+    """
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
     guards, alone = _guarded(scalables, policies, run)
+    alone |= {ref: alone[ref].with_flag(Flag.BLOCKED, REPLACED) for ref in replaced if ref in alone}
     federated = federated_members(policies.federated, state, alone)
     transitions = staggered(_settled(alone, federated), run.now, owner_in(policies.fleet))
     schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
@@ -69,6 +77,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
         ),
         claims(transitions, [members.all for members in federated.values()]),
     )
+
+
+REPLACED = blocker(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(CounterfactualCode.ROLLOUT_ENDS))
 
 
 def _settled(

@@ -154,12 +154,13 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     """Return the entry of one cluster. While it is idle the status says what it was awake, and that it is idle."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
+        idle_by = "" if local.awake else local.idle_by
         stays = bool(local.idle_by) and local.workload is not None
         return ClusterStatus(
             local.spec_replicas,
             local.spec_replicas if readable else None,
             local.reasons,
-            local.idle_by,
+            idle_by,
             local.idle_until,
             stays,
         )

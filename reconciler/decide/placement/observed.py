@@ -166,7 +166,7 @@ class LocalWorkload(Struct, frozen=True):
     total; "out" is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives
     nothing from elsewhere. `spec_replicas` is what it asks for now, None where that is unknown. `limit` says where
     `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when its
-    status was written.
+    status was written. `awake`: idling decides it, but it was not seen idle.
     """
 
     cluster: str
@@ -185,6 +185,7 @@ class LocalWorkload(Struct, frozen=True):
     rejection: Rejection | None = None
     idle_by: str = ""
     idle_until: datetime | None = None
+    awake: bool = False
     reasons: Reasons = ()
 
     @property
@@ -336,7 +337,8 @@ def _idle(case: _Case) -> LocalFinding | None:
     spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
     until = record.wake_due if record is not None else None
     why = reason(ReasonCode.IDLE, policy=winner)
-    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner, idle_until=until))
+    awake = not (asleep or set_aside)
+    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner, idle_until=until, awake=awake))
 
 
 def _scaled_down_by_others(case: _Case) -> LocalFinding | None:

@@ -216,7 +216,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         old = known.get(cluster, {})
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
-        if entry.stays and old:
+        if entry.stays and old.get("asked", entry) == entry.spec_replicas:
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": digest_of_reasons(entry.reasons)}
         if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
