@@ -103,12 +103,6 @@ class TestAfterAMarkOnTheServiceOnly:
         assert verbs(outcome) == [("clear", "Service/web")]
 
 
-def test_record_and_zero_is_the_normal_idle_state():
-    world = an_idle_world()
-    world.now += MINUTE
-    assert run_in(world).desired.decisions == ()
-
-
 class TestScaledUpAndTheServiceNotCleared:
     def world(self):
         world = an_idle_world()
@@ -226,22 +220,6 @@ class TestRolloutUndo:
         world.now += MINUTE
         run_in(world)
         assert world.remembered(WEB) == 3
-
-
-@pytest.mark.parametrize("writes", range(4))
-def test_killed_at_every_write_of_an_idle_and_of_a_wake(writes):
-    world = a_world(a_service(), a_service("all", selector={"app": "web"}), a_workload(), now=NIGHT)
-    run_in(world, writes=writes)
-    world.now += MINUTE
-    run_in(world)
-    assert world.replicas(WEB) == 0
-    world.now = MONDAY
-    run_in(world, writes=writes)
-    world.now += MINUTE
-    run_in(world)
-    assert world.replicas(WEB) == 3
-    assert [marks(world, ref) for ref in sorted(world.objects)] == [[], [], []]
-    assert run_in(world).desired.decisions == ()
 
 
 def test_a_target_that_fails_stays_on_the_list_and_the_others_go_on():

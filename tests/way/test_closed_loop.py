@@ -1,0 +1,128 @@
+"""The closed loop of all three jobs: real plans, carried out on clusters in memory, in the middle of everything
+that happens to a Fleet. The laws are in `loop_laws`, the steps of histories in `loop_steps`.
+
+    python -m tests.way.test_closed_loop 1000 2000      plays the histories of these seeds and prints what breaks a law
+
+What it prints is a history without the steps that it takes none of; it becomes an example below.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.way.loop_history import History, as_text, history, shrunk
+from tests.way.loop_steps import broken_law
+
+pytestmark = pytest.mark.laws
+
+PARTS = 8
+SEEDS = 120
+SOAKED = 10_000
+
+EXAMPLES: dict[str, History] = {
+    "a request that a run answered before it died": (
+        ("idling", "a", 8), ("rest",), ("request", "east", "Service", "all"), ("crash", 1500, 5, (0,)), ("run", 400),
+    ),
+    "a request after a ScaledObject was deleted before KEDA acted": (
+        ("idling", "a", 10), ("night",), ("keda", "delete"), ("request", "east", "Service", "queue"), ("run", 1500),
+    ),
+    "an autoscaler whose workload was deleted": (
+        ("run", 900), ("idling", "a", 4), ("run", 5), ("delete", "east", "Deployment", "api"),
+    ),
+    "a ScaledObject that is deleted while it is paused": (
+        ("idling", "a", 0), ("night",), ("run", 5), ("keda", "delete"), ("run", 5), ("idling", "a", None),
+    ),
+    "a ScaledObject that is made anew beside an idle target": (
+        ("idling", "a", 5), ("run", 4000), ("run", 1), ("keda", "delete"), ("keda", "create"), ("rest",),
+    ),
+    "two policies with two floors, and a ScaledObject made anew": (
+        ("idling", "a", 4), ("idling", "b", 0), ("night",), ("run", 900), ("keda", "delete"), ("keda", "create"),
+        ("crash", 4000, 5, (0,)),
+    ),
+    "a ScaledObject that is deleted after a run could not clear its target": (
+        ("idling", "b", 10), ("refuse", 1500, (4, 9, 10)), ("crash", 400, 9, ()), ("state", "west", "Leaving"),
+        ("run", 1500), ("refuse", 400, (1, 3, 9, 10)), ("keda", "delete"),
+    ),
+    "one cluster is woken, its federated ReplicaSet is paused": (
+        ("idling", "c", 0), ("night",), ("request", "north", "Deployment", "front"), ("front", 4, 8),
+    ),
+    "a wake in turns": (
+        ("spread", 3, 8), ("idling", "a", 5), ("run", 0), ("night",), ("idling", "c", 7), ("run", 4000),
+    ),
+    "an idle that was cut off": (
+        ("crash", 1500, 0, ()), ("idling", "b", 7), ("crash", 20, 7, (0,)), ("front", 4, 9),
+    ),
+    "a cluster that drains beside idle ones": (
+        ("idling", "b", 5), ("state", "east", "Draining"), ("front", 3, 5), ("run", 130), ("run", 130),
+    ),
+    "a cluster that runs at idleReplicas already": (("idling", "a", 4), ("spread", 1, 4), ("night",)),
+    "scaled between two runs that were cut off, and idled": (
+        ("idling", "b", 7), ("run", 1500), ("night",), ("front", 1, 6), ("crash", 20, 9, (1,)),
+        ("scale", "east", "Deployment", "front", 6, "argocd-controller"),
+        ("scale", "north", "Deployment", "front", 1, "kubectl"), ("crash", 1, 3, ()), ("crash", 1500, 5, (0,)),
+    ),
+    "another selector when it would go idle": (
+        ("spread", 6, 3), ("night",), ("idling", "c", 10), ("spread", 0, 0),
+    ),
+    "another selector while it is idle, and another record": (
+        ("spread", 4, 8), ("idling", "a", 7), ("run", 0), ("night",), ("month",), ("spread", 6, 7),
+    ),
+    "another selector while it is idle, and a hand": (
+        ("spread", 4, 8), ("idling", "a", 7), ("run", 0), ("night",), ("spread", 6, 7),
+        ("scale", "west", "ReplicaSet", "spread", 6, "kubectl"),
+    ),
+    "another selector before the morning": (
+        ("idling", "b", 10), ("spread", 3, 7), ("night",), ("morning",), ("spread", 6, 4), ("run", 4000),
+    ),
+    "home is read-only, and another cluster refuses": (
+        ("spread", 3, 7), ("state", "east", "ReadOnly"), ("refuse", 20, (0, 5, 10)),
+    ),
+}  # fmt: skip
+"""Histories that broke a law once."""
+
+
+def failures(seeds: range) -> Iterator[str]:
+    """Yield for each of `seeds` that breaks a law which, and the least history that does."""
+    for seed in seeds:
+        found = history(seed)
+        broken = broken_law(found)
+        if broken is not None:
+            law = broken.law
+
+            def breaks(shorter: History, law: int = law) -> bool:
+                again = broken_law(shorter)
+                return again is not None and again.law == law
+
+            least = shrunk(found, breaks)
+            yield f"seed {seed}: {broken_law(least)}\n{as_text(least)}"
+
+
+def part_of(first: int, count: int, part: int) -> range:
+    return range(first + count * part // PARTS, first + count * (part + 1) // PARTS)
+
+
+@pytest.mark.parametrize("found", [pytest.param(found, id=name) for name, found in EXAMPLES.items()])
+def test_what_broke_a_law_once_does_not_any_more(found: History) -> None:
+    broken = broken_law(found)
+    assert broken is None, broken
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_law_fails_in_random_histories(part: int) -> None:
+    assert next(failures(part_of(0, SEEDS, part)), "") == ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_law_fails_in_ten_thousand_histories(part: int) -> None:
+    found = list(failures(part_of(SEEDS, SOAKED, part)))
+    assert not found, "\n".join(found)
+
+
+if __name__ == "__main__":
+    for text in failures(range(int(sys.argv[1]), int(sys.argv[2]))):
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
