@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.policy.load import read_policies
+from reconciler.policy.types import ClusterPreference
 from reconciler.yaml.reader import TOO_LARGE
 from tests.policy.base import CALENDAR, FEDERATED, FILES, FLEET, IDLING, REPLICA_SET, edited, problems_in
 
@@ -474,3 +476,25 @@ spec:
         'policies/downscale.yaml:5:66: spec.selector.workloads.kinds[0]: is "StatefulSet" with '
         f"{chooser}, expected a kind whose victims can be chosen, like Deployment"
     ]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(
+            "  annotations:\n    federation.kubernetes.io/replica-set-preferences: |\n"
+            '      {"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}\n',
+            id="no annotations",
+        ),
+        pytest.param("federation.kubernetes.io/replica-set-preferences", id="another annotation"),
+    ],
+)
+def test_a_replica_set_without_preferences_has_as_many_replicas_in_each_cluster(tmp_path, old):
+    """Source: seed federated-replicasets.md, "The default behavior is to start the same amount of replicas"."""
+    new = "" if old.startswith("  ") else "example.org/preferences"
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    for name, text in edited("replicaset.yaml", old, new).items():
+        (folder / name).write_text(text)
+    (found,) = [one for one in read_policies(folder).federated if one.place.file.endswith("replicaset.yaml")]
+    assert found.clusters == {"*": ClusterPreference(weight=1)}

@@ -937,24 +937,6 @@ CASES = [
     ),
     pytest.param(
         "replicaset.yaml",
-        "federation.kubernetes.io/replica-set-preferences",
-        "example.org/preferences",
-        [
-            'policies/replicaset.yaml:7:5: metadata.annotations.federation.kubernetes.io/replica-set-preferences: is missing, expected the preferences as JSON, like {"clusters": {"*": {"weight": 1}}}',
-        ],
-        id="annotation missing",
-    ),
-    pytest.param(
-        "replicaset.yaml",
-        '  annotations:\n    federation.kubernetes.io/replica-set-preferences: |\n      {"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}\n',
-        "",
-        [
-            "policies/replicaset.yaml:4:3: metadata.annotations: is missing, expected a mapping with federation.kubernetes.io/replica-set-preferences",
-        ],
-        id="no annotations at all",
-    ),
-    pytest.param(
-        "replicaset.yaml",
         "apps/v1",
         "extensions/v1beta1",
         [

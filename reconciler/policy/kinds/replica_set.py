@@ -36,6 +36,8 @@ PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
+EVENLY = '{"clusters": {"*": {"weight": 1}}}'
+"""The preferences of a ReplicaSet that states none. Source: seed federated-replicasets.md, "The default behavior"."""
 _AS_JSON = 'the preferences as JSON, like {"clusters": {"*": {"weight": 1}}}'
 _BY_THE_SERVER = Meta(description="Set by the API server. It is ignored.")
 _Ignored = Annotated[Any, _BY_THE_SERVER]
@@ -57,16 +59,16 @@ class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
             extra_json_schema={
                 "properties": {
                     PREFERENCES: {
-                        "description": "JSON with rebalance and clusters, as preferences of a FederatedReplicaSet.",
+                        "description": "JSON with rebalance and clusters, as preferences of a FederatedReplicaSet. "
+                        "If it is not set, all clusters get the same number of replicas.",
                         "type": "string",
                         **expected(_AS_JSON),
                     }
                 },
-                "required": [PREFERENCES],
-                **expected(f"a mapping with {PREFERENCES}"),
+                **expected("a mapping of texts"),
             },
         ),
-    ]
+    ] = field(default_factory=dict)
     creation_timestamp: _Ignored = None
     deletion_grace_period_seconds: _Ignored = None
     deletion_timestamp: _Ignored = None
@@ -137,12 +139,12 @@ def _at_annotation(problem: Problem) -> Problem:
 
 
 def _annotation(document: PolicyDocument, text: str | None) -> PolicyDocument:
-    """Return what the annotation says, as a document of its own; of what cannot be read, an empty one."""
+    """Return what the annotation says, or would by default, as a document of its own; of what cannot be read an empty
+    one.
+    """
     value: Any = {}
-    if text is None:
-        document.add(ANNOTATION, f"is missing, expected {_AS_JSON}")  # a map cannot require one of its keys
     try:
-        value = _lower(_json("{}" if text is None else text))
+        value = _lower(_json(EVENLY if text is None else text))
     except ValueError as error:
         document.add(ANNOTATION, f"is no JSON: {error}")
     return PolicyDocument(Document(document.source.file, value, *document.source.place(ANNOTATION)))
