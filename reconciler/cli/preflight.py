@@ -261,6 +261,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
         "": True,
         "custom": bool(custom),
         "keda": case.preflight.serves("keda.sh"),
+        "placement": bool(case.policies.federated),
         "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in case.policies.downscale),
         "podPicker": _has_secrets(case.policies),
         "activator": bool(_slices_of_activators(case)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,17 +11,18 @@ from typing import Any
 
 import urllib3
 
+from tests.live import deployed
 from tests.real.api import Api
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_namespace, manifests
+from tests.real.objects import a_namespace, a_pod_template, manifests
 from tests.real.processes import Process
 from tests.real.worlds import create_missing
 
 COMPONENT = Path(__file__).resolve().parents[2] / "deploy" / "components" / "activator"
 OWN = "reconciler"
 HTTP_PORT = 8080
-ADDRESSES = {"ipv4": "198.18.0.0/15", "ipv6": "fd00:198:18::/48"}
+ACCOUNT = "reconciler-activator"
 
 POLICIES = """
 apiVersion: reconciler/v1alpha1
@@ -50,11 +50,23 @@ spec:
 
 
 def install(plane: ControlPlane) -> None:
-    """Make the namespace, the rights and the admission policy of an activator; it may lead to 198.18.0.0/15."""
-    [addresses] = manifests(COMPONENT / "addresses.yaml")
-    objects = [a_namespace(OWN), *manifests(COMPONENT / "rights.yaml"), {**addresses, "data": ADDRESSES}]
-    create_missing(plane.api, objects)
-    create_missing(plane.api, manifests(COMPONENT / "admission.yaml"))
+    """Make the namespace, the rights of an activator, and the admission policies, which are in force then."""
+    create_missing(plane.api, [a_namespace(OWN), *manifests(COMPONENT / "rights.yaml")])
+    deployed.admit(plane.api, deployed.admission("member/admission", "components/activator"))
+
+
+def a_pod_of_ours(plane: ControlPlane, name: str, addresses: Sequence[str]) -> Mapping[str, Any]:
+    """A new Pod of an activator, with these addresses; nothing runs in it."""
+    pods = f"/api/v1/namespaces/{OWN}/pods"
+    pod = {
+        "metadata": {"name": name},
+        "spec": {**a_pod_template("activator")["spec"], "serviceAccountName": ACCOUNT, "schedulerName": "nobody"},
+    }
+    if plane.api.find(f"{pods}/{name}") is not None:
+        plane.api.delete(f"{pods}/{name}")
+    plane.api.create(pods, pod)
+    status = {"podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
+    return plane.api.patch(f"{pods}/{name}/status", {"status": status})
 
 
 class ActivatorProcess:
@@ -68,13 +80,15 @@ class ActivatorProcess:
         self.reach = plane.access
         self.addresses = addresses
         self.name = name
-        self.uid = f"00000000-0000-4000-8000-{secrets.token_hex(6)}"
+        self.uid = ""  # until it starts
         self._flags = flags
         self._process: Process | None = None
 
     def start(self) -> ActivatorProcess:
         """Start it and wait until it is ready."""
-        token = self.plane.service_account(OWN, "reconciler-activator")
+        pod = a_pod_of_ours(self.plane, self.name, self.addresses)
+        self.uid = pod["metadata"]["uid"]
+        token = self.plane.service_account(OWN, ACCOUNT, pod=pod)
         folder = self.plane.folder / "kubeconfigs"
         kubeconfig = write_kubeconfig(folder / f"{self.name}.yaml", {"member": self.reach(token)})
         arguments = ["-m", "reconciler", "activator", "--context", "member", "--pod-namespace", OWN]

@@ -1,159 +1,319 @@
-"""What the component's roles and its admission policy leave an activator, on a real API server."""
+"""What the component's roles and the admission policies leave an activator, and a thief of its token, on a real API
+server.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.activator.in_cluster import OWN, install
+from tests.activator.in_cluster import ACCOUNT, OWN, a_pod_of_ours, install
+from tests.activator.services import IDLE
 from tests.live import deployed
-from tests.real.api import JSON_PATCH, Api, ApiError
+from tests.real.api import JSON_PATCH, MERGE_PATCH, Api
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_service, an_object
-from tests.real.worlds import create, deployment_path, wait_until
+from tests.real.worlds import create, create_missing, deployment_path, wait_until
 
-OURS = {"endpointslice.kubernetes.io/managed-by": "activator.reconciler", "kubernetes.io/service-name": "web"}
+POD = "activator-thief"
+ADDRESS, ADDRESS_6 = "198.18.2.1", "fd00:198:18::1"
+MANAGED = "endpointslice.kubernetes.io/managed-by"
+OF_ACTIVATORS = "activator.reconciler"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases"
-OTHERS = {**OURS, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
-ADDRESSES = [("198.18.2.1", "IPv4"), ("fd00:198:18::1", "IPv6")]
-
-
-def a_slice(name: str, labels: dict[str, str], address: str = "198.18.2.1", family: str = "IPv4") -> dict[str, Any]:
-    return an_object(
-        "discovery.k8s.io/v1",
-        "EndpointSlice",
-        name,
-        metadata={"labels": labels},
-        addressType=family,
-        endpoints=[{"addresses": [address]}],
-        ports=[{"name": "", "port": 20000}],
-    )
+BOUNDS = {"reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":9}', "reconciler/idled-to": "1"}
+RECORD = {"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z", "idling.kubernetes.io/previous-scale": "3"}
+MARKED = "marked as idle at zero"
+OWN_POD, NOT_OURS = "addresses of its own Pod", "only EndpointSlices of activators"
 
 
 def a_lease(name: str) -> dict[str, Any]:
     return an_object("coordination.k8s.io/v1", "Lease", name, spec={"holderIdentity": "somebody"})
 
 
-@pytest.fixture
-def activator(api_server: ControlPlane, api_namespace: str) -> Api:
-    """A client with the rights of an activator; the admission policy is in force."""
-    install(api_server)
-    token = api_server.service_account(OWN, "reconciler-activator")
-    client = Api(api_server.url, api_server.ca_file, token)
+def noted(one: dict[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    return {**one, "metadata": {**one["metadata"], "annotations": dict(annotations)}}
 
-    def told(path: str, made: dict[str, Any]) -> str:
-        """Why it may not be created; nothing is: what the policy lets through now, it may refuse to delete later."""
-        try:
-            client.request("POST", path, made, dryRun="All")
-        except ApiError as error:
-            return str(error)
-        return ""
 
-    def in_force() -> bool:
-        others, lease = told(slices(api_namespace), a_slice("probe", OTHERS)), told(LEASES, a_lease("probe"))
-        own = [told(slices(api_namespace), a_slice("probe", OURS, *one)) for one in ADDRESSES]
-        return "only EndpointSlices of its own" in others and "only Leases of activators" in lease and not any(own)
+def an_autoscaler(name: str, bounds: tuple[int, int], annotations: Mapping[str, str]) -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    spec = {"scaleTargetRef": target, "minReplicas": bounds[0], "maxReplicas": bounds[1]}
+    return noted(an_object("autoscaling/v2", "HorizontalPodAutoscaler", name, spec=spec), annotations)
 
-    wait_until(in_force, "the admission policies, and the addresses that they leave an activator")
-    return client
+
+class Theft:
+    """A namespace where Service and Deployment `web` are idle and `api` is not, and the token of an activator."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.admin = plane.api
+        self.namespace = namespace
+        self.pod = a_pod_of_ours(plane, POD, [ADDRESS, ADDRESS_6])
+        self.token = self.api(pod=self.pod)
+        objects = [
+            noted(a_service("web"), IDLE),
+            a_service("api"),
+            noted(a_service("floor"), {**IDLE, "reconciler/idled-to": "1"}),
+            noted(a_deployment("web", 0), RECORD),
+            a_deployment("api", 2),
+            an_autoscaler("web", (1, 1), BOUNDS),
+            an_autoscaler("api", (1, 10), {}),
+        ]
+        create(self.admin, objects, namespace)
+        create_missing(self.admin, [noted(a_service("kube-dns"), IDLE)], "kube-system")
+
+    def api(self, pod: Mapping[str, Any] | None = None) -> Api:
+        return Api(self.plane.url, self.plane.ca_file, self.plane.service_account(OWN, ACCOUNT, pod=pod))
+
+    def a_slice(
+        self,
+        service: str = "web",
+        *addresses: str,
+        namespace: str = "",
+        labels: Mapping[str, str | None] | None = None,
+        **more: Any,
+    ) -> tuple[str, dict[str, Any]]:
+        """(path to create it, an EndpointSlice as an activator writes it for this Service)."""
+        namespace = namespace or self.namespace
+        found = self.admin.find(f"/api/v1/namespaces/{namespace}/services/{service}")
+        uid = "00000000-0000-4000-8000-000000000000" if found is None else found["metadata"]["uid"]
+        own = {
+            "kubernetes.io/service-name": service,
+            MANAGED: OF_ACTIVATORS,
+            "reconciler/activator-pod": self.pod["metadata"]["uid"],
+            **(labels or {}),
+        }
+        metadata = {
+            "labels": {key: value for key, value in own.items() if value is not None},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": service, "uid": uid}],
+        }
+        made = {
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [one]} for one in addresses or (ADDRESS,)],
+            "ports": [{"name": "", "port": 20000}],
+            **more,
+        }
+        kind = an_object("discovery.k8s.io/v1", "EndpointSlice", f"{service}-{POD}", metadata, **made)
+        return slices(namespace), kind
+
+    def refused(self, made: tuple[str, dict[str, Any]], thief: Api | None = None) -> str:
+        """Why it may not be created, "" where it may; nothing is created."""
+        path, body = made
+        return deployed.refusal(thief or self.token, "POST", f"{path}?dryRun=All", body)
+
+    def patch_refused(self, path: str, body: Any, content_type: str = MERGE_PATCH) -> str:
+        return deployed.refusal(self.token, "PATCH", f"{path}?dryRun=All", body, content_type)
+
+    def of(self, kind: str, name: str) -> str:
+        """The path of a Service or an autoscaler."""
+        root = "/api/v1" if kind == "services" else "/apis/autoscaling/v2"
+        return f"{root}/namespaces/{self.namespace}/{kind}/{name}"
 
 
 def slices(namespace: str) -> str:
     return f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 
 
+@pytest.fixture
+def theft(api_server: ControlPlane, api_namespace: str) -> Theft:
+    """Returns when the policies are in force and know the Services and the Pod."""
+    install(api_server)
+    found = Theft(api_server, api_namespace)
+    elsewhere, awake = found.a_slice("web", "10.1.1.1"), found.a_slice("api")
+    wait_until(
+        lambda: (
+            OWN_POD in found.refused(elsewhere)
+            and MARKED in found.refused(awake)
+            and not found.refused(found.a_slice())
+            and "marks nothing" in found.patch_refused(found.of("services", "api"), annotated(IDLE))
+        ),
+        "the admission policies",
+    )
+    return found
+
+
+def annotated(annotations: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": dict(annotations)}}
+
+
+def test_its_own_slices_for_what_is_idle_are_made_changed_and_deleted(theft: Theft) -> None:
+    path, made = theft.a_slice()
+    theft.token.create(path, made)
+    theft.token.patch(f"{path}/{made['metadata']['name']}", {"ports": [{"name": "", "port": 20001}]})
+    theft.token.delete(f"{path}/{made['metadata']['name']}")
+    assert theft.refused(theft.a_slice("web", ADDRESS_6, addressType="IPv6")) == ""
+    theft.admin.patch(theft.of("services", "api"), annotated({"idling.alpha.openshift.io/idled-at": "2026-01-01"}))
+    wait_until(lambda: theft.refused(theft.a_slice("api")) == "", "what oc idle idled")
+
+
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("service", "more", "words"),
     [
-        pytest.param(a_slice("a", OURS), "", id="its own"),
-        pytest.param(a_slice("a", OURS, "fd00:198:18::1", "IPv6"), "", id="its own in IPv6"),
-        pytest.param(a_slice("a", OTHERS), "only EndpointSlices of its own", id="the controller's"),
-        pytest.param(a_slice("a", {}), "only EndpointSlices of its own", id="nobody's"),
-        pytest.param(a_slice("a", OURS, "10.1.1.1"), "lead only to the addresses", id="elsewhere"),
-        pytest.param(a_slice("a", OURS, "fd00::1", "IPv6"), "lead only to the addresses", id="elsewhere in IPv6"),
-        pytest.param(a_slice("a", OURS, "example.com", "FQDN"), "lead only to the addresses", id="a name"),
+        pytest.param("kube-dns", {"namespace": "kube-system"}, "in no protected namespace", id="DNS of the cluster"),
+        pytest.param("kubernetes", {"namespace": "default"}, MARKED, id="the API server"),
+        pytest.param("api", {}, MARKED, id="a Service that is not idle"),
+        pytest.param("floor", {}, MARKED, id="a Service that is idle at a floor, where pods answer"),
+        pytest.param(
+            "web", {"labels": {"kubernetes.io/service-name": "api"}}, f"belongs to its Service|{MARKED}", id="another"
+        ),
+        pytest.param("web", {"labels": {"reconciler/activator-pod": "x"}}, "its own Pod", id="of another activator"),
+        pytest.param("web", {"labels": {"reconciler/activator-pod": None}}, "its own Pod", id="of no activator"),
+        pytest.param("web", {"labels": {MANAGED: "endpointslice-controller.k8s.io"}}, NOT_OURS, id="the controller's"),
+        pytest.param("web", {"labels": {MANAGED: None}}, NOT_OURS, id="nobody's"),
     ],
 )
-def test_an_activator_makes_only_slices_of_its_own(
-    activator: Api, api_namespace: str, made: dict[str, Any], words: str
-) -> None:
-    if not words:
-        activator.create(slices(api_namespace), made)
-        return
-    with pytest.raises(ApiError, match=words):
-        activator.create(slices(api_namespace), made)
+def test_slices_for_anything_else_are_refused(theft: Theft, service: str, more: dict[str, Any], words: str) -> None:
+    assert re.search(words, theft.refused(theft.a_slice(service, **more)))
 
 
-def test_it_changes_and_deletes_none_of_others(activator: Api, api_server: ControlPlane, api_namespace: str) -> None:
-    create(api_server.api, [a_slice("others", OTHERS)], api_namespace)
-    path = f"{slices(api_namespace)}/others"
-    for takes in (
-        lambda: activator.delete(path),
-        lambda: activator.patch(path, {"metadata": {"labels": OURS}}),
-        lambda: activator.patch(path, {"endpoints": []}),
-    ):
-        with pytest.raises(ApiError, match="only EndpointSlices of its own"):
-            takes()
+@pytest.mark.parametrize(
+    ("addresses", "family"),
+    [
+        pytest.param(["10.1.1.1"], "IPv4", id="of a pod of others"),
+        pytest.param([ADDRESS, "10.1.1.1"], "IPv4", id="of a pod of others, after its own"),
+        pytest.param(["fd00::1"], "IPv6", id="of IPv6"),
+        pytest.param(["example.com"], "FQDN", id="a name"),
+    ],
+)
+def test_slices_to_other_addresses_are_refused(theft: Theft, addresses: list[str], family: str) -> None:
+    assert OWN_POD in theft.refused(theft.a_slice("web", *addresses, addressType=family))
 
 
-def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(activator: Api, api_server: ControlPlane) -> None:
-    create(api_server.api, [a_lease("lock-of-a-run")], OWN)
+def test_a_token_that_is_of_no_pod_or_of_another_one_makes_no_slice(theft: Theft) -> None:
+    assert "labelled with its own Pod" in theft.refused(theft.a_slice(), theft.api())
+    other = theft.api(pod=a_pod_of_ours(theft.plane, "activator-other", ["198.18.2.9"]))
+    assert "labelled with its own Pod" in theft.refused(theft.a_slice("web", "198.18.2.9"), other)
+
+
+def test_slices_of_others_stay_as_they_are(theft: Theft) -> None:
+    path, made = theft.a_slice("web", labels={MANAGED: "endpointslice-controller.k8s.io"})
+    create(theft.admin, [made], theft.namespace)
+    one = f"{path}/{made['metadata']['name']}"
+    for change in ({"metadata": {"labels": {MANAGED: OF_ACTIVATORS}}}, {"endpoints": []}):
+        assert NOT_OURS in theft.patch_refused(one, change)
+    assert NOT_OURS in deployed.refusal(theft.token, "DELETE", one)
+
+
+def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(theft: Theft) -> None:
+    create_missing(theft.admin, [a_lease("lock-of-a-run")], OWN)
     path = f"{LEASES}/lock-of-a-run"
-    for takes in (
-        lambda: activator.patch(path, {"spec": {"holderIdentity": "activator-0"}}),
-        lambda: activator.delete(path),
-        lambda: activator.create(LEASES, a_lease("another")),
-    ):
-        with pytest.raises(ApiError, match="only Leases of activators"):
-            takes()
+    words = "activators none but reconciler/reconciler-activator-"
+    assert words in theft.patch_refused(path, {"spec": {"holderIdentity": "activator-0"}})
+    assert words in deployed.refusal(theft.token, "DELETE", path)
+    assert words in theft.refused((LEASES, a_lease("another")))
     own = f"{LEASES}/reconciler-activator-a"
-    activator.create(LEASES, a_lease("reconciler-activator-a"))
-    activator.patch(own, {"spec": {"holderIdentity": "activator-0"}})
-    activator.delete(own)
-    api_server.api.delete(path)
+    theft.token.create(LEASES, a_lease("reconciler-activator-a"))
+    theft.token.patch(own, {"spec": {"holderIdentity": "activator-0"}})
+    theft.token.delete(own)
 
 
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/api/v1/secrets", 403),
-        ("/api/v1/configmaps", 403),
-        ("/api/v1/pods", 403),
-        ("/apis/coordination.k8s.io/v1/leases", 403),
-        ("/api/v1/services", 200),
+        ("/api/v1/secrets", "403"),
+        ("/api/v1/configmaps", "403"),
+        ("/api/v1/pods", "403"),
+        ("/apis/coordination.k8s.io/v1/leases", "403"),
+        ("/api/v1/services", ""),
     ],
 )
-def test_it_reads_only_what_it_needs(activator: Api, path: str, status: int) -> None:
-    if status == 200:
-        activator.get(path)
-        return
-    with pytest.raises(ApiError) as refused:
-        activator.get(path)
-    assert refused.value.status == status
+def test_it_reads_only_what_it_needs(theft: Theft, path: str, status: str) -> None:
+    assert deployed.refusal(theft.token, "GET", path)[:3] == status
 
 
-def put(path: str, value: Any) -> list[dict[str, Any]]:
-    return [{"op": "add", "path": path, "value": value}]
+@pytest.mark.parametrize(
+    ("component", "admitted"), [("kubelet", False), ("reconciler/activator", True), ("reconciler", True)]
+)
+def test_events_are_told_in_its_own_name_only(theft: Theft, component: str, admitted: bool) -> None:
+    event = an_object(
+        "v1",
+        "Event",
+        "told",
+        {"namespace": theft.namespace},
+        involvedObject={"kind": "Service", "name": "web", "namespace": theft.namespace},
+        reason="NeedPods",
+        reportingComponent=component,
+        source={"component": component.replace("/", "-")},
+        reportingInstance="activator",
+    )
+    said = theft.refused((f"/api/v1/namespaces/{theft.namespace}/events", event))
+    assert said == "" if admitted else "Events in their own name only" in said
 
 
-_IMAGE = "/spec/template/spec/containers/0/image"
-_SINCE = {"reconciler/awake-since": "2026-11-20T15:41:23Z"}
-
-
-def test_with_the_component_for_it_the_account_only_wakes(
-    activator: Api, api_server: ControlPlane, api_namespace: str
+@pytest.mark.parametrize(
+    ("service", "annotations", "words"),
+    [
+        pytest.param("api", IDLE, "marks nothing as idle", id="another Service marked as idle"),
+        pytest.param("web", {**IDLE, "reconciler/idled-to": "1"}, "marks nothing as idle", id="another floor"),
+        pytest.param("web", {"reconciler/exclude-until": "2099-01-01"}, "no annotations but", id="kept up for ever"),
+        pytest.param("web", {"reconciler/owner": "mine/IdlingPolicy/x"}, "no annotations but", id="another owner"),
+        pytest.param("web", {"reconciler/wake-requested-at": "x"}, "", id="a request to wake"),
+        pytest.param("web", {"idling.kubernetes.io/unidle-targets": "[]"}, "", id="less is idle behind it"),
+        pytest.param("web", dict.fromkeys(IDLE), "", id="its mark off"),
+    ],
+)
+def test_a_service_may_be_asked_to_wake_and_its_mark_taken_off(
+    theft: Theft, service: str, annotations: dict[str, str | None], words: str
 ) -> None:
-    deployed.admit(api_server.api, deployed.admission("admission", "admission-activator"))
-    create(api_server.api, [a_deployment("web", 2), a_service("web")], api_namespace)
-    web, service = deployment_path(api_namespace, "web"), f"/api/v1/namespaces/{api_namespace}/services/web"
+    said = theft.patch_refused(theft.of("services", service), annotated(annotations))
+    assert words in said
+    assert bool(words) == bool(said)
 
-    def refusal(path: str, *changes: dict[str, Any]) -> str:
-        return deployed.refusal(activator, "PATCH", f"{path}?dryRun=All", list(changes), JSON_PATCH)
 
-    wait_until(lambda: "only wakes" in refusal(web, *put("/spec/replicas", 1)), "the policy in force")
-    assert refusal(web, *put("/spec/replicas", 3), *put("/metadata/annotations", _SINCE)) == ""
-    assert "may not change spec.template" in refusal(web, *put(_IMAGE, "registry.example/evil:1"))
-    assert refusal(service, *put("/metadata/annotations", {"reconciler/wake-requested-at": "x"})) == ""
-    assert "may not change spec.selector" in refusal(service, *put("/spec/selector", {"app": "other"}))
-    assert "may not change metadata.labels.x" in refusal(service, *put("/metadata/labels", {"x": "y"}))
+_WOKEN = {**dict.fromkeys(RECORD), "reconciler/awake-since": "2026-11-20T15:41:23Z"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        pytest.param("web", {**annotated(_WOKEN), "spec": {"replicas": 3}}, "", id="woken"),
+        pytest.param("web", annotated(_WOKEN), "clears the record only of what runs", id="left at zero, unrecorded"),
+        pytest.param("api", {"spec": {"replicas": 1}}, "only wakes what is idle", id="fewer replicas"),
+        pytest.param("api", {"spec": {"replicas": 0}}, "only wakes what is idle", id="none"),
+        pytest.param("api", {"spec": {"replicas": 99}}, "only wakes what is idle", id="more of what is awake"),
+        pytest.param("api", annotated(RECORD), "marks nothing as idle", id="a record"),
+        pytest.param(
+            "web", annotated({"idling.kubernetes.io/previous-scale": "99"}), "marks nothing", id="another one"
+        ),
+        pytest.param(
+            "api",
+            {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "evil:runs"}]}}}},
+            "may not change spec.template",
+            id="another image",
+        ),
+    ],
+)
+def test_a_workload_is_only_woken(theft: Theft, name: str, body: dict[str, Any], words: str) -> None:
+    said = theft.patch_refused(deployment_path(theft.namespace, name), body)
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "words"),
+    [
+        pytest.param("web", (2, 9), "", id="back to what is recorded"),
+        pytest.param("web", (2, 99), "sets maxReplicas only back", id="a maximum above what is recorded"),
+        pytest.param("web", (5, 9), "sets minReplicas only back", id="a minimum above what is recorded"),
+        pytest.param("api", (1, 1), "sets maxReplicas only back", id="a maximum of 1 where nothing is recorded"),
+        pytest.param("api", (10, 10), "sets minReplicas only back", id="a minimum of 10 where nothing is recorded"),
+    ],
+)
+def test_the_bounds_of_an_autoscaler_go_back_and_nowhere_else(
+    theft: Theft, name: str, bounds: tuple[int, int], words: str
+) -> None:
+    body = {"spec": {"minReplicas": bounds[0], "maxReplicas": bounds[1]}}
+    said = theft.patch_refused(theft.of("horizontalpodautoscalers", name), body)
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+def test_neither_labels_nor_what_a_service_selects_are_changed(theft: Theft) -> None:
+    service = theft.of("services", "web")
+    for path, value, words in (
+        ("/spec/selector", {"app": "other"}, "may not change spec.selector"),
+        ("/metadata/labels", {"x": "y"}, "may not change metadata.labels.x"),
+    ):
+        assert words in theft.patch_refused(service, [{"op": "add", "path": path, "value": value}], JSON_PATCH)

@@ -23,15 +23,21 @@ if TYPE_CHECKING:
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MEMBER = [DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml", "plan.yaml", "apply.yaml")]
+PLACEMENT = DEPLOY / "components" / "placement" / "rights.yaml"
 CLONE_SETS = DEPLOY / "components" / "clone-sets" / "rights.yaml"
 ACTIVATOR_RUN = DEPLOY / "components" / "activator" / "run-rights.yaml"
+ACTIVATOR_RIGHTS = DEPLOY / "components" / "activator" / "rights.yaml"
 ACTIVATOR = DEPLOY / "components" / "activator" / "deployment.yaml"
+OF_ACTIVATOR = (ACTIVATOR_RIGHTS, ACTIVATOR_RUN, ACTIVATOR)
+RIGHTS = (*MEMBER, PLACEMENT, CLONE_SETS, ACTIVATOR_RUN)
+"""All that our ServiceAccounts for runs may get."""
+
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
 FREEZE = DEPLOY / "components" / "freeze" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
-ADMISSION = ("admission", "admission-placement", "admission-clone-sets")
-"""The components whose policies narrow what the roles allow, in an order that works."""
+ADMISSION = ("member/admission", "components/placement", "components/clone-sets")
+"""The folders whose policies narrow what the roles allow, in an order that works."""
 
 OWN = "reconciler"
 APPLY, PLAN = "reconciler", "reconciler-plan"
@@ -86,23 +92,24 @@ def _of_rule(role: Object, number: int, rule: Mapping[str, Any]) -> Iterator[Gra
 
 
 def every_grant() -> list[Grant]:
-    """All rights of the roles that a member cluster gets, and of those for CloneSets and activators."""
-    return sorted(grants(manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN)))
+    """All rights of the roles that a member cluster gets, and of those for placement, CloneSets and activators."""
+    return sorted(grants(manifests(*RIGHTS)))
 
 
 def install(api: Api) -> None:
-    """Make what a member cluster gets, the rights on CloneSets, and all admission policies; they are in force then."""
-    create_missing(api, manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN))
+    """Make what a member cluster gets, the rights of the components, and all admission policies, in force then."""
+    create_missing(api, manifests(*RIGHTS))
     admit(api, admission())
 
 
-def admission(*components: str) -> list[Object]:
-    """The policies and bindings of these components, each with the patches of those after it."""
+def admission(*folders: str) -> list[Object]:
+    """The policies and bindings of these folders, each with the patches of those after it."""
     found: list[Object] = []
-    for component in components or ADMISSION:
-        folder = DEPLOY / "components" / component
+    for name in folders or ADMISSION:
+        folder = DEPLOY / name
         kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-        found += manifests(*(folder / file for file in kustomization.get("resources", ())))
+        resources = manifests(*(folder / file for file in kustomization.get("resources", ())))
+        found += [one for one in resources if one["kind"].startswith("ValidatingAdmissionPolicy")]
         for patch in kustomization.get("patches", ()):
             found = [_patched(one, patch) for one in found]
     return found
@@ -173,11 +180,7 @@ def token(plane: ControlPlane, account: str = APPLY) -> str:
 @contextmanager
 def without(api: Api, grant: Grant, account: str = APPLY) -> Iterator[None]:
     """Take one right away, and give it back."""
-    role = next(
-        one
-        for one in manifests(*MEMBER, CLONE_SETS, ACTIVATOR_RUN)
-        if (one["kind"], one["metadata"]["name"]) == (grant.kind, grant.role)
-    )
+    role = next(one for one in manifests(*RIGHTS) if (one["kind"], one["metadata"]["name"]) == (grant.kind, grant.role))
     path = Paths(api).of(role)
     api.patch(path, {"rules": _rules_without(role["rules"], grant)})
     wait_until(lambda: not may(api, grant, account), f"{account} not to {grant}")

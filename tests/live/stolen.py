@@ -332,7 +332,7 @@ def _on_services() -> Iterator[Attempt]:
     yield _patch("other addresses", SCALED, "dev/endpoints/web", {"subsets": addresses})
     yield _patch("a label of Endpoints", SCALED, "dev/endpoints/web", {"metadata": {"labels": {"a": "b"}}})
     slice_ = an_object("discovery.k8s.io/v1", "EndpointSlice", "evil", addressType="IPv4", endpoints=[])
-    yield _create("an EndpointSlice", OTHERS, "dev/endpointslices", slice_)
+    yield _create("an EndpointSlice", OWN_OBJECTS, "dev/endpointslices", slice_)
 
 
 def _on_pods() -> Iterator[Attempt]:
@@ -370,7 +370,7 @@ def _in_our_namespace() -> Iterator[Attempt]:
     yield _delete("all ConfigMaps deleted", OWN_OBJECTS, maps)
     lease = an_object("coordination.k8s.io/v1", "Lease", "reconciler-2")
     yield _create("another Lease", OWN_OBJECTS, f"{OWN}/leases", lease)
-    yield _delete("our Lease deleted", OTHERS, f"{OWN}/leases/reconciler")
+    yield _delete("our Lease deleted", OWN_OBJECTS, f"{OWN}/leases/reconciler")
     yield _patch("our CronJob suspended", SCALED, f"{OWN}/cronjobs/reconciler", {"spec": {"suspend": True}})
     yield _create("a token", OTHERS, f"{OWN}/serviceaccounts/reconciler/token", _token_request())
 

@@ -1,4 +1,4 @@
-"""What our ServiceAccounts may write under the policies of deploy/components/admission, on a real API server."""
+"""What our ServiceAccounts may write under the policies of deploy/, on a real API server."""
 
 from __future__ import annotations
 

@@ -146,13 +146,22 @@ class ControlPlane:
         path = self.folder / "kubeconfigs" / f"{name}-{secrets.token_hex(4)}.yaml"
         return write_kubeconfig(path, {name: self.access(token)})
 
-    def service_account(self, namespace: str, name: str, *, seconds: int = 3600) -> str:
-        """A token of this ServiceAccount, made where it is missing; it has no rights until a test binds some."""
+    def service_account(
+        self, namespace: str, name: str, *, seconds: int = 3600, pod: Mapping[str, Any] | None = None
+    ) -> str:
+        """A token of this ServiceAccount, made where it is missing; it has no rights until a test binds some.
+
+        `pod`: it is that of this Pod, as the kubelet mounts it.
+        """
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         if self.api.find(f"{accounts}/{name}") is None:
             self.api.create(accounts, {"metadata": {"name": name}})
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        answer = self.api.create(f"{accounts}/{name}/token", {**asked, "spec": {"expirationSeconds": seconds}})
+        spec: dict[str, Any] = {"expirationSeconds": seconds}
+        if pod is not None:
+            of_it = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **of_it}
+        answer = self.api.create(f"{accounts}/{name}/token", {**asked, "spec": spec})
         return answer["status"]["token"]
 
     def client_certificate(self, user: str, group: str) -> tuple[Path, Path]:

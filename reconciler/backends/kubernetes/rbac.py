@@ -23,7 +23,7 @@ from reconciler.model import EVERY_KIND, ScaleKind
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-Use = Literal["", "keda", "custom", "ZoneBalanced", "podPicker", "activator"]
+Use = Literal["", "keda", "custom", "placement", "ZoneBalanced", "podPicker", "activator"]
 
 
 class Right(Struct, frozen=True, order=True):
@@ -31,8 +31,8 @@ class Right(Struct, frozen=True, order=True):
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
-    and "custom" kinds that the cluster serves, "ZoneBalanced" and "podPicker" in a policy, "activator" one that has
-    EndpointSlices; "" is always needed.
+    and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet, "ZoneBalanced" and "podPicker" in a
+    policy, "activator" one that has EndpointSlices; "" is always needed.
     """
 
     group: str
@@ -75,7 +75,7 @@ RIGHTS: tuple[Right, ...] = (
     # An apply also reads again what it was refused, to know what changed from what may not be.
     *_rights("", "services endpoints pods", "get patch", apply=True),
     *_rights("autoscaling", "horizontalpodautoscalers", "get patch", apply=True),
-    *_rights("apps", "replicasets", "create delete", apply=True),
+    *_rights("apps", "replicasets", "create delete", apply=True, use="placement"),
     *_rights("", "events", "get create patch", apply=True),
     *_rights("keda.sh", "scaledobjects", "get patch", apply=True, use="keda"),
     *_rights("", "configmaps", "get create patch delete", own=True, apply=True),
