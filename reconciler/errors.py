@@ -167,6 +167,10 @@ class MalformedAnswerError(ClusterError):
     """An answer that is not what the server's own contract says."""
 
 
+class AnswerTooLargeError(MalformedAnswerError):
+    """One answer is longer than is read."""
+
+
 class ReadLimitError(ClusterError):
     """More of a cluster than one run may read, or it takes longer than it may."""
 

@@ -114,7 +114,7 @@ def _world(fleet: Fleet, opened: Opened, clock: Clock, settings: RequestSettings
     at_once = 1 if readers is None else _LIVE_READERS
     return World(
         sources={
-            name: Source(found.cluster, found.metrics, found.error, at_once, found.give_up)
+            name: Source(found.cluster, found.metrics, found.error, at_once, found.give_up, found.begin)
             for name, found in opened.backends.items()
         },
         accesses={

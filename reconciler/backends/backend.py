@@ -36,7 +36,7 @@ from reconciler.model import JOURNAL, QueryAnswer
 class Backend(Struct, frozen=True):
     """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
 
-    `give_up` ends its reading, with the reason.
+    `begin` begins a reading, `give_up` ends it, with the reason.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Backend(Struct, frozen=True):
     preflight: Preflight | None = None  # None: there is no server
     error: str = ""
     give_up: Callable[[str], None] = lambda _: None
+    begin: Callable[[], None] = lambda: None
 
     def lock(self, holder: str, clock: Clock) -> Lock:
         """Return the cluster's lock, not taken yet; `holder` is what others see while we hold it.
@@ -107,6 +108,10 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         budget.give_up(why)
         requests.given_up = True
 
+    def begin() -> None:
+        budget.renew()
+        connection.renew_budget()
+
     cluster = KubernetesCluster(settings.name, requests, recorder, budget)
     return Backend(
         name=settings.name,
@@ -117,6 +122,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         traffic=requests.traffic,
         preflight=Preflight(settings.name, requests, connection),
         give_up=give_up,
+        begin=begin,
     )
 
 

@@ -126,6 +126,7 @@ class Observation:
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
         for name in names:
             source = sources.get(name, Source(error="not opened"))
+            source.begin()
             self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted, self._told, pool))
         for name in names:
             self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))

@@ -28,7 +28,7 @@ class Source(Struct, frozen=True):
     """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
 
     `workers` is how many of its lists are read side by side. `give_up` is called with the reason when nobody waits
-    for its answers any more.
+    for its answers any more, `begin` when a reading begins.
     """
 
     cluster: Cluster | None = None
@@ -36,6 +36,7 @@ class Source(Struct, frozen=True):
     error: str = ""
     workers: int = 1
     give_up: Callable[[str], None] = lambda _: None
+    begin: Callable[[], None] = lambda: None
 
 
 class ListKey(Struct, frozen=True):

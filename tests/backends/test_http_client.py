@@ -26,7 +26,14 @@ from hypothesis import strategies as st
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import connections, tls_context
-from reconciler.backends.http.exchange import CertificateError, Deadline, HttpError, TimedOutError, TooLargeError
+from reconciler.backends.http.exchange import (
+    CertificateError,
+    Deadline,
+    HttpError,
+    ReadEnoughError,
+    TimedOutError,
+    TooLargeError,
+)
 from tests.real.faults import gzipped_zeros
 from tests.real.worlds import wait_until
 
@@ -423,7 +430,7 @@ def test_all_answers_together_have_a_budget() -> None:
     with Server(bomb(1 << 20)) as server:
         for _ in range(3):
             asked(server.url, budget=budget)
-        with pytest.raises(TooLargeError, match="all its answers together are longer than 3 MiB"):
+        with pytest.raises(ReadEnoughError, match="all its answers together are longer than 3 MiB"):
             asked(server.url, budget=budget)
 
 

@@ -81,7 +81,47 @@ def test_h2_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPS
         cluster.list(SERVICES)
     with pytest.raises(ReadLimitError):
         cluster.list(workloads_of(BUILT_IN_SCALES[0]))
-    assert len(httpserver.log) == 31
+    assert len(httpserver.log) == 33, "the first page of a list, which is asked for by us, does not count"
+
+
+def test_each_reading_has_all_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+    pages = {"": "1", "1": "2", "2": ""}
+    budget = ReadBudget(2)
+    cluster = a_cluster(
+        httpserver,
+        tmp_path,
+        lambda request: {"metadata": {"continue": pages[request.args.get("continue", "")]}, "items": []},
+        budget=budget,
+    )
+    assert cluster.list(SERVICES) == ()
+    with pytest.raises(ReadLimitError):
+        cluster.list(SERVICES)
+    budget.renew()
+    assert cluster.list(SERVICES) == ()
+
+
+def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
+    httpserver: HTTPServer, tmp_path: Path
+) -> None:
+    """140 Services of 250 KB: one page of all is longer than is read of one answer."""
+    names = [f"web-{number:03}" for number in range(140)]
+    fat = "x" * 250_000
+
+    def page(request: Request) -> Any:
+        start, limit = int(request.args.get("continue", "0")), int(request.args["limit"])
+        following = str(start + limit) if start + limit < len(names) else ""
+        shown = [
+            {"metadata": {"name": name, "namespace": "shop", "annotations": {"a": fat}}}
+            for name in names[start : start + limit]
+        ]
+        return {"metadata": {"continue": following}, "items": shown}
+
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: page(request) if "services" in request.path else {"items": []}
+    )
+    assert [one.ref.name for one in cluster.list(SERVICES)] == names
+    limits = [request.args["limit"] for request, _ in httpserver.log if request.path.endswith("/services")]
+    assert limits == ["500", "250", "125", "125"]
 
 
 def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError, TooLargeError, http_error
+from reconciler.backends.http.exchange import (
+    Deadline,
+    HttpError,
+    ReadEnoughError,
+    TimedOutError,
+    TooLargeError,
+    http_error,
+)
 
 if TYPE_CHECKING:
     import urllib3
@@ -77,23 +84,28 @@ class HttpResponse:
 
 
 class ByteBudget:
-    """So many bytes of answers, unpacked, for all exchanges together; any thread may take from it."""
+    """So many bytes of answers, unpacked, for all exchanges of one reading; any thread may take from it."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._left = total
         self._guard = threading.Lock()
 
+    def renew(self) -> None:
+        """Let another reading begin, with all bytes left."""
+        with self._guard:
+            self._left = self._total
+
     def take(self, count: int) -> None:
         """Count `count` bytes that were read.
 
         Raises:
-            TooLargeError: so many are not left.
+            ReadEnoughError: so many are not left.
         """
         with self._guard:
             self._left -= count
             if self._left < 0:
-                raise TooLargeError(f"all its answers together are longer than {_size(self._total)}")
+                raise ReadEnoughError(f"all its answers together are longer than {_size(self._total)}")
 
 
 class HttpClient:

@@ -86,7 +86,11 @@ class TimedOutError(HttpError):
 
 
 class TooLargeError(HttpError):
-    """An answer, or all answers together, are longer than we read."""
+    """An answer is longer than we read."""
+
+
+class ReadEnoughError(HttpError):
+    """All answers together are longer than we read."""
 
 
 class CertificateError(HttpError):

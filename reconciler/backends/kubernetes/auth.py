@@ -68,7 +68,7 @@ class Connection:
     """
 
     def __init__(self, settings: ClusterConnection, clock: Clock, largest_read: int | None = LARGEST_READ) -> None:
-        """`largest_read` is how many bytes may be read through it in all, None: a process without end has no end."""
+        """`largest_read` is how many bytes one reading may have, None: a process without end has no end."""
         self._settings = settings
         self._clock = clock
         self._guard = threading.Lock()
@@ -77,6 +77,11 @@ class Connection:
         self._header: str | None = None
         self._asked_at = 0.0
         self._replaced_at = -_FRESH_SECONDS
+
+    def renew_budget(self) -> None:
+        """Let another reading begin, with all its bytes left."""
+        if self._budget is not None:
+            self._budget.renew()
 
     @property
     def weakness(self) -> str:

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.http.exchange import HttpError, TooLargeError
+from reconciler.backends.http.exchange import HttpError, ReadEnoughError, TooLargeError
 from reconciler.errors import (
     AlreadyExistsError,
+    AnswerTooLargeError,
     ClusterError,
     ConflictError,
     ForbiddenError,
@@ -73,7 +74,8 @@ def refusal_status(answer: HttpResponse) -> ApiStatus:
 
 def no_answer(operation: Operation, error: HttpError) -> ClusterError:
     """Return the error that it is to have no whole answer; one that is too long is the fault of what was asked for."""
-    kind = MalformedAnswerError if isinstance(error, TooLargeError) else UnreachableError
+    kinds = {TooLargeError: AnswerTooLargeError, ReadEnoughError: MalformedAnswerError}
+    kind = kinds.get(type(error), UnreachableError)
     return kind(f"{operation}: {error}, expected an answer")
 
 

@@ -17,7 +17,7 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.errors import GoneError, MalformedAnswerError, ReadLimitError
+from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 
 T = TypeVar("T")
 W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw)
@@ -27,7 +27,9 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
 MOST_PAGES = 1000
-"""Of all lists of one cluster together, in one run."""
+"""Of all lists of one cluster together, in one reading; the first page of a list does not count, as that is asked for
+by us and not by the server.
+"""
 
 MOST_PAGES_OF_A_LIST = 400
 
@@ -46,6 +48,11 @@ class ReadBudget:
         self._over = ""
         self._guard = threading.Lock()
 
+    def renew(self) -> None:
+        """Let another reading begin, with all pages left."""
+        with self._guard:
+            self._left = self._pages
+
     def give_up(self, why: str) -> None:
         """Let nothing more be read: nobody waits for it."""
         self._over = why
@@ -59,15 +66,18 @@ class ReadBudget:
         if self._over:
             raise ReadLimitError(f"{operation}: not asked, {self._over}")
 
-    def take_page(self, operation: Operation, number: int) -> None:
-        """Count the page `number` of a list, the first is 1.
+    def take_page(self, operation: Operation, number: int, items: int = PAGE) -> None:
+        """Count the page `number` of a list, the first is 1; each has so many `items` at most.
 
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
         self.check(operation)
-        if number > MOST_PAGES_OF_A_LIST:
-            raise MalformedAnswerError(f"{operation}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
+        most = MOST_PAGES_OF_A_LIST * PAGE // items
+        if number > most:
+            raise MalformedAnswerError(f"{operation}: has more than {most} pages, expected its end")
+        if number == 1:
+            return
         with self._guard:
             self._left -= 1
             if self._left < 0:
@@ -117,17 +127,39 @@ def listed_at(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
+class _PageRequests:
+    """Asks for one page after another. One that is too large is asked for again with half as many items, and so are
+    those after it: large objects of one namespace keep nobody from reading the others.
+    """
+
+    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
+        self._client = client
+        self._request = request
+        self.items = PAGE
+
+    def send(self, token: str) -> HttpResponse:
+        """Return the page that begins at `token`.
+
+        Raises:
+            ClusterError: it could not be read, or has a single object that is too large.
+        """
+        while True:
+            query = {**self._request.query, "limit": str(self.items)} | ({"continue": token} if token else {})
+            try:
+                return self._client.send(replace(self._request, query=query))
+            except AnswerTooLargeError:
+                if self.items == 1:
+                    raise
+                self.items //= 2
+
+
+def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-
-    def send(token: str) -> HttpResponse:
-        query = {**request.query, "limit": str(PAGE)} | ({"continue": token} if token else {})
-        return requests.send(replace(request, query=query))
-
+    requests = _PageRequests(client, request)
     budget.take_page(request.operation, 1)
     tokens = [""]
-    answer = send("")
+    answer = requests.send("")
     while True:
         page: _Page[W] = decoded(answer, page_of, request.operation)
         token = page.metadata.next or ""
@@ -137,8 +169,8 @@ def _pages(requests: ApiClient, request: ApiRequest, shape: type[W], budget: Rea
         if token in tokens:
             raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
         tokens.append(token)
-        budget.take_page(request.operation, len(tokens))
-        following = _in_background(partial(send, token))
+        budget.take_page(request.operation, len(tokens), requests.items)
+        following = _in_background(partial(requests.send, token))
         yield page
         answer = following.result()
 
