@@ -109,7 +109,9 @@ def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[Pol
 
 def _before_placement(one: ObjectExplanation) -> Iterator[str]:
     """Yield what placement gives back when it is no longer about an object that it did not create."""
-    placed = None if one.workload is None else read_placed(one.workload.annotations)
+    if one.workload is None or one.workload.owner is not None:
+        return
+    placed = read_placed(one.workload.annotations)
     if placed is not None and placed.previous > placed.replicas:
         yield f"{placed.previous} before placement. To restore that: reconciler restore {name_of(one.ref)}"
 

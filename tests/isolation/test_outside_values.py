@@ -55,6 +55,7 @@ KEYS = (
     "reconciler/cause",
     "reconciler/exclude-until",
     "reconciler/observed-capacity",
+    "reconciler/placed",
     "scale.kubernetes.io/scale-time",
 )
 OBJECTS = tuple(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.way.calls import Folder
 
@@ -37,6 +38,14 @@ spec:
   replicas: 6
   selector: {matchLabels: {app: web}}
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}
+"""
+NIGHTS = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-06:00"]}}]
 """
 
 
@@ -146,6 +155,36 @@ def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected
     apply(folder)
     assert counts(folder) == expected
     assert all(annotations(folder, name) == {} for name, count in expected.items() if count == 6)
+
+
+def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(folder):
+    apply(folder)
+    child = yaml.safe_load(DEPLOYMENT.replace("Deployment", "ReplicaSet"))
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
+    child["metadata"] |= {"name": "web-5d4f", "annotations": annotations(folder), "ownerReferences": [owner]}
+    child["spec"]["replicas"] = 4
+    folder.write("snapshot/prod-1/child.yaml", yaml.safe_dump(child))
+    said = folder.call("explain", "prod-1/shop/rs/web-5d4f", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, "before placement" in said.out) == (0, False)
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+    assert folder.call("restore", "--all", *restore).code == 0
+    assert counts(folder) == ALL_SIX
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web-5d4f") == 4
+
+
+def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_back_by_the_second(folder):
+    apply(folder)
+    folder.write("policies/nights.yaml", NIGHTS)
+    limits = "{removedReplicas: {share: 100%}"
+    fleet = folder.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace(limits, f"{limits}, idledWorkloads: {{share: 100%}}"))
+    assert folder.apply("2026-11-23T22:00:00Z").code == 0
+    assert set(counts(folder).values()) == {0}
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", "2026-11-23T22:30:00Z", "--auto-approve")
+    assert folder.call("restore", "--all", *restore).code == 0
+    assert counts(folder) == FOUR
+    assert folder.call("restore", "--all", *restore).code == 0
+    assert counts(folder) == ALL_SIX
 
 
 def test_what_somebody_else_scaled_since_stays_theirs(folder):

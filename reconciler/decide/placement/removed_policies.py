@@ -183,6 +183,9 @@ def scale_to_restore(workload: Workload) -> int | None:
     """Return the replicas that `workload` had before placement lowered them, None where it did not, or where somebody
     else has scaled it since.
     """
+    # Annotations of a Deployment are copied to its ReplicaSets, which nobody but the Deployment scales.
+    if workload.owner is not None or workload.terminating:
+        return None
     placed = read_placed(workload.annotations)
     if placed is None or workload.spec_replicas != placed.replicas or placed.previous <= placed.replicas:
         return None
