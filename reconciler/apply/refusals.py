@@ -22,7 +22,9 @@ from reconciler.plan.model import Action
 from reconciler.policy.types import Fleet
 
 _PLACING = frozenset({Verb.CREATE, Verb.OVERWRITE, Verb.SCALE})
-"""What asks a cluster to run replicas. That it does not let go of something says nothing about its room."""
+"""What asks a cluster to run replicas, unless there are fewer than before. That it does not let go of something says
+nothing about its room.
+"""
 
 
 def remember_refusals(
@@ -37,6 +39,7 @@ def remember_refusals(
         (action, outcome)
         for action, outcome in zip(actions, outcomes, strict=True)
         if outcome.refused and action.decision.job == "placement" and action.decision.verb in _PLACING
+        if not action.decision.removed
     ]
     home = accesses.get(_recorded_in(actions, fleet))
     if home is None or (found and not home.lock.held()):

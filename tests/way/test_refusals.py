@@ -209,3 +209,11 @@ def test_a_home_that_is_read_only_is_not_written_to(two, monkeypatch):
     assert said.code == 6
     assert "its refusal was not recorded" in said.out + said.err
     assert {kind for cluster, _, kind, _ in two.objects() if cluster == "east"} == {"Namespace"}
+
+
+def test_what_a_cluster_does_not_let_go_of_says_nothing_about_its_room(two, monkeypatch):
+    assert two.apply(at(0)).code == 0
+    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 4')}")
+    refuse(monkeypatch, "west", "patch")
+    assert two.apply(at(1)).code == 6
+    assert refusals(two) == []
