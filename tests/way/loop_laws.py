@@ -78,6 +78,7 @@ class Laws:
         self.woken: list[ObjectRef] = []
         self._deciding: dict[ObjectRef, list[Decision]] = {}
         self._faulty = False
+        self._refused: frozenset[str] = frozenset()
         self._broken: list[LawBroken] = []
         self._least = 0  # replicas that all local ReplicaSets of spread have at least in this run
 
@@ -89,6 +90,7 @@ class Laws:
         made = self.world.plan(policies, allow)
         self._judge_needs(self.world.desired, made)
         before, lists, idled = self._statuses(), self._lists(), len(self.idled)
+        self._refused = self._refusals()
         applied = self.applied(made, policies, faults or Faults())
         if faults is None:
             wrong = [f"{one.status}: {one.message}" for one in applied.outcomes if one.status != "applied"]
@@ -267,13 +269,19 @@ class Laws:
                     found[name] = (at, json.loads(texts[STATUS]))
         return {name: status["clusters"] for name, (_, status) in found.items()}
 
+    def _refusals(self) -> frozenset[str]:
+        """The objects of which a run recorded that a write was refused."""
+        memories = [ObjectRef(cluster, "reconciler", "ConfigMap", "reconciler-memory") for cluster in CLUSTERS]
+        texts = [text for ref in memories for text in self._manifest(ref).get("data", {}).values()]
+        return frozenset(json.loads(text).get("object", "") for text in texts)
+
     def _judge_statuses(self, before: Mapping[str, Mapping[str, Any]], *, whole: bool) -> None:
         """`whole`: nothing was held back or went wrong, so all of it holds; else what this run wrote."""
         for name, entries in self._statuses().items():
             policy = self.git.spread if name == "spread" else self.git.front
             if policy is None:
                 continue
-            found = self._locals(name)
+            found, kind = self._locals(name), "ReplicaSet" if name == "spread" else "Deployment"
             for cluster, entry in entries.items():
                 if cluster in self.world.down or before.get(name, {}).get(cluster) == entry:
                     continue
@@ -282,7 +290,7 @@ class Laws:
                 others = local is not None and BY_OTHERS in local.annotations
                 said = f"the status of {name} in {cluster} says {entry}, "
                 check(3, idle or others or "idle" not in entry, f"{said}it is {told(local)}")
-                refused = "refused" in entry["why"]  # it says what it has, as more may be refused again
+                refused = str(ref_of(cluster, kind, name)) in self._refused  # it says what it had: it may be so again
                 if whole and entry["asked"] is not None and not others and not refused:
                     has = 0 if local is None else int(local.annotations[PREVIOUS]) if idle else local.spec_replicas
                     check(3, entry["asked"] == has, f"{said}it has {has}: {told(local)}")

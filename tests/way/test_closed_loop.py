@@ -77,6 +77,7 @@ EXAMPLES: dict[str, History] = {
     "another selector before the morning": (
         ("idling", "b", 10), ("spread", 3, 7), ("night",), ("morning",), ("spread", 6, 4), ("run", 4000),
     ),
+    "a decrease is refused": (("spread", 1, 9), ("run", 130), ("spread", 2, 2), ("refuse", 400, (2, 7, 8))),
     "home is read-only, and another cluster refuses": (
         ("spread", 3, 7), ("state", "east", "ReadOnly"), ("refuse", 20, (0, 5, 10)),
     ),
