@@ -81,6 +81,7 @@ class ActivatorProcess:
         self.addresses = addresses
         self.name = name
         self.uid = ""  # until it starts
+        self.descriptors: int | None = None  # how many it may have, None: as many as the tests
         self._flags = flags
         self._process: Process | None = None
 
@@ -88,7 +89,7 @@ class ActivatorProcess:
         """Start it and wait until it is ready."""
         pod = a_pod_of_ours(self.plane, self.name, self.addresses)
         self.uid = pod["metadata"]["uid"]
-        token = self.plane.service_account(OWN, ACCOUNT, pod=pod)
+        token = self.plane.service_account(OWN, ACCOUNT, pod=pod, seconds=4 * 3600)
         folder = self.plane.folder / "kubeconfigs"
         kubeconfig = write_kubeconfig(folder / f"{self.name}.yaml", {"member": self.reach(token)})
         arguments = ["-m", "reconciler", "activator", "--context", "member", "--pod-namespace", OWN]
@@ -96,7 +97,10 @@ class ActivatorProcess:
         arguments += self._flags
         environment = {"KUBECONFIG": str(kubeconfig), "RECONCILER_CREDENTIALS_DIR": str(folder)}
         log = self.plane.logs / f"{self.name}.log"
-        self._process = Process(Path(sys.executable), arguments, log, environment)
+        command = sys.executable
+        if self.descriptors is not None:
+            command, *arguments = "/bin/sh", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "sh", command, *arguments
+        self._process = Process(Path(command), arguments, log, environment)
         self._process.wait_until(lambda: self.get("/readyz")[0] == 200, "readiness")
         return self
 

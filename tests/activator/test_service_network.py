@@ -23,6 +23,9 @@ from tests.way.calls import Folder
 PATIENCE = 120
 """Seconds that a client waits at most; an answer comes much sooner."""
 
+OUTAGE_PATIENCE = 900
+"""The same while an API server ends, is away and starts again: all that may take its time on a busy machine."""
+
 
 class Town:
     """A namespace of its own on the service network, and the command line on it."""
@@ -129,12 +132,12 @@ def ask(address: str, line: bytes = b"hello") -> str:
             return answer.read().decode()
 
 
-def reply(address: str, line: bytes) -> str:
+def reply(address: str, line: bytes, patience: float = PATIENCE) -> str:
     """What the Service answers to a line from a client that does not say that it has sent all.
 
     Of one that did, conntrack knows no more after a minute, unless kube-proxy may set that time.
     """
-    with socket.create_connection((address, 80), timeout=PATIENCE) as client, client.makefile("rb") as answer:
+    with socket.create_connection((address, 80), timeout=patience) as client, client.makefile("rb") as answer:
         client.sendall(line + b"\n")
         return answer.readline().decode()
 
@@ -320,13 +323,13 @@ def test_where_no_pod_gets_ready_clients_are_reset_in_time(town: Town, activator
 
 @pytest.mark.soak
 def test_an_outage_of_the_api_server_delays_the_wake_and_loses_nothing(town: Town, activators) -> None:
-    activator = activators("--hold-timeout", str(PATIENCE - 10))
+    activator = activators("--hold-timeout", str(OUTAGE_PATIENCE))
     address = town.open("web")
     town.idle("web")
     town.network.plane.stop_api_server()
     with ThreadPoolExecutor(20) as clients:
-        answers = [clients.submit(reply, address, b"%d" % number) for number in range(20)]
-        wait_until(lambda: activator.metric("wake_failures_total") >= 1, "an attempt that failed")
+        answers = [clients.submit(reply, address, b"%d" % number, OUTAGE_PATIENCE) for number in range(20)]
+        wait_until(lambda: activator.metric("wake_failures_total") >= 1, "an attempt that failed", 120)
         time.sleep(10)
         assert activator.metric("held") == 20
         town.network.plane.start_api_server()

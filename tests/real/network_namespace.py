@@ -20,7 +20,6 @@ NODE_V6 = "fd00:198:18::1"
 DEVICE = "node0"
 
 _CLONE_NEWNET = 0x40000000
-_NEEDED = ("ip", "nft")
 
 
 class NamespaceMissingError(Exception):
@@ -57,15 +56,17 @@ def run(*arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def network_namespace() -> Iterator[None]:
+def network_namespace(*, with_nftables: bool = True) -> Iterator[None]:
     """Let this thread, what it starts, and what the threads start that it makes, be in a new network namespace.
+
+    Without nftables no Service leads anywhere there.
 
     Raises:
         NamespaceMissingError: that is not possible here, with the reason.
     """
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         raise NamespaceMissingError("network namespaces need root")
-    for command in _NEEDED:
+    for command in ("ip", "nft") if with_nftables else ("ip",):
         if shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise NamespaceMissingError(f"there is no command {command}")
     try:
@@ -76,7 +77,7 @@ def network_namespace() -> Iterator[None]:
         _leave_for_new()
         try:
             with open("/proc/thread-self/ns/net", "rb") as inside:
-                _set_up()
+                _set_up(with_nftables=with_nftables)
                 # Processes are started by a thread of their own, which is in the old namespace.
                 processes.in_starter(lambda: _enter(inside.fileno()))
                 try:
@@ -87,8 +88,8 @@ def network_namespace() -> Iterator[None]:
             _enter(before.fileno())
 
 
-def _set_up() -> None:
-    for line in (
+def _set_up(*, with_nftables: bool) -> None:
+    lines = (
         "ip link set lo up",
         f"ip link add {DEVICE} type veth peer name {DEVICE}-peer",
         f"ip link set {DEVICE} up",
@@ -100,8 +101,10 @@ def _set_up() -> None:
         "nft add table inet probe",
         "nft add chain inet probe nat { type nat hook output priority -100 ; }",
         "nft delete table inet probe",
-    ):
-        run(*_words(line))
+    )
+    for line in lines:
+        if with_nftables or not line.startswith("nft "):
+            run(*_words(line))
 
 
 def _words(line: str) -> Sequence[str]:
