@@ -498,3 +498,53 @@ def test_a_replica_set_without_preferences_has_as_many_replicas_in_each_cluster(
         (folder / name).write_text(text)
     (found,) = [one for one in read_policies(folder).federated if one.place.file.endswith("replicaset.yaml")]
     assert found.clusters == {"*": ClusterPreference(weight=1)}
+
+
+PICKED = """\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: my-replicaset
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: my-app}}
+  template:
+    metadata: {labels: {app: my-app}}
+    spec: {containers: [{name: my-container, image: my-image}]}
+  downscalePodPicker:
+    http:
+      host: my-app.my-namespace.svc.cluster.local
+      httpHeaders:
+        - name: authentication
+          valueFrom: {secretKeyRef: {key: authentication-token, name: my-secret}}
+      path: "/downscale-pod-picker"
+      port: 443
+      scheme: "https"
+    maxRetries: 3
+    timeoutSeconds: 5
+"""
+
+
+def test_the_replica_set_with_a_pod_picker_of_the_proposal_is_taken_as_it_stands(tmp_path):
+    """Source: seed downscale-pod-picker.md, K8S API Changes."""
+    (tmp_path / "fleet.yaml").write_text(FILES["fleet.yaml"])
+    (tmp_path / "picked.yaml").write_text(PICKED)
+    (found,) = read_policies(tmp_path).federated
+    picker = found.pod_picker
+    assert (found.key, found.replicas, found.clusters) == (
+        "default/my-replicaset",
+        3,
+        {"*": ClusterPreference(weight=1)},
+    )
+    assert picker is not None
+    assert (picker.host, picker.path, picker.port, picker.scheme, picker.max_retries, picker.timeout_seconds) == (
+        "my-app.my-namespace.svc.cluster.local",
+        "/downscale-pod-picker",
+        443,
+        "https",
+        3,
+        5,
+    )
+    assert [(header.name, header.secret) for header in picker.headers] == [
+        ("authentication", ("my-secret", "authentication-token"))
+    ]
