@@ -210,6 +210,7 @@ def decide_scales_to_restore(
         for cluster in fleet.clusters
         if cluster.writes is not Writes.NOTHING and cluster.name in state.clusters
         for workload in state.clusters[cluster.name].workloads
+        if workload.ref.namespace not in fleet.protected
         if scale_to_restore(workload) is not None and IDLED_AT not in workload.annotations and named(workload.ref)
         if (owner := _placed_owner(workload)) is not None and (any_fleet or owner[0] in fleet_names(fleet))
         if not policies or any(fnmatchcase(owner[1].partition("/")[2], pattern) for pattern in policies)
