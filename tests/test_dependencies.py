@@ -78,6 +78,39 @@ def test_the_site_is_built_with_its_own_pins_beside_those_of_the_tests(repositor
         assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
 
 
+def test_what_runs_with_credentials_is_what_the_tests_run_with_file_by_file(repository, project):
+    """deploy/install takes nothing else: pip refuses a set of which one has no hash."""
+    text = (repository / "requirements.txt").read_text()
+    entries = re.findall(r"^([\w.-]+)==([\w.]+)[^\n]*((?:\n    --hash=sha256:[0-9a-f]{64}[^\n]*)+)", text, re.M)
+    found = {normal(name): release for name, release, _ in entries}
+    assert len(entries) == len(re.findall(r"^[\w.-]+==", text, re.M))
+    assert found.items() <= pins(repository, "constraints.txt").items()
+    assert {normal(one["name"]) for one in requirements(project["dependencies"])} <= found.keys()
+
+
+def test_the_build_is_fixed_too(repository):
+    build = tomllib.loads((repository / "pyproject.toml").read_text())["build-system"]["requires"]
+    text = (repository / "requirements-build.txt").read_text()
+    assert [one.partition(">=")[0] for one in build] == ["hatchling"]
+    assert re.search(r"^hatchling==\S+ \\\n    --hash=sha256:", text, re.M)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-build.txt"])
+def test_another_file_than_the_one_with_the_hash_is_not_installed(repository, tmp_path, file):
+    """From the package index of the machine."""
+    subprocess.run(
+        ["git", "clone", "--quiet", f"file://{repository}", str(tmp_path / "source")], check=True, timeout=60
+    )
+    script = ["sh", str(tmp_path / "source" / "deploy" / "install"), str(tmp_path / "installed")]
+    fixed = tmp_path / "source" / file
+    fixed.write_text(re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", fixed.read_text()))
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (tmp_path / "installed" / "bin" / "reconciler").exists()
+
+
 def test_the_program_knows_its_version(project):
     assert project["version"] == VERSION
 

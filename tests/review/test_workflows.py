@@ -73,7 +73,10 @@ def test_no_expression_stands_in_a_script(file):
         assert not EXPRESSION.search(step.get("uses", "")), step
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / ".github" / "action").iterdir()), ids=lambda file: file.name)
+SCRIPTS = [*sorted((ROOT / ".github" / "action").iterdir()), ROOT / "deploy" / "install"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)
 def test_every_variable_of_a_script_is_in_quotes(script):
     subprocess.run(["sh", "-n", str(script)], check=True, timeout=60)
     for line in script.read_text().splitlines():
@@ -81,6 +84,28 @@ def test_every_variable_of_a_script_is_in_quotes(script):
         code = re.sub(r"^\s*[A-Z_0-9]+=.*|^\s*case \S+ in|\$\{3:\+[^}]*\}", "", code)  # these split nothing
         code = re.sub(r"\"[^\"]*\"|'[^']*'", "", code)
         assert "$" not in code, line
+
+
+FILES = [ACTION, *WORKFLOWS, *sorted((ROOT / "examples" / "ci").iterdir()), ROOT / "deploy" / "Dockerfile"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_runs_beside_credentials_is_installed_by_its_hashes(file):
+    """A release that is put in place of another one under its name, or one that nobody has looked at, is not run."""
+    text = file.read_text()
+    assert not re.search(r"\bpip3?\b.*\b(install|wheel|download)\b|\bpipx\b|\buvx?\b", text), "only deploy/install does"
+    calls = "reconciler" in text and bool(re.search(r"^\s*(- )?(reconciler|.*bin/reconciler.?) ", text, re.M))
+    assert not calls or "deploy/install" in text
+
+
+def test_an_image_is_built_on_a_base_with_a_digest_or_not_at_all():
+    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    assert (bases, "ARG PYTHON" in lines) == (["${PYTHON}"] * 2, True), "an ARG without a default"
+    (check,) = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN case")]
+    assert lines.index("FROM ${PYTHON} AS build") < lines.index(f"RUN {check}") < lines.index("FROM ${PYTHON}")
+    for base, code in (("python:3.13-slim", 1), ("", 1), (f"python:3.13-slim@sha256:{'0' * 64}", 0)):
+        assert subprocess.run(["sh", "-c", check], env={"PYTHON": base}, check=False, timeout=60).returncode == code
 
 
 def test_no_workflow_runs_with_the_rights_of_the_base_on_what_a_stranger_wrote():
