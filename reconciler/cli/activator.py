@@ -165,7 +165,12 @@ def within_descriptors(limits: ActivatorLimits, addresses: int) -> ActivatorLimi
     left = max(most - _DESCRIPTORS_BESIDE, most // 2)
     if left >= needed:
         return limits
-    held, spliced, listeners = (max(1, one * left // needed) for one in (limits.held, limits.spliced, limits.listeners))
+    # An idle Service without a port is never woken, and a connection beyond the limit is only closed: ports come first.
+    listeners = max(1, min(limits.listeners, left * 3 // 4 // (addresses + 1)))
+    rest = left - listeners * (addresses + 1)
+    held, spliced = (
+        max(1, min(one, one * rest // (2 * (limits.held + limits.spliced)))) for one in (limits.held, limits.spliced)
+    )
     say(
         f"warning: this process may have {most} open files, expected {needed + _DESCRIPTORS_BESIDE}: at most {held} "
         f"connections wait, {spliced} are joined with pods, and {listeners} ports are listened on"

@@ -56,8 +56,8 @@ def test_what_clients_wait_for_has_no_rate_and_wakes_have_requests_of_their_own(
     [
         pytest.param(900_000, 900_000, (10_000, 5_000, 10_000), id="all there are"),
         pytest.param(resource.RLIM_INFINITY, 50_512, (10_000, 5_000, 10_000), id="enough where there is no limit"),
-        pytest.param(25_512, 25_512, (5_000, 2_500, 5_000), id="half of what is needed"),
-        pytest.param(512, 512, (51, 25, 51), id="fewer than are kept: half of them"),
+        pytest.param(25_512, 25_512, (2_083, 1_041, 9_375), id="half of what is needed"),
+        pytest.param(512, 512, (21, 10, 96), id="fewer than are kept: half of them"),
     ],
 )
 def test_some_descriptors_are_always_left_for_the_api_server(

@@ -141,7 +141,7 @@ def test_the_action_is_three_steps_that_only_call():
     steps = list(steps_of(ACTION))
     assert [step["name"] for step in steps] == ["Install", "Fetch the base and the snapshot", "Review"]
     assert [step["run"] for step in steps] == [
-        'sh "$ACTION/.github/action/install"',
+        'sh "$ACTION/deploy/install" "$RUNNER_TEMP/reconciler"',
         'sh "$ACTION/.github/action/fetch"',
         '"$RUNNER_TEMP/reconciler/bin/reconciler" ci github',
     ]
