@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant, parse_time
 from reconciler.decide.decide import decide
-from reconciler.decide.decisions import Decision, DesiredState, Phase
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Verb
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode
@@ -71,18 +71,21 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
     )
 
 
-def desired_within_limits(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+def desired_within_limits(
+    policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False
+) -> DesiredState:
     """Return the desired state in which placement and downscale know what limits keep from going idle.
 
     What they hold back stays awake, so that it is decided again with these workloads awake for the other jobs, until
     no more is held back. The idles themselves stay in it, and so does what holds them back.
     """
-    desired, not_now = decide(policies, state, run), frozenset[ObjectRef]()
+    desired = decide(policies, state, run, counterfactuals=counterfactuals)
+    not_now = frozenset[ObjectRef]()
     if not policies.federated and not policies.downscale:
         return desired
     while more := _held_idles(policies, state, desired, run) - not_now:
         not_now |= more
-        desired = decide(policies, state, run, not_now=not_now)
+        desired = decide(policies, state, run, counterfactuals=counterfactuals, not_now=not_now)
     return desired
 
 
@@ -94,8 +97,16 @@ def _held_idles(policies: PolicySet, state: ObservedState, desired: DesiredState
 
 
 def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Return those of `decisions` for which everything of `wanted` that they need is left."""
-    kept, missing = list(decisions), {one.key for one in wanted} - {one.key for one in decisions}
+    """Return those of `decisions` for which everything of `wanted` that they need is left.
+
+    A wake goes on without the change of the template that it needs: whoever filters that out does not ask for the dark.
+    """
+    missing = {one.key for one in wanted} - {one.key for one in decisions}
+    templates = {one.key for one in wanted if one.verb is Verb.OVERWRITE and one.key in missing}
+    kept = [
+        replace(one, needs=tuple(key for key in one.needs if key not in templates)) if one.verb is Verb.WAKE else one
+        for one in decisions
+    ]
     while lost := [one for one in kept if missing.intersection(one.needs)]:
         missing |= {one.key for one in lost}
         kept = [one for one in kept if one.key not in missing]

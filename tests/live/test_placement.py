@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ import yaml
 from tests.live.fleet import LiveFleet
 from tests.real.api import Api, Object
 from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
-from tests.real.worlds import create, create_missing, deployment_path, pods_of, replicas_of, wait_until
+from tests.real.worlds import Refusal, create, create_missing, deployment_path, pods_of, refuse, replicas_of, wait_until
 from tests.way.calls import Folder, Said
 
 if TYPE_CHECKING:
@@ -303,3 +304,55 @@ def is_settled(api: Api, namespace: str) -> bool:
     return status.get("observedGeneration") == found["metadata"]["generation"] and all(
         status.get(key) == replicas for key in ("replicas", "availableReplicas", "updatedReplicas")
     )
+
+
+def a_night(fleet: Fleet) -> Object:
+    """Everything of the shop is idle on the evening of a Friday, until the next morning."""
+    return a_policy(
+        "IdlingPolicy",
+        f"nights-{fleet.suffix}",
+        selector={"namespaces": {"include": [fleet.shop]}, "workloads": {"kinds": ["ReplicaSet"]}},
+        idleWhen=[{"schedule": {"timeZone": "UTC", "downtime": ["20:00-07:00"]}}],
+    )
+
+
+def status_of(fleet: Fleet) -> dict[str, Any]:
+    found = fleet.api("east").get(f"/api/v1/namespaces/{fleet.own}/configmaps/reconciler-status-{fleet.shop}.web")
+    return dict(json.loads(found["metadata"]["annotations"]["reconciler/status"])["clusters"])
+
+
+def test_what_the_api_server_does_not_let_go_idle_is_not_called_idle(fleet: Fleet) -> None:
+    two = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
+    fleet.write(a_federated(fleet.shop, 2, preferences=two), a_night(fleet))
+    fleet.run(timedelta(hours=-10), NIGHT)
+    fleet.wait_for_pods(fleet.shop, east=1, west=1)
+    asleep = "object.spec.replicas == 0"
+    refuse(fleet.api("west"), fleet.shop, Refusal("stays up", resource="replicasets", when=asleep))
+    for minutes in (0, 1):
+        fleet.run(timedelta(minutes=minutes), NIGHT)
+    fleet.wait_for_pods(fleet.shop, east=0, west=1)
+    assert "idle" not in status_of(fleet)["west"]
+
+
+def test_what_is_asleep_in_a_cluster_that_is_lost_wakes_elsewhere_in_the_morning(fleet: Fleet) -> None:
+    """Not a minute before: at night nothing of it is missing."""
+    west = {"rebalance": True, "clusters": {"west": {"weight": 1}}}
+    fleet.write(a_federated(fleet.shop, 1, preferences=west), a_night(fleet))
+    fleet.run(timedelta(hours=-10), NIGHT)
+    fleet.wait_for_pods(fleet.shop, west=1)
+    fleet.run(timedelta(), NIGHT)
+    fleet.run(timedelta(minutes=1), NIGHT)
+    fleet.wait_for_pods(fleet.shop, west=0)
+    until = (NIGHT + timedelta(hours=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert (status_of(fleet)["west"]["idle"], status_of(fleet)["west"]["until"]) == (f"nights-{fleet.suffix}", until)
+    both = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
+    fleet.write(a_federated(fleet.shop, 1, preferences=both), a_night(fleet))
+    fleet.planes["west"].stop_api_server()
+    try:
+        for hours in (1, 2, 8):
+            fleet.run(timedelta(hours=hours), NIGHT)
+            assert fleet.api("east").find(deployment_path(fleet.shop, "web", "replicasets")) is None
+        fleet.run(timedelta(hours=10), NIGHT)
+        fleet.wait_for_pods(fleet.shop, east=1)
+    finally:
+        fleet.planes["west"].start_api_server()

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.errors import RefusedError
+from reconciler.model import Write
 from tests.way.calls import Folder
 
 EVENING, NIGHT, MORNING = "2026-11-23T19:00:00Z", "2026-11-23T21:00:00Z", "2026-11-24T07:30:00Z"
@@ -129,6 +132,16 @@ def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_b
     assert {name: entry["asked"] for name, entry in world.status().items()} == {"east": 5, "west": 5}
 
 
+def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle(world):
+    world.write("policies/fleet.yaml", FLEET.format(idled="{share: 0%, atLeast: 0}"))
+    world.web(6)
+    world.run(EVENING)
+    world.web(10)
+    assert "west/shop/ReplicaSet/web  replicas  3 -> 5" in world.plan(NIGHT).out
+    about = ("west/shop/ReplicaSet/web", "--policies", "policies", "--snapshot", "snapshot", "--now", NIGHT)
+    assert "Current 3, desired 5" in world.call("explain", *about).out
+
+
 def test_the_status_after_a_wake_is_what_was_woken(world):
     """The total is raised while all is asleep: the wake brings back what was there, the run after it the rest."""
     world.web(6)
@@ -174,3 +187,39 @@ def test_what_the_policy_states_now_is_written_before_the_wake(world, change, fi
     marks = world.local("west")["metadata"]["annotations"]
     assert not [key for key in marks if key.startswith("idling.")]
     assert "No changes." in world.plan("2026-11-24T07:40:00Z").out
+
+
+def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(world):
+    world.web(6)
+    world.run(EVENING)
+    world.run(NIGHT)
+    world.web(6, image="web:2")
+    said = world.apply(MORNING, "--policy", "nights")
+    assert said.code == 0, said
+    assert world.counts() == {"east": 3, "west": 3}
+    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "c", "image": "web:1"}]
+    world.run("2026-11-24T07:35:00Z")
+    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "c", "image": "web:2"}]
+
+
+def test_a_wake_goes_on_after_the_change_of_the_template_was_refused(world, monkeypatch):
+    """A policy engine that refuses the new template must not keep the old one dark."""
+    world.web(6)
+    world.run(EVENING)
+    world.run(NIGHT)
+    world.web(6, image="web:2")
+    refused: list[str] = []
+    write = SnapshotCluster.write
+
+    def unless_template(cluster: SnapshotCluster, change: Write) -> None:
+        if change.ref.kind == "ReplicaSet" and any("template" in one.path for one in change.patch):
+            refused.append(change.ref.cluster)
+            raise RefusedError(f"{change.ref}: denied by a policy")
+        write(cluster, change)
+
+    monkeypatch.setattr(SnapshotCluster, "write", unless_template)
+    world.run(MORNING, 6)
+    assert world.counts() == {"east": 0, "west": 0}
+    world.run("2026-11-24T07:35:00Z", 0, 6)
+    assert world.counts() == {"east": 3, "west": 3}
+    assert sorted(set(refused)) == ["east", "west"]

@@ -125,7 +125,8 @@ def local_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Deci
 def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decisions that bring local ReplicaSets that are asleep, at no replicas, to what the policy states now.
 
-    Without pods the change is free; after the wake, the pods of the old template or selector would be replaced.
+    Without pods the change is free; after the wake, the pods of the old template or selector would be replaced. A
+    change that was refused waits for the wake: what cannot be changed is better awake than dark.
     """
     form = form_of(result.federated, inputs.fleet)
     if form is None:
@@ -136,6 +137,7 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
         for local in map(partial(_as_asleep, inputs), result.locals)
         if local.idle_by and local.workload is not None and local.workload.spec_replicas == 0
         if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
+        if inputs.rejection(local.ref) is None
         for decision in _while_asleep(_LocalWrite(local, setting), local.workload, form)
     )
 
