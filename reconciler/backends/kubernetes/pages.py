@@ -33,6 +33,9 @@ by us and not by the server.
 
 MOST_PAGES_OF_A_LIST = 400
 
+MOST_SMALLER_PAGES = 24
+"""How often one reading asks for a page again in a smaller size: what a server without end sends has an end."""
+
 MOST_KINDS = 200
 """Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
 
@@ -45,13 +48,20 @@ class ReadBudget:
     def __init__(self, pages: int = MOST_PAGES) -> None:
         self._pages = pages
         self._left = pages
+        self._smaller = MOST_SMALLER_PAGES
         self._over = ""
         self._guard = threading.Lock()
 
     def renew(self) -> None:
         """Let another reading begin, with all pages left."""
         with self._guard:
-            self._left = self._pages
+            self._left, self._smaller = self._pages, MOST_SMALLER_PAGES
+
+    def take_smaller_page(self) -> bool:
+        """Return whether a page that was too large may be asked for again in a smaller size, and count it."""
+        with self._guard:
+            self._smaller -= 1
+            return self._smaller >= 0
 
     def give_up(self, why: str) -> None:
         """Let nothing more be read: nobody waits for it."""
@@ -132,9 +142,10 @@ class _PageRequests:
     those after it: large objects of one namespace keep nobody from reading the others.
     """
 
-    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
+    def __init__(self, client: ApiClient, request: ApiRequest, budget: ReadBudget) -> None:
         self._client = client
         self._request = request
+        self._budget = budget
         self.items = PAGE
 
     def send(self, token: str) -> HttpResponse:
@@ -148,7 +159,7 @@ class _PageRequests:
             try:
                 return self._client.send(replace(self._request, query=query))
             except AnswerTooLargeError:
-                if self.items == 1:
+                if self.items == 1 or not self._budget.take_smaller_page():
                     raise
                 self.items //= 2
 
@@ -156,7 +167,7 @@ class _PageRequests:
 def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    requests = _PageRequests(client, request)
+    requests = _PageRequests(client, request, budget)
     budget.take_page(request.operation, 1)
     tokens = [""]
     answer = requests.send("")
