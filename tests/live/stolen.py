@@ -297,6 +297,13 @@ def _on_replica_sets() -> Iterator[Attempt]:
     yield _delete("all ReplicaSets deleted", PLACEMENT, shop)
 
 
+def mounting(namespace: str) -> Attempt:
+    """A local ReplicaSet whose pods mount a Secret."""
+    volumes = [{"name": "all", "secret": {"secretName": "password"}}]
+    made = _local("reader", spec={"volumes": volumes})
+    return _create("a Secret mounted", PLACEMENT, f"{namespace}/replicasets", made)
+
+
 def _on_custom_kinds() -> Iterator[Attempt]:
     runner = "dev/clonesets/runner"
     yield _patch("another image of a CloneSet", CLONE_SETS, runner, _IMAGE)

@@ -85,6 +85,13 @@ def test_what_runs_seldom_write_is_admitted(robbed: ControlPlane, write: Attempt
     assert said(Api(robbed.url, robbed.ca_file, deployed.token(robbed)), write) == ""
 
 
+def test_who_may_place_reads_the_secrets_of_a_namespace_that_opted_in(robbed: ControlPlane) -> None:
+    """A pod mounts what it likes of its namespace; admission cannot tell whose Secret a template is meant to have."""
+    token = Api(robbed.url, robbed.ca_file, deployed.token(robbed))
+    assert said(token, stolen.mounting("shop")) == ""
+    assert said(token, stolen.mounting("dev")).startswith("403 ")
+
+
 @dataclass
 class Runs:
     """The command line under our ServiceAccount, on the cluster of `rights_world`; and what all calls wrote."""

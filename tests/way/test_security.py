@@ -1,8 +1,11 @@
-"""SECURITY.md names, for each attack, tests that are there."""
+"""SECURITY.md names, for each sentence and each attack, tests that are there."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,5 +31,45 @@ def test_the_tests_of_an_attack_are_there(repository, number):
     files = [] if named.startswith(NONE_YET) else named.split(", ")
     assert files or len(named) > len(NONE_YET), "a reason"
     for file in files:
+        if "::" in file:
+            assert file in collected(repository, frozenset({file.partition("::")[0]}))
+            continue
         text = (repository / file).read_text()
         assert re.search(rf'test_{number.lower()}_|"{number} ', text), f"{file} has no test of {number}"
+
+
+# Sentences
+
+
+@cache
+def collected(repository: Path, files: frozenset[str]) -> frozenset[str]:
+    """The tests of `files` that pytest would run, without their parameters; a class stands for those in it."""
+    options = ["--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, *sorted(files)]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+    return frozenset(names | {name.rpartition("::")[0] for name in names})
+
+
+def sentences(repository: Path) -> dict[str, list[str]]:
+    """What SECURITY.md says that holds: each sentence and the tests that it names."""
+    text = (repository / "SECURITY.md").read_text()
+    part = text.partition("## Who is trusted with what")[2].partition("\n## ")[0]
+    found = {}
+    for item in re.findall(r"^- (.*(?:\n  .*)*)", part, re.M):
+        sentence, _, tests = " ".join(item.split()).rpartition(" (`tests/")
+        found[sentence] = re.findall(r"`([^`]+)`", "`tests/" + tests)
+    return found
+
+
+def test_each_sentence_stands_alone_with_the_tests_that_show_it(repository):
+    found = sentences(repository)
+    assert len(found) > 30
+    assert [one for one, tests in found.items() if not one.endswith((".", "(`make soak`).")) or not tests] == []
+    assert [one for one in found if re.search(r"[.!?] [A-Z]", one)] == [], "one sentence in each item"
+
+
+def test_the_tests_of_each_sentence_are_run(repository):
+    tests = {test for named in sentences(repository).values() for test in named}
+    assert tests - collected(repository, frozenset(test.partition("::")[0] for test in tests)) == set()
