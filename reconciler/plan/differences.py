@@ -124,7 +124,7 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
 
 def check_replicas(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
     """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than the record on its
-    object, or its FederatedReplicaSet, says.
+    object, or its FederatedReplicaSet, says, or records more for a later run.
 
     Raises:
         PlanFileError: one does; nobody can approve of that.
@@ -133,9 +133,10 @@ def check_replicas(actions: Iterable[Action], policies: PolicySet, where: str) -
     totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
     for action in actions:
         ref, most = action.ref, _most_replicas(action.decision, totals)
-        if (action.decision.replicas_after or 0) > most:
+        asked = max(action.decision.replicas_after or 0, *_recorded(action.decision, after=True))
+        if asked > most:
             raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): asks for {action.decision.replicas_after} replicas, "
+                f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
                 f"expected at most {most}, which its record or its FederatedReplicaSet says; plan again"
             )
 
@@ -144,16 +145,23 @@ def _most_replicas(decision: Decision, totals: Mapping[ObjectRef, int]) -> int:
     """Return the most replicas that `decision` may leave: those that are there, that a record on the object holds, and
     that its FederatedReplicaSet has in all. A write tests the record that it rests on.
     """
-    recorded = {change.path[-1]: change.before for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
-    placed = read_placed({PLACED: str(recorded.get(PLACED) or "")})
-    previous = whole_number_in(str(recorded.get(PREVIOUS_SCALE) or ""))
     return max(
         decision.replicas_before or 0,
-        previous or 0,
-        0 if placed is None else placed.previous,
+        *_recorded(decision, after=False),
         totals.get(decision.ref, 0) if decision.job == "placement" else 0,
         1 if decision.ref.kind == "CronJob" else 0,
     )
+
+
+def _recorded(decision: Decision, *, after: bool) -> tuple[int, int]:
+    """Return the previous scale and the scale before placement that the object records before or after `decision`."""
+    records = {
+        change.path[-1]: str((change.after if after else change.before) or "")
+        for change in decision.changes
+        if change.path[:-1] == _ANNOTATIONS
+    }
+    placed = read_placed({PLACED: records.get(PLACED, "")})
+    return whole_number_in(records.get(PREVIOUS_SCALE, "")) or 0, 0 if placed is None else placed.previous
 
 
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:

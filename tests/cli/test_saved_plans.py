@@ -417,6 +417,22 @@ def test_r4_nobody_can_approve_more_replicas_than_the_record_says(quickstart, re
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("idling.kubernetes.io~1previous-scale", "2147483647"),
+        ("reconciler~1placed", '{"previous":2147483647,"replicas":0,"owner":"x"}'),
+    ],
+)
+def test_r4_nobody_can_approve_a_record_of_more_replicas_than_there_are(quickstart, key, value):
+    before = quickstart.objects()
+    path = f"/metadata/annotations/{key}"
+    edit = both(setting("Deployment", "api", None, "before", path), setting("Deployment", "api", value, "after", path))
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before), said
+    assert "asks for 2147483647 replicas, expected at most " in said.err
+
+
 @pytest.mark.parametrize("key", ["reconciler/exclude", "reconciler/exclude-until"])
 def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
     before = quickstart.objects()

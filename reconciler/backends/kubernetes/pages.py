@@ -33,7 +33,7 @@ by us and not by the server.
 
 MOST_PAGES_OF_A_LIST = 400
 
-MOST_SMALLER_PAGES = 24
+MOST_SMALLER_PAGES = 12
 """How often one reading asks for a page again in a smaller size: what a server without end sends has an end."""
 
 MOST_KINDS = 200
