@@ -229,23 +229,33 @@ class _Bounds(Struct, frozen=True):
             self.document.add(("spec", "preferences", "clusters", name), words, key=True)
 
     def check_picker(self, policy: DownscalePolicy | FederatedReplicaSet, path: Path) -> None:
-        """Add a problem where the pod picker is a Service of another tenant."""
+        """Add a problem where the pod picker may be a Service outside of the tenant's namespaces.
+
+        One that the Fleet allows by its whole name, not by a pattern, is there for everyone but for another tenant's.
+        """
         host = "" if policy.pod_picker is None else policy.pod_picker.host.lower().rstrip(".")
-        foreign = (name for name in _namespaces_in(host) if not self.tenant.has_namespace(name))
+        foreign = [name for name in _namespaces_in(host) if not self.tenant.has_namespace(name)]
         other = next((one for name in foreign for one in self.fleet.tenants if one.has_namespace(name)), None)
         if other is not None:
             words = f"is {shown(host)}, a Service of {_at(other)}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
+        elif foreign and host not in {one.lower().rstrip(".") for one in self.fleet.allowed_picker_hosts}:
+            words = (
+                f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}, or one that"
+            )
+            self.document.add((*path, "http", "host"), f"{words} podPickers.allowedHosts has by its whole name")
 
 
 def _namespaces_in(host: str) -> Iterator[str]:
     """Yield the namespaces of which `host` may be a Service, or a pod behind one: it stands before "svc".
 
+    A name without dots is looked up in the namespace of the run, which is called "" here.
+
     Source: kubernetes/dns docs/specification.md, "Records for a Service" and "Records for a Headless Service".
     """
     parts = host.split(".")
-    if len(parts) == 2:
-        yield parts[1]
+    if host and len(parts) <= 2:
+        yield parts[1] if len(parts) == 2 else ""
     yield from (parts[at - 1] for at in range(2, len(parts)) if parts[at] == "svc")
 
 

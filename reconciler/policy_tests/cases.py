@@ -140,6 +140,9 @@ class _Reader:
         """Return the path of a snapshot. Whoever may add a test must not have other files of the machine read."""
         if not name:
             return ""
+        if "\0" in name:
+            self.document.add(("snapshot",), f"is {shown(name)}, expected a folder; no path has a null byte")
+            return ""
         path = os.path.normpath(os.path.join(os.path.dirname(self.document.source.file), name))
         if os.path.isabs(name) or not is_inside(os.path.realpath(path), os.path.realpath(".")):
             self.document.add(("snapshot",), f"is {shown(name)}, expected a folder below the working directory")

@@ -16,6 +16,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
+from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
 from reconciler.errors import MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
@@ -47,10 +48,11 @@ def a_cluster(
     answer: Callable[[Request], Any],
     kinds: int = 0,
     budget: ReadBudget | None = None,
+    says: bool = False,
     **entry: Any,
 ) -> KubernetesCluster:
     def handler(request: Request) -> Response:
-        said = served(kinds) if request.path == "/apis" else answer(request)
+        said = served(kinds) if request.path == "/apis" and not says else answer(request)
         body = json.dumps(said).encode()
         if len(body) > 128 << 10 and "gzip" in request.accept_encodings:  # as API servers do
             return Response(gzip.compress(body, 1), headers={"Content-Encoding": "gzip"}, content_type=JSON)
@@ -183,3 +185,71 @@ def test_long_lists_come_compressed_unless_the_kubeconfig_disables_that(
     assert {one.ref.name for one in cluster.list(NAMESPACES)} == {one["metadata"]["name"] for one in items}
     [(_, answer)] = httpserver.log
     assert answer.headers.get("Content-Encoding") == encoding
+
+
+HOSTILE = [
+    ("*", "*"),
+    ("many.example", "*"),
+    ("", "secrets"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("apps", "controllerrevisions"),
+    ("many.example", "pods/exec"),
+    ("many example", "widgets"),
+]
+
+
+def hostile_discovery() -> dict[str, Any]:
+    said = served(1)
+    for group, plural in HOSTILE:
+        resource = {
+            "resource": plural,
+            "responseKind": {"kind": "Widget"},
+            "scope": "Namespaced",
+            "verbs": ["list"],
+            "subresources": [{"subresource": "scale"}],
+        }
+        said["items"].append({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": [resource]}]})
+    return said
+
+
+def definition(group: str, plural: str, replicas: str, status: str = ".status.replicas") -> dict[str, Any]:
+    scale = {"specReplicasPath": replicas, "statusReplicasPath": status}
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"scale": scale}}
+    names = {"kind": "Kind0", "plural": plural}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
+def test_no_right_is_named_by_what_a_hostile_cluster_serves(httpserver: HTTPServer, tmp_path: Path) -> None:
+    right = definition("many.example", "kind0s", ".spec.replicas")
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: hostile_discovery() if request.path == "/apis" else right, says=True
+    )
+    found = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
+    assert {(rule["apiGroups"][0], *rule["resources"]) for rule in role_rules(custom_rights(found))} == {
+        ("many.example", "kind0s"),
+        ("many.example", "kind0s/scale"),
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(definition("many.example", "kind0s", "."), id="the whole object"),
+        pytest.param(definition("many.example", "kind0s", ".spec"), id="the whole spec"),
+        pytest.param(definition("many.example", "kind0s", ".metadata.name"), id="metadata"),
+        pytest.param(definition("many.example", "kind0s", ".spec.a..b"), id="no key"),
+        pytest.param(definition("many.example", "kind0s", ".spec.replicas", ".spec.other"), id="status in spec"),
+        pytest.param(definition("other.example", "kind0s", ".spec.replicas"), id="another kind"),
+    ],
+)
+def test_a_scale_of_another_kind_or_elsewhere_is_not_read(
+    httpserver: HTTPServer, tmp_path: Path, said: dict[str, Any]
+) -> None:
+    cluster = a_cluster(httpserver, tmp_path, lambda _: said, kinds=1)
+    (custom,) = (kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES)
+    assert (custom.group, custom.plural) == ("many.example", "kind0s")
+    with pytest.raises(MalformedAnswerError, match=r"expected kind0s\.many\.example with replicas below \.spec"):
+        cluster.list(workloads_of(custom))

@@ -449,6 +449,7 @@ WRONG = [
     pytest.param("snapshot: ../../..", "expected a folder below the working directory", id="R5 above"),
     pytest.param("snapshot: ../linked", "expected a folder below the working directory", id="R5 a link"),
     pytest.param("snapshot: nowhere", "expected a folder; there is no policies/nowhere", id="no folder"),
+    pytest.param('snapshot: "a\\0b"', "expected a folder; no path has a null byte", id="T9 a null byte"),
     pytest.param("tick: 30s", "tick: is less than a minute, expected at least 1m", id="tick"),
     pytest.param("start: 2026-11-22T00:00:00Z", "start: is after the first time", id="start"),
     pytest.param("at: 2026-11-20", 'at: is "2026-11-20", expected a time with a zone', id="no time"),

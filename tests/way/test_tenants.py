@@ -176,6 +176,17 @@ REFUSED = [
         ],
         id="a pod behind the pod picker of the other",
     ),
+    *(
+        pytest.param(
+            {FILE: PICKER.replace("HOST", host)},
+            [
+                f'{AT}:7:28: spec.podPicker.http.host: is "{host}", a Service of the platform, expected one of '
+                "tenant a, or one that podPickers.allowedHosts has by its whole name"
+            ],
+            id=f"T13 {host}",
+        )
+        for host in ("vault.security.svc", "kubernetes.default.svc.cluster.local", "prometheus.monitoring", "vault")
+    ),
     pytest.param(
         {FILE: PICKER.replace("HOST", "picker.team-a-web.svc").replace("spec:\n", "spec:\n  priority: 99\n")},
         [f'{AT}:5:13: spec.priority: is "99", expected at most 10, maxPriority of {A}'],
@@ -538,3 +549,14 @@ def test_explain_says_that_a_namespace_is_not_of_the_tenant(tmp_path):
     folder = two_teams(Folder(tmp_path), **{"platform.yaml": "", "teams/b/sleep.yaml": ""})
     said = folder.call("explain", "dev/tools/Deployment/web", "--snapshot", "snapshot", "--now", NIGHT)
     assert "namespaces: tools is not of the tenant, which has team-a-*" in said.out
+
+
+def test_a_team_may_ask_a_picker_of_the_platform_that_the_fleet_names(tmp_path):
+    folder = two_teams(Folder(tmp_path), snapshot=False, **{FILE: PICKER.replace("HOST", "rank.tools.svc")})
+    fleet = folder.path / "policies" / "fleet.yaml"
+    refused = "a Service of the platform"
+    with inside(tmp_path):
+        assert refused in str(check_policies("policies")[1])
+        named = 'spec:\n  podPickers: {allowedHosts: ["*.svc", rank.tools.svc]}\n'
+        fleet.write_text(fleet.read_text().replace("spec:\n", named, 1))
+        assert check_policies("policies")[1] == ()

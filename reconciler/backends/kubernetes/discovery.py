@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -30,6 +31,9 @@ _NO_SCALE_OF_OURS = frozenset(
         "external.metrics.k8s.io",
     }
 )
+
+_CUSTOM_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", re.ASCII)
+_PLURAL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class _ResponseKind(msgspec.Struct):
@@ -181,11 +185,19 @@ def _too_many(cluster: str, custom: Sequence[tuple[str, str]]) -> dict[str, Clus
 
 
 def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
+    """Return group and plural of the custom kinds with a scale.
+
+    Rights are granted by these names: whatever a cluster says, none of them is "*" or a group of Kubernetes itself.
+    """
     built_in = {(kind.group, kind.plural) for kind in BUILT_IN_SCALES}
     return {
         (one.group, one.plural)
         for one in served
-        if one.scales and (one.group, one.plural) not in built_in and one.group not in _NO_SCALE_OF_OURS
+        if one.scales
+        and (one.group, one.plural) not in built_in
+        and _CUSTOM_GROUP.fullmatch(one.group)
+        and not one.group.endswith(".k8s.io")
+        and _PLURAL.fullmatch(one.plural)
     }
 
 
@@ -201,7 +213,17 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> ScaleKind |
         answer = requests.send(ApiRequest("GET", path, operation))
     except NotFoundError:
         return ScaleKind(found.group, found.version, found.kind, found.plural)
-    return scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
+    kind = scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
+    if kind is None:
+        return None
+    paths = (("spec", kind.replicas_path), ("status", kind.status_path))
+    is_own = (kind.group, kind.plural) == (found.group, found.plural)
+    if not is_own or not all(path[0] == top and len(path) > 1 and all(path) for top, path in paths):
+        raise MalformedAnswerError(
+            f"{operation}: describes another kind, or replicas elsewhere, expected {name} with replicas below .spec "
+            "and .status"
+        )
+    return kind
 
 
 def _served(requests: ApiClient, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
