@@ -9,9 +9,10 @@ import json
 import ssl
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from ipaddress import ip_address
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
@@ -29,10 +30,14 @@ from reconciler.connection_settings import (
 from reconciler.errors import ClusterError, PickerError
 from reconciler.untrusted_text import strict_json
 
+if TYPE_CHECKING:
+    from reconciler.backends.http.connections import Resolver
+
 SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
 
 _LARGEST_ANSWER = 1 << 20
+_NAMES = 64
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -147,7 +152,15 @@ def _client(picker: PodPicker) -> HttpClient:
         tls = None if picker.ca_bundle is None else tls_context(ca_data=picker.ca_bundle)
     except (ssl.SSLError, ValueError):
         raise Refused("caBundle cannot be read, expected certificates in PEM") from None
-    return HttpClient(connections(tls=tls, check_address=_check_address, kept=1), largest=_LARGEST_ANSWER)
+    return HttpClient(connections(tls=tls, resolver=_resolver(), kept=1), largest=_LARGEST_ANSWER)
+
+
+@cache
+def _resolver() -> Resolver:
+    """Return what looks up the names that policies say, tenants' too: apart from those of the Fleet."""
+    from reconciler.backends.http.connections import Resolver
+
+    return Resolver(_NAMES, _check_address)
 
 
 def _check_address(address: str) -> None:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.connections import connections, tls_context
+from reconciler.backends.http.connections import Resolver, connections, tls_context
 from reconciler.backends.http.exchange import (
     CertificateError,
     Deadline,
@@ -264,6 +264,45 @@ def test_no_exchange_makes_a_thread_and_names_are_looked_up_once() -> None:
         assert made() == ["resolver"]
 
 
+def test_names_that_hang_delay_no_other_name() -> None:
+    with unresolved():
+        resolver = Resolver()
+        for number in range(100):
+            with pytest.raises(TimedOutError):
+                resolver.addresses(f"{number}.hanging", 80, Deadline(0))
+        assert resolver.addresses("localhost", 80, Deadline(20))
+
+
+def test_of_names_that_anybody_may_invent_only_so_many_hang_and_the_next_ones_are_refused_at_once() -> None:
+    resolver = Resolver(2)
+
+    def is_looked_up() -> bool:
+        with contextlib.suppress(HttpError):
+            return bool(resolver.addresses("localhost", 80, Deadline(20)))
+        return False
+
+    with unresolved():
+        for name in ("a.hanging", "b.hanging", "a.hanging"):
+            with pytest.raises(TimedOutError):
+                resolver.addresses(name, 80, Deadline(0))
+        with pytest.raises(HttpError, match="its host name waits behind 2 others that nobody answers for") as refused:
+            resolver.addresses("localhost", 80, Deadline(inf))
+        assert refused.value.passes
+    wait_until(is_looked_up, "room for a name")
+
+
+def test_a_name_for_which_there_is_no_thread_is_an_error_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    resolver = Resolver()
+    with monkeypatch.context() as patch:
+        patch.setattr(http_connections.threading.Thread, "start", no_thread)
+        with pytest.raises(HttpError, match="its host name cannot be looked up, no thread is left"):
+            resolver.addresses("localhost", 80, Deadline(20))
+    assert resolver.addresses("localhost", 80, Deadline(20))
+
+
 ABANDONED = """
 import socket, threading
 from reconciler.backends.http.client import HttpClient, HttpRequest
@@ -308,7 +347,7 @@ def test_an_address_that_may_not_be_is_never_connected_to() -> None:
         raise HttpError(f"it is at {address}")
 
     with Server(HELLO) as server:
-        client = HttpClient(connections(check_address=refuse))
+        client = HttpClient(connections(resolver=Resolver(check=refuse)))
         with pytest.raises(HttpError, match=r"it is at 127\.0\.0\.1"):
             client.exchange(HttpRequest("GET", server.url), Deadline(5))
         assert server.connections == 0

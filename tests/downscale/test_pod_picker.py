@@ -16,7 +16,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.backends import pod_picker
 from reconciler.backends.http import connections as http_connections
+from reconciler.backends.http.exchange import Deadline, TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
@@ -239,6 +241,30 @@ def test_the_limit_holds_for_a_slow_name_lookup(monkeypatch: pytest.MonkeyPatch)
         assert "no whole answer within 0.2 s" in words
     release.set()
     assert server.connections == 0
+
+
+def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = threading.Event()
+    known = http_connections.socket.getaddrinfo
+
+    def hanging(host: str, *args: Any, **more: Any) -> Any:
+        if host.endswith(".example"):
+            release.wait(60)
+        return known("127.0.0.1" if host.endswith(".example") else host, *args, **more)
+
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", hanging)
+    pod_picker._resolver.cache_clear()
+    with PickerServer(says(["web-1"])) as server:
+        for number in range(64):
+            with pytest.raises(TimedOutError):
+                pod_picker._resolver().addresses(f"picker-{number}.example", server.port, Deadline(0))
+        asked = a_picker(server, host="picker-64.example")
+        assert "waits behind 64 others" in refusal(asked, allowed=("*.example",))
+        assert http_connections.RESOLVER.addresses("localhost", server.port, Deadline(20))
+    release.set()
+    pod_picker._resolver.cache_clear()
 
 
 @pytest.mark.parametrize(

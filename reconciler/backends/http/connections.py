@@ -4,8 +4,9 @@ A timeout of a socket counts anew for each piece that comes, so a server that an
 each wait of a socket is a short one, and the exchange's own deadline is asked in between: no thread is needed that
 watches. Imported when the first request is sent: urllib3 is slow to load.
 
-`getaddrinfo` cannot be interrupted, and says nothing about how long it takes. So it runs in a few threads of its own,
-which nobody waits for: who asked goes on at the deadline, and the process ends without them.
+`getaddrinfo` cannot be interrupted, and says nothing about how long it takes. So each name has a thread of its own,
+which nobody waits for: who asked goes on at the deadline, the process ends without it, and a name that hangs delays no
+other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -36,27 +36,35 @@ from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
 from reconciler.backends.http.exchange import Deadline, HttpError, connection_error
 
-_AT_ONCE = 16
-
 SocketAddress = tuple[Any, Any, int, str, Any]
 """As `socket.getaddrinfo` has it: family, type, protocol, canonical name, the socket's address."""
 
 
 class Resolver:
-    """Looks names up in daemon threads, at most 16 at once; who asks for the same name meanwhile shares the answer."""
+    """Looks each name up in a daemon thread; who asks for the same name meanwhile shares the answer.
 
-    def __init__(self) -> None:
+    With `most` names under way it takes no further one: for names that anybody may invent by the thousand.
+    `check` gets each address that a host has, and raises an `HttpError` for one that may not be connected to.
+    """
+
+    def __init__(self, most: float = inf, check: Callable[[str], None] = lambda _: None) -> None:
+        self._most = most
+        self._check = check
         self._guard = threading.Lock()
-        self._waiting: deque[tuple[str, int]] = deque()
         self._pending: dict[tuple[str, int], Future[list[SocketAddress]]] = {}
-        self._threads = 0
 
     def addresses(self, host: str, port: int, deadline: Deadline) -> list[SocketAddress]:
         """Return all addresses of `host`, at least one.
 
         Raises:
-            HttpError: it has none, or nobody knows in time.
+            HttpError: it has none, or one that may not be, or nobody knows in time, or too many are being looked up.
         """
+        found = self._found(host, port, deadline)
+        for address in found:
+            self._check(str(address[4][0]))
+        return found
+
+    def _found(self, host: str, port: int, deadline: Deadline) -> list[SocketAddress]:
         try:
             if address_of(host) is not None:
                 return _looked_up(host, port)
@@ -71,32 +79,29 @@ class Resolver:
 
     def _begun(self, name: tuple[str, int]) -> Future[list[SocketAddress]]:
         with self._guard:
-            if name not in self._pending:
-                self._pending[name] = Future()
-                self._waiting.append(name)
-                if self._threads < _AT_ONCE:
-                    self._threads += 1
-                    threading.Thread(target=self._work, name="resolver", daemon=True).start()
-            return self._pending[name]
-
-    def _work(self) -> None:
-        """Look up what waits, until nothing does."""
-        while True:
-            with self._guard:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                name = self._waiting.popleft()
-            found = self._pending[name]
+            if name in self._pending:
+                return self._pending[name]
+            if len(self._pending) >= self._most:
+                raise HttpError(f"its host name waits behind {self._most} others that nobody answers for", passes=True)
+            future: Future[list[SocketAddress]] = Future()
             try:
-                found.set_result(_looked_up(*name))
-            except Exception as error:  # noqa: BLE001 - handed on to who waits
-                found.set_exception(error)
-            with self._guard:
-                del self._pending[name]
+                threading.Thread(target=self._look_up, args=(name, future), name="resolver", daemon=True).start()
+            except RuntimeError as error:  # the system lets us have no more threads
+                raise HttpError("its host name cannot be looked up, no thread is left", passes=True) from error
+            self._pending[name] = future
+            return future
+
+    def _look_up(self, name: tuple[str, int], future: Future[list[SocketAddress]]) -> None:
+        try:
+            future.set_result(_looked_up(*name))
+        except Exception as error:  # noqa: BLE001 - handed on to who waits
+            future.set_exception(error)
+        with self._guard:
+            del self._pending[name]
 
 
 RESOLVER = Resolver()
+"""For the names that the Fleet and the environment say."""
 
 
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
@@ -166,14 +171,14 @@ def connections(
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
     proxy: str | None = None,
-    check_address: Callable[[str], None] = lambda _: None,
+    resolver: Resolver = RESOLVER,
     kept: int = 16,
 ) -> urllib3.PoolManager:
     """Return the connections for an `HttpClient`; nothing is connected yet, `kept` of them stay open.
 
     `tls` is made with `tls_context`; `server_name` is whom the certificate must name, None: the host. `proxy` is a URL
-    with http, https or socks5, with user and password where it needs them. `check_address` gets each address that a
-    host has before any of them is connected to, and raises an `HttpError` for one that may not be.
+    with http, https or socks5, with user and password where it needs them. `resolver` looks names up, that of the
+    proxy where that is what is connected to.
 
     Raises:
         ValueError: `proxy` is no such URL.
@@ -190,7 +195,7 @@ def connections(
         manager = urllib3.ProxyManager(
             way._replace(auth=None).url, proxy_headers=headers, proxy_ssl_context=_system_tls(), **secured
         )
-    manager.pool_classes_by_scheme = _pool_classes(through, check_address)
+    manager.pool_classes_by_scheme = _pool_classes(through, resolver)
     return manager
 
 
@@ -247,16 +252,13 @@ def _system_tls() -> ssl.SSLContext:
     return tls_context()
 
 
-def _pool_classes(through: Url | None, check_address: Callable[[str], None]) -> dict[str, type[HTTPConnectionPool]]:
+def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTTPConnectionPool]]:
     """Return the classes of the pools: connections made by them know how to connect."""
 
     def connect(host: str, port: int) -> socket.socket:
         deadline = _CURRENT.get()
         near = (host, port) if through is None else (through.host or "", through.port or 1080)
-        addresses = RESOLVER.addresses(near[0].strip("[]"), near[1], deadline)
-        for address in addresses:
-            check_address(str(address[4][0]))
-        opened = _connected(addresses, deadline)
+        opened = _connected(resolver.addresses(near[0].strip("[]"), near[1], deadline), deadline)
         if through is not None:
             _ask_socks(opened, through, host, port)
         return opened
