@@ -15,7 +15,7 @@ from tests.activator.services import IDLE
 from tests.live import deployed
 from tests.real.api import JSON_PATCH, MERGE_PATCH, Api
 from tests.real.control_plane import ControlPlane
-from tests.real.objects import a_deployment, a_service, an_object
+from tests.real.objects import a_deployment, a_namespace, a_service, an_object
 from tests.real.worlds import create, create_missing, deployment_path, wait_until
 
 POD = "activator-thief"
@@ -194,6 +194,22 @@ def test_slices_of_others_stay_as_they_are(theft: Theft) -> None:
     for change in ({"metadata": {"labels": {MANAGED: OF_ACTIVATORS}}}, {"endpoints": []}):
         assert NOT_OURS in theft.patch_refused(one, change)
     assert NOT_OURS in deployed.refusal(theft.token, "DELETE", one)
+
+
+def test_slices_of_others_are_written_also_where_there_are_no_services_and_no_pods_of_activators(theft: Theft) -> None:
+    """Admission looks for what a policy is about before it asks whom the policy is about, and refuses if it is gone."""
+    empty = f"{theft.namespace}-empty"
+    create(theft.admin, [a_namespace(empty)])
+    ours, others = (theft.a_slice("web", namespace=empty, labels=labels) for labels in ({}, {MANAGED: None}))
+    assert "no params found" in theft.refused(ours)
+    assert theft.refused(others, theft.admin) == ""
+    pods = f"/api/v1/namespaces/{OWN}/pods"
+    for one in theft.admin.items(pods):
+        theft.admin.delete(f"{pods}/{one['metadata']['name']}")
+    wait_until(lambda: "no params found" in theft.refused(theft.a_slice()), "admission to know that the Pod is gone")
+    for namespace in (empty, theft.namespace):
+        made = theft.a_slice("web", namespace=namespace, labels={MANAGED: "endpointslice-controller.k8s.io"})
+        assert theft.refused(made, theft.admin) == ""
 
 
 def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(theft: Theft) -> None:
