@@ -131,6 +131,11 @@ def is_forbidden(address: Address) -> bool:
     return isinstance(address, IPv6Address) and not address.is_loopback and any(map(is_forbidden, _carried(address)))
 
 
+def is_loopback(address: Address) -> bool:
+    """Return whether `address` is this machine's own; an IPv6 address also counts as each IPv4 address it may carry."""
+    return address.is_loopback or (isinstance(address, IPv6Address) and any(map(is_loopback, _carried(address))))
+
+
 def _carried(address: IPv6Address) -> Iterator[IPv4Address]:
     """Yield the IPv4 addresses that a translator or a tunnel may take out of `address`."""
     packed = address.packed

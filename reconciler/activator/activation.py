@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from reconciler.activator.connection import (
 )
 from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, PortsTakenError, open_listener
 from reconciler.activator.objects import (
+    Backend,
     Backends,
     ListenerPort,
     WatchedPort,
@@ -50,6 +51,7 @@ NO_BACKENDS = Backends({}, {})
 
 class ActivationSettings(Struct, frozen=True):
     """What all activations share. `signal` wakes a Service; `changed` is called when its slices are to be looked at.
+    `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
 
     `held` are all connections that wait for a pod, `spliced` all that are joined with one; of `listeners` each
     activation has one for each port.
@@ -60,13 +62,14 @@ class ActivationSettings(Struct, frozen=True):
     connections: ConnectionSettings
     signal: Callable[[Activation], None]
     changed: Callable[[Activation], None]
+    is_pods: Callable[[str, Backend], Awaitable[bool]]
     held: Shares[HeldConnection]
     spliced: Shares[HeldConnection]
     listeners: Shares[Activation]
 
 
 class ObservedService(Struct, frozen=True):
-    """A Service as it is now; `service` is None where it is gone. `restricted`: it may not be spliced."""
+    """A Service as it is now; `service` is None where it is gone. `restricted`: clients go to its pods themselves."""
 
     service: WatchedService | None
     backends: Backends = NO_BACKENDS
@@ -202,13 +205,20 @@ class Activation:
             if not ports:
                 self._answer()
                 return
-            for address in [address for port in ports for address in self._observed.backends.of(port)]:
-                pod = await connected(address)
+            for one in [backend for port in ports for backend in self._observed.backends.of(port)]:
+                pod = await self._connect(one)
                 if pod is not None:
                     pod.close()
                     self._answer()
                     return
             await asyncio.sleep(0.1)
+
+    async def _connect(self, backend: Backend) -> socket.socket | None:
+        """Return a connection to a backend, None where nobody accepts it, or it is no Pod of the namespace."""
+        if not await self._settings.is_pods(self.name[0], backend):
+            await asyncio.sleep(0)  # there may be thousands, and what is known waits for nothing
+            return None
+        return await connected((backend.address, backend.port))
 
     def _answer(self) -> None:
         """Note that pods answer, if they are still ready."""
@@ -293,7 +303,7 @@ class Activation:
             next(iter(self._held)).refuse("limit")
         while not held.has_room() and (oldest := held.gives_way(namespace) or held.greatest_of(namespace)):
             oldest.refuse("limit")
-        handlers = ConnectionHandlers(self._spoke, self._joined, self._over, self._backends)
+        handlers = ConnectionHandlers(self._spoke, self._joined, self._over, self._backends, self._connect)
         made = HeldConnection(client, port, namespace, handlers, settings)
         self._held[made] = None
         held.take(namespace, made)
@@ -346,14 +356,14 @@ class Activation:
             self._signals_at = now + _SIGNALS_AGAIN
             self._settings.signal(self)
 
-    def _backends(self, port: WatchedPort) -> Iterable[tuple[str, int]]:
+    def _backends(self, port: WatchedPort) -> Iterable[Backend]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._ready_at is None or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 
 
-def _rotated(addresses: tuple[tuple[str, int], ...], turn: int) -> Iterator[tuple[str, int]]:
-    start = turn % len(addresses) if addresses else 0
-    yield from addresses[start:]
-    yield from addresses[:start]
+def _rotated(backends: tuple[Backend, ...], turn: int) -> Iterator[Backend]:
+    start = turn % len(backends) if backends else 0
+    yield from backends[start:]
+    yield from backends[:start]

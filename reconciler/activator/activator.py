@@ -26,6 +26,7 @@ from reconciler.activator.objects import (
     backends_of,
     is_restricted,
 )
+from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
 from reconciler.activator.shares import Shares
 from reconciler.activator.wake import CLUSTER, Waker
@@ -91,6 +92,7 @@ class Activator:
         self._service_of: dict[NamespacedName, NamespacedName] = {}
         self._policies: dict[str, dict[str, WatchedNetworkPolicy]] = {}  # by namespace, then by name
         self._activations: dict[NamespacedName, Activation] = {}
+        self._pods = PodAddresses(parts.client, self._failed)
         limits = settings.limits
         self._held: Shares[HeldConnection] = Shares(limits.held)
         self._shared = ActivationSettings(
@@ -99,6 +101,7 @@ class Activator:
             connections=ConnectionSettings(limits, self.metrics, Shares(limits.kept), settings.proxy_protocol),
             signal=self._signal,
             changed=self._changed,
+            is_pods=self._pods.has,
             held=self._held,
             spliced=Shares(limits.spliced),
             listeners=Shares(limits.listeners),
@@ -185,6 +188,7 @@ class Activator:
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
         self._wakes.shutdown(wait=False, cancel_futures=True)
+        self._pods.end()
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
     def _withdraw(self) -> None:
@@ -415,8 +419,10 @@ class Activator:
     def _observe(self, activation: Activation, service: WatchedService | None) -> None:
         slices = self._slices.get(activation.name, {}).values()
         policies = self._policies.get(activation.name[0], {}).values()
-        restricted = service is not None and (self._settings.never_splices or is_restricted(service, policies))
         backends = backends_of(slices) if slices else NO_BACKENDS
+        restricted = service is not None and (
+            self._settings.never_splices or backends.name_no_pods or is_restricted(service, policies)
+        )
         try:
             activation.observe(ObservedService(service, backends, restricted))
         except (ReconcilerError, OSError) as error:

@@ -6,14 +6,14 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
 
 from msgspec import Struct
 
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import WatchedPort
+from reconciler.activator.objects import Backend, WatchedPort
 from reconciler.activator.shares import Shares
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
@@ -49,13 +49,14 @@ class ConnectionHandlers(Struct, frozen=True):
     """`traffic` is called once it counts as traffic, `over` when it is closed. `spliced` is called before it is joined
     with a pod, and returns whether it may be.
 
-    `backends` gives the addresses that may be tried now, in order.
+    `backends` gives those that may be tried now, in order; `connect` tries one.
     """
 
     traffic: Callable[[HeldConnection], None]
     spliced: Callable[[HeldConnection], bool]
     over: Callable[[HeldConnection], None]
-    backends: Callable[[WatchedPort], Iterable[tuple[str, int]]]
+    backends: Callable[[WatchedPort], Iterable[Backend]]
+    connect: Callable[[Backend], Awaitable[socket.socket | None]]
 
 
 class ConnectionSettings(Struct, frozen=True):
@@ -170,8 +171,8 @@ class HeldConnection:
 
     async def _connected(self) -> socket.socket | None:
         while backends := tuple(self._handlers.backends(self.port)):
-            for address in backends:
-                pod = await connected(address)
+            for one in backends:
+                pod = await self._handlers.connect(one)
                 if pod is not None:
                     return pod
             await asyncio.sleep(_AGAIN_SECONDS)

@@ -86,9 +86,21 @@ class _Conditions(Wire):
     serving: bool | None = None
 
 
+class _TargetReference(Wire):
+    kind: str | None = None
+    name: str | None = None
+
+
 class _Endpoint(Wire):
     addresses: list[str] = field(default_factory=list)
+    target_ref: _TargetReference | None = None
     conditions: _Conditions = field(default_factory=_Conditions)
+
+    @property
+    def pod(self) -> str:
+        """Return the name of the Pod that it says it is, "" where it names none."""
+        target = self.target_ref
+        return target.name or "" if target is not None and target.kind == "Pod" else ""
 
 
 class _EndpointPort(Wire):
@@ -116,25 +128,38 @@ class WatchedSlice(Wire):
         labels = self.metadata.labels or {}
         return labels.get(ACTIVATOR_POD_LABEL, "") if labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER else None
 
-    def addresses(self, *, ready: bool) -> Iterator[str]:
-        """Yield the addresses of its endpoints that are ready, or those that serve without being ready."""
+    def endpoints_that(self, *, are_ready: bool) -> Iterator[_Endpoint]:
+        """Yield its endpoints that are ready, or those that serve without being ready."""
         for endpoint in self.endpoints or ():
             is_ready = endpoint.conditions.ready is not False  # absent counts as ready
-            if is_ready is ready and (ready or endpoint.conditions.serving):
-                yield from endpoint.addresses
+            if is_ready is are_ready and (are_ready or endpoint.conditions.serving):
+                yield endpoint
+
+
+class Backend(Struct, frozen=True):
+    """Where a pod answers, as an EndpointSlice says; `pod` is the name of the Pod, "" where it names none."""
+
+    address: str
+    port: int
+    pod: str = ""
 
 
 class Backends(Struct, frozen=True):
-    """Where the pods of one Service answer: (address, port) by the port's name and protocol, ready ones first."""
+    """Where the pods of one Service answer, by the port's name and protocol, ready ones first."""
 
-    ready: Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
-    serving: Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
+    ready: Mapping[tuple[str, str], tuple[Backend, ...]]
+    serving: Mapping[tuple[str, str], tuple[Backend, ...]]
 
     @property
     def are_ready(self) -> bool:
         return any(self.ready.values())
 
-    def of(self, port: WatchedPort) -> tuple[tuple[str, int], ...]:
+    @property
+    def name_no_pods(self) -> bool:
+        """Return whether some are ready and none of them says which Pod it is."""
+        return self.are_ready and not any(one.pod for inside in self.ready.values() for one in inside)
+
+    def of(self, port: WatchedPort) -> tuple[Backend, ...]:
         """Return what to connect to for a connection to `port`, in order of preference."""
         key = (port.label, port.transport)
         return (*self.ready.get(key, ()), *self.serving.get(key, ()))
@@ -146,13 +171,15 @@ def backends_of(slices: Iterable[WatchedSlice]) -> Backends:
     return Backends(_by_port(real, ready=True), _by_port(real, ready=False))
 
 
-def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
-    found: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
+def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[Backend, ...]]:
+    found: dict[tuple[str, str], dict[Backend, None]] = {}
     for one in slices:
         for port in one.ports or ():
-            if port.port is not None:
-                inside = found.setdefault((port.name or "", port.protocol or "TCP"), {})
-                inside.update(dict.fromkeys((address, port.port) for address in one.addresses(ready=ready)))
+            if port.port is None:
+                continue
+            inside = found.setdefault((port.name or "", port.protocol or "TCP"), {})
+            for endpoint in one.endpoints_that(are_ready=ready):
+                inside.update(dict.fromkeys(Backend(each, port.port, endpoint.pod) for each in endpoint.addresses))
     return {key: tuple(inside) for key, inside in found.items()}
 
 

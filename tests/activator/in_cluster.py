@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import urllib3
 
 from tests.live import deployed
 from tests.real.api import Api
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
+from tests.real.network_namespace import NamespaceMissingError, add_address, network_namespace
 from tests.real.objects import a_namespace, a_pod_template, manifests
 from tests.real.processes import Process
 from tests.real.worlds import create_missing
@@ -53,6 +56,30 @@ def install(plane: ControlPlane) -> None:
     """Make the namespace, the rights of an activator, and the admission policies, which are in force then."""
     create_missing(plane.api, [a_namespace(OWN), *manifests(COMPONENT / "rights.yaml")])
     deployed.admit(plane.api, deployed.admission("member/admission", "components/activator"))
+
+
+@contextlib.contextmanager
+def plane_with_addresses(folder: Path, *addresses: str) -> Iterator[ControlPlane]:
+    """An API server in a network namespace of its own, where these addresses are, with the rights of an activator."""
+    with contextlib.ExitStack() as entered:
+        try:
+            entered.enter_context(network_namespace(with_nftables=False))
+        except NamespaceMissingError as error:
+            pytest.skip(str(error))
+        made = entered.enter_context(ControlPlane(folder, API_ONLY))
+        install(made)
+        for address in addresses:
+            add_address(address)
+        yield made
+
+
+def a_pod(plane: ControlPlane, namespace: str, name: str, addresses: Sequence[str], phase: str = "Running") -> None:
+    """Make a Pod with these addresses, as a kubelet reports it; nothing runs in it."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    spec = {**a_pod_template(name)["spec"], "schedulerName": "nobody"}
+    plane.api.create(pods, {"metadata": {"name": name}, "spec": spec})
+    status = {"phase": phase, "podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
+    plane.api.patch(f"{pods}/{name}/status", {"status": status})
 
 
 def a_pod_of_ours(plane: ControlPlane, name: str, addresses: Sequence[str]) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ def a_slice(
     listed = [
         {
             "addresses": [address],
+            "targetRef": {"kind": "Pod", "namespace": "shop", "name": f"pod-{address}"},
             "conditions": {key: value for key, value in (("ready", ready), ("serving", serving)) if value is not None},
         }
         for address, ready, serving in endpoints

@@ -13,11 +13,15 @@ from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationS
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import Backends
+from reconciler.activator.objects import Backend, Backends
 from reconciler.activator.publication import ActivatorPod
 from reconciler.activator.shares import Shares
 from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service
+
+
+async def is_pods(_: str, backend: Backend) -> bool:
+    return backend.pod == "web-1"
 
 
 async def serve(target: int, most: int) -> None:
@@ -37,6 +41,7 @@ async def serve(target: int, most: int) -> None:
         connections=connections,
         signal=lambda _: None,
         changed=lambda _: None,
+        is_pods=is_pods,
         held=Shares(most),
         spliced=Shares(most),
         listeners=Shares(1),
@@ -47,7 +52,7 @@ async def serve(target: int, most: int) -> None:
         activation.observe(ObservedService(a_watched_service(annotations=IDLE), backends))
 
     observe(NO_BACKENDS)
-    there = Backends({("", "TCP"): (("127.0.0.1", target),)}, {})
+    there = Backends({("", "TCP"): (Backend("127.0.0.1", target, "web-1"),)}, {})
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, observe, there)
     [made] = activation.manifests().values()
     print(made["ports"][0]["port"], flush=True)

@@ -10,18 +10,20 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
 from reconciler.activator.listener import PortRange, PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import Backends
+from reconciler.activator.objects import Backend, Backends
 from reconciler.activator.publication import ActivatorPod
 from reconciler.activator.shares import Shares
 from tests.activator.services import IDLE, a_watched_service
 
 _LIMIT = 60
 NEVER = 3600.0
+POD = "web-7b9c-x1"
 IDLE_LATER = {**IDLE, "idling.kubernetes.io/idled-at": "2026-11-20T16:00:00Z"}
 
 
@@ -29,7 +31,7 @@ class Stage:
     """An activation on loopback and what it asks for."""
 
     def __init__(self, limits: ActivatorLimits, address: str = "127.0.0.1") -> None:
-        self.signals = 0
+        self.signals = self.accepted = self.refused_backends = 0
         self.metrics = ActivatorMetrics()
         self.range = PortRange(limits.ports)
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
@@ -39,6 +41,7 @@ class Stage:
             connections=ConnectionSettings(limits, self.metrics, Shares(limits.kept)),
             signal=self._signal,
             changed=self._changed,
+            is_pods=self._is_pods,
             held=Shares(limits.held),
             spliced=Shares(limits.spliced),
             listeners=Shares(limits.listeners),
@@ -46,6 +49,10 @@ class Stage:
         self.activation = Activation(("shop", "web"), settings)
         self.clients: list[socket.socket] = []
         self.servers: list[asyncio.Server] = []
+
+    async def _is_pods(self, _: str, backend: Backend) -> bool:
+        self.refused_backends += backend.pod != POD
+        return backend.pod == POD
 
     def _signal(self, _: Activation) -> None:
         self.signals += 1
@@ -84,6 +91,7 @@ class Stage:
         """A server that answers each connection with what it sent, in capitals; where it is."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.accepted += 1
             with suppress(OSError):
                 writer.write((await reader.readline()).upper())
                 await writer.drain()
@@ -96,7 +104,7 @@ class Stage:
 
 def at(port: int) -> Backends:
     names = ("", "http", "web-metrics")
-    return Backends({(name, "TCP"): (("127.0.0.1", port),) for name in names}, {})
+    return Backends({(name, "TCP"): (Backend("127.0.0.1", port, POD),) for name in names}, {})
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -267,6 +275,23 @@ def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced() -> None
         with pytest.raises(ConnectionResetError):
             await received(client)
         assert stage.metrics.refused["network-policy"] == 1
+
+    play(story)
+
+
+def test_what_is_no_pod_of_the_namespace_is_never_connected_to() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        client = await stage.connect(b"hello\n")
+        there = await stage.pod()
+        accepted = stage.accepted
+        stranger = Backends({key: (replace(one, pod="of-others"),) for key, (one,) in there.ready.items()}, {})
+        stage.observe(backends=stranger)
+        await until(lambda: stage.refused_backends >= 10)  # those who wait, and who looks whether pods answer
+        assert (stage.accepted, stage.activation.spliced, stage.activation.held) == (accepted, 0, 1)
+        assert stage.activation.wants_slices
+        stage.observe(backends=there)
+        assert await received(client) == b"HELLO\n"
 
     play(story)
 

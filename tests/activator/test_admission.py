@@ -231,6 +231,8 @@ def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(theft: The
         ("/api/v1/secrets", "403"),
         ("/api/v1/configmaps", "403"),
         ("/api/v1/pods", "403"),
+        (f"/api/v1/namespaces/{OWN}/pods", "403"),
+        (f"/api/v1/namespaces/{OWN}/pods/{POD}", ""),
         ("/apis/coordination.k8s.io/v1/leases", "403"),
         ("/api/v1/services", ""),
     ],

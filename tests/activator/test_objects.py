@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.activator.objects import (
+    Backend,
     ListenerPort,
     WatchedNetworkPolicy,
     WatchedService,
@@ -87,10 +88,29 @@ def test_backends_are_those_of_others_by_port_ready_ones_first() -> None:
     ]
     found = backends_of(slices)
     service = a_watched_service(spec={"ports": [{"name": "http", "port": 80}, {"name": "other", "port": 81}]})
-    assert found.of(service.ports[0]) == (("10.0.0.1", 8080), ("fd00::1", 8080), ("10.0.0.2", 8080))
+    named = [Backend(address, 8080, f"pod-{address}") for address in ("10.0.0.1", "fd00::1", "10.0.0.2")]
+    assert found.of(service.ports[0]) == tuple(named)
     assert found.of(service.ports[1]) == ()
     assert found.are_ready
     assert not backends_of(slices[2:]).are_ready
+
+
+@pytest.mark.parametrize(
+    ("target", "pod"),
+    [
+        pytest.param({"kind": "Pod", "name": "web-1"}, "web-1", id="a Pod"),
+        pytest.param({"kind": "Node", "name": "node-1"}, "", id="a node"),
+        pytest.param({"kind": "Pod"}, "", id="a Pod without a name"),
+        pytest.param(None, "", id="nothing, as without a selector"),
+    ],
+)
+def test_clients_go_themselves_to_what_does_not_say_which_pod_it_is(target: dict[str, str] | None, pod: str) -> None:
+    endpoint = {"addresses": ["10.0.0.1"], "targetRef": target}
+    raw = {"metadata": {"name": "x"}, "endpoints": [endpoint], "ports": [{"port": 8080}]}
+    found = backends_of([decoded_json(WatchedSlice, encoded(raw))])
+    assert found.of(a_watched_service().ports[0]) == (Backend("10.0.0.1", 8080, pod),)
+    assert found.name_no_pods is not bool(pod)
+    assert not backends_of([]).name_no_pods
 
 
 @pytest.mark.parametrize(

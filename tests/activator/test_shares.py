@@ -9,9 +9,11 @@ from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.connection import BUFFER, SMALL_PIECE, Splice
+from reconciler.activator.objects import Backend
 from reconciler.activator.shares import Shares
 from tests.activator.services import a_slice
 from tests.activator.test_activator import Stage, play, until
@@ -72,6 +74,10 @@ def test_who_gives_way_has_more_also_after_it_and_is_the_greatest(
         )
 
 
+async def is_pods(_: str, backend: Backend) -> bool:
+    return bool(backend.pod)
+
+
 async def connect(activation: Activation, count: int) -> list[socket.socket]:
     loop, clients = asyncio.get_running_loop(), []
     for _ in range(count):
@@ -112,6 +118,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
     async def story(stage: Stage) -> None:
         pod = await asyncio.start_server(until_its_end, "127.0.0.1", 0)
         port = pod.sockets[0].getsockname()[1]
+        stage.one._shared = replace(stage.one._shared, is_pods=is_pods)
         loud, quiet = stage.idle("loud", "large"), stage.idle("quiet", "small")
 
         def ready(activation: Activation) -> None:

@@ -9,7 +9,6 @@ clients come to its ports directly.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
@@ -23,12 +22,12 @@ from typing import Any
 import pytest
 
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
-from tests.activator.in_cluster import ActivatorProcess, install, our_slices
+from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
 from tests.activator.services import IDLE
 from tests.activator.test_wake_times import SCALE
 from tests.real.api import Object
-from tests.real.control_plane import API_ONLY, ControlPlane
-from tests.real.network_namespace import NODE, NamespaceMissingError, add_address, network_namespace
+from tests.real.control_plane import ControlPlane
+from tests.real.network_namespace import NODE
 from tests.real.objects import a_deployment, a_namespace, an_object
 from tests.real.worlds import create, deployment_path, replicas_of, wait_until
 
@@ -51,14 +50,7 @@ Services = dict[tuple[str, str], int]
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with contextlib.ExitStack() as entered:
-        try:
-            entered.enter_context(network_namespace(with_nftables=False))
-        except NamespaceMissingError as error:
-            pytest.skip(str(error))
-        made = entered.enter_context(ControlPlane(tmp_path_factory.mktemp("soak"), API_ONLY))
-        install(made)
-        add_address("198.18.2.200")
+    with plane_with_addresses(tmp_path_factory.mktemp("soak"), "198.18.2.200") as made:
         yield made
 
 
@@ -229,9 +221,11 @@ def test_with_few_descriptors_and_many_clients_the_lease_is_kept_and_a_service_i
 
 
 def refusing_pods(plane: ControlPlane, namespace: str, name: str, address: str) -> None:
-    """A ready pod, by its EndpointSlice, that refuses connections, or that nobody finds."""
+    """A ready pod, with its EndpointSlice, that refuses connections, or that nobody finds."""
+    a_pod(plane, namespace, f"{name}-1", [address])
     metadata = {"name": f"{name}-pods", "labels": {"kubernetes.io/service-name": name}}
-    endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
+    target = {"kind": "Pod", "namespace": namespace, "name": f"{name}-1"}
+    endpoints = [{"addresses": [address], "conditions": {"ready": True}, "targetRef": target}]
     made = {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "port": 9}]}
     plane.api.create(_SLICES.format(namespace), {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **made})
 
@@ -279,6 +273,7 @@ class Life:
         close(clients)
         for namespace, name in chosen:
             self.plane.api.delete(f"{_SLICES.format(namespace)}/{name}-pods")
+            self.plane.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}-1")
 
     def silent_probes(self) -> None:
         clients = [socket.create_connection((self.activator.addresses[0], 8080), timeout=60) for _ in range(300)]
