@@ -39,21 +39,8 @@ def decide(
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
-    anew: frozenset[ObjectRef] = frozenset()  # placement replaces them, so idling leaves them to the next run
-    while True:
-        idling = decide_idling(usable, seen, run, anew)
-        left = (one for one in idling.desired.decisions if one.ref not in anew)
-        made = [one for one in left if not (one.idles and one.ref in not_now)]
-        settled = _settled(seen, {ref: one for ref, one in idling.claims.items() if ref not in not_now}, made)
-        # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written
-        # now says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing.
-        after = after_writes(seen, made) if usable.federated else seen
-        placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
-        replaced = {one.ref for one in placement.decisions if one.verb is Verb.DELETE}
-        if not any(one.ref in replaced for one in made):
-            break
-        anew |= replaced
-    idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
+    idling, placement, settled = _idling_and_placement(usable, seen, run, not_now, counterfactuals=counterfactuals)
+    idled = replace(idling, decisions=_after_changes(idling.decisions, placement.decisions))
     placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
     claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}
     downscale = decide_downscale(usable, seen, run, claims)
@@ -62,6 +49,31 @@ def decide(
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
     found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
     return with_stopped(found, policies, state, run)
+
+
+def _idling_and_placement(
+    usable: PolicySet, seen: ObservedState, run: Run, not_now: frozenset[ObjectRef], *, counterfactuals: bool
+) -> tuple[DesiredState, DesiredState, dict[ObjectRef, Settled]]:
+    """Return what idling and placement desire, and what the first leaves to the other jobs."""
+    anew: frozenset[ObjectRef] = frozenset()  # placement replaces them, so idling leaves them to the next run
+    alone: frozenset[ObjectRef] = frozenset()  # placement would replace them only once they are awake
+    while True:
+        idling = decide_idling(usable, seen, run, anew)
+        left = (one for one in idling.desired.decisions if one.ref not in anew)
+        made = [one for one in left if not (one.idles and one.ref in not_now)]
+        claims = {ref: one for ref, one in idling.claims.items() if ref not in not_now}
+        settled = _settled(seen, claims, made, alone)
+        # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written
+        # now says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing.
+        after = after_writes(seen, made) if usable.federated else seen
+        placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
+        replaced = {one.ref for one in placement.decisions if one.verb is Verb.DELETE}
+        woken = {one.ref for one in idling.desired.decisions if one.verb is Verb.WAKE}
+        awake_only = (anew - replaced - alone) & woken
+        if not awake_only and not any(one.ref in replaced for one in made):
+            return idling.desired, placement, settled
+        alone |= awake_only
+        anew = (anew | replaced) - alone
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
@@ -75,7 +87,10 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
 
 
 def _settled(
-    state: ObservedState, claims: Mapping[ObjectRef, str], decisions: Iterable[Decision]
+    state: ObservedState,
+    claims: Mapping[ObjectRef, str],
+    decisions: Iterable[Decision],
+    alone: Collection[ObjectRef],
 ) -> dict[ObjectRef, Settled]:
     """Return what idling leaves of each workload that it decides, whose policy `claims` has, or changes."""
     needs: dict[ObjectRef, list[str]] = {}
@@ -91,7 +106,7 @@ def _settled(
         if one.ref in woken and one.spec_replicas == 0
     }
     return {
-        ref: Settled(claims.get(ref, ""), tuple(needs.get(ref, ())), asleep.get(ref))
+        ref: Settled(claims.get(ref, ""), tuple(needs.get(ref, ())), asleep.get(ref), ref in alone)
         for ref in sorted({*claims, *needs})
     }
 

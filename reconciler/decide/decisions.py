@@ -38,12 +38,13 @@ class Settled(Struct, frozen=True):
     """What idling leaves to the other jobs of one workload: nothing, in this run.
 
     `owner` is its policy, `needs` are the keys of the decisions that change it in this run. `asleep` is the workload as
-    it is observed where this run wakes it from no replicas.
+    it is observed where this run wakes it from no replicas. `stays`: placement leaves it as the wake of this run does.
     """
 
     owner: str
     needs: tuple[str, ...] = ()
     asleep: Workload | None = None
+    stays: bool = False
 
 
 class Phase(IntEnum):

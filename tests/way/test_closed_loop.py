@@ -23,6 +23,10 @@ SEEDS = 120
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {
+    "a selector that changes while what it selects wakes from idleReplicas": (
+        ("spread", 9, 4), ("idling", "a", 8), ("crash", 1500, 2, ()), ("run", 900), ("idling", "b", 4), ("night",),
+        ("spread", 6, 1), ("idling", "b", 1), ("run", 130),
+    ),
     "a request that a run answered before it died": (
         ("idling", "a", 8), ("rest",), ("request", "east", "Service", "all"), ("crash", 1500, 5, (0,)), ("run", 400),
     ),

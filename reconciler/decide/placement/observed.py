@@ -331,7 +331,7 @@ def _idle(case: _Case) -> LocalFinding | None:
     owners = ("" if settled is None else settled.owner, "" if record is None else record.policy, "its idle record")
     winner = next(filter(None, owners))
     if settled is not None and settled.needs and not (asleep or set_aside):
-        if workload.ref not in case.inputs.left_alone:
+        if not settled.stays and workload.ref not in case.inputs.left_alone:
             return None
         return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=winner)))
     spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
