@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.labels import LabelSelector
+from reconciler.workload_kinds import WorkloadKind
 
 
 class _NoEntries(dict[Any, Any]):
@@ -28,19 +29,6 @@ class _NoEntries(dict[Any, Any]):
 
 
 NOTHING: Mapping[Any, Any] = _NoEntries()
-
-GroupKind = tuple[str, str]
-"""(group, kind)."""
-
-SCALABLE_KINDS: tuple[tuple[str, str], ...] = (
-    ("apps", "Deployment"),
-    ("apps", "StatefulSet"),
-    ("apps", "ReplicaSet"),
-    ("", "ReplicationController"),
-    ("batch", "CronJob"),
-    ("keda.sh", "ScaledObject"),
-)
-"""(group, kind) of what can be scaled without looking at CustomResourceDefinitions."""
 
 
 class ObjectRef(Struct, frozen=True, order=True):
@@ -86,21 +74,6 @@ class FieldWriter(Struct, frozen=True):
     subresource: str = ""
 
 
-class ScaleKind(Struct, frozen=True):
-    """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas"))."""
-
-    group: str
-    version: str
-    kind: str
-    plural: str
-    replicas_path: tuple[str, ...] = ("spec", "replicas")
-    status_path: tuple[str, ...] = ("status", "replicas")
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
 class Workload(Struct, frozen=True):
     """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
     custom.
@@ -143,8 +116,8 @@ class Workload(Struct, frozen=True):
     @property
     def spec_replicas(self) -> int:
         """Replicas asked for: an absent field counts as 1; a CronJob is 0 while suspended, else 1."""
-        if self.ref.kind == "CronJob":
-            return 0 if self.suspend else 1
+        if self.suspend:
+            return 0
         return 1 if self.replicas is None else self.replicas
 
     def condition(self, kind: str) -> Condition | None:
@@ -179,7 +152,6 @@ JOURNAL = "reconciler-journal"
 """The ConfigMap in our own namespace that keeps what one run needs of the last."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds the target of a ScaledObject
 NEED_PODS = "NeedPods"
 """The reason of Events that ask for a Service to be woken."""
 
@@ -399,7 +371,7 @@ class ObservedCluster(Struct, frozen=True):
     autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     events: tuple[Event, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()  # those in our own namespace
-    scale_kinds: tuple[ScaleKind, ...] = ()
+    scale_kinds: tuple[WorkloadKind, ...] = ()
     pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
     marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
     activators: tuple[ActivatorReplica, ...] | None = None

@@ -35,7 +35,6 @@ from reconciler.model import (
     ObservedCluster,
     ObservedState,
     Run,
-    ScaleKind,
     Service,
     Workload,
     Write,
@@ -47,6 +46,7 @@ from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action, patch_of, write_of
 from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 CLUSTER = "cluster"
 """What the one cluster of an activator is called in messages."""
@@ -84,7 +84,7 @@ class WakeView:
         """Return "": nothing is compared by it where there is one cluster."""
         return ""
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         if self._clock.monotonic() - self._asked_at > _DISCOVERED_SECONDS:
             self._cluster, self._asked_at = self._opened(), self._clock.monotonic()
         return self._cluster.scale_kinds()
@@ -318,7 +318,7 @@ def _unread(
     return sorted({cluster.unreadable[key] for ref in refs if (key := cluster.unread(ref.group, ref.kind))})
 
 
-_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
+_GROUPS = {kind: group for group, kind in SCALABLE_KINDS}
 
 
 def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime) -> ObservedCluster:

@@ -35,6 +35,7 @@ from reconciler.errors import (
 from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
 from reconciler.policy.types import Fleet, Writes
+from reconciler.workload_kinds import workload_kind
 
 HISTORY_PREFIX = "reconciler-history-"
 KEPT = timedelta(days=35)
@@ -177,8 +178,9 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
 
 
 def _numbers(decision: Decision) -> tuple[int | None, int | None]:
-    if decision.ref.kind == "CronJob":
-        change = next((one for one in decision.changes if one.path == ("spec", "suspend")), None)
+    kind = workload_kind(decision.ref.kind)
+    if kind.scaled_by == "Suspend":
+        change = next((one for one in decision.changes if one.path == kind.replicas_path), None)
         return (None, None) if change is None else (int(not change.before), int(not change.after))
     return decision.replicas_before, decision.replicas_after
 

@@ -16,11 +16,12 @@ from reconciler.decide.decisions import Decision, DownscaleSettings, FieldChange
 from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.downscale.victim_forecast import domains_of
-from reconciler.decide.workloads import THROUGH_REPLICA_SETS, own_key, owner_key
+from reconciler.decide.workloads import own_key, owner_key
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write
 from reconciler.plan.model import patch_of
+from reconciler.workload_kinds import workload_kind
 
 
 class Task(Struct, frozen=True):
@@ -67,7 +68,7 @@ def live_workload(task: Task) -> LiveWorkload:
     cluster, ref = task.access.cluster, task.ref
     workload = cluster.get(_resource_of(task), ref.namespace, ref.name)
     owners = {workload.uid}
-    if ref.kind in THROUGH_REPLICA_SETS:
+    if workload_kind(ref.kind).pods == "ReplicaSets":
         sets = cluster.list(_replica_sets(task), namespace=ref.namespace)
         owners |= {one.uid for one in sets if owner_key(one) == own_key(workload)}
     pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))

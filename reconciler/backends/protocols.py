@@ -11,7 +11,6 @@ from msgspec import Struct
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.model import (
     ACTIVATOR_LABELS,
-    PAUSED_REPLICAS,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -22,11 +21,11 @@ from reconciler.model import (
     Node,
     Pod,
     QueryAnswer,
-    ScaleKind,
     Service,
     Workload,
     Write,
 )
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 T = TypeVar("T")
 
@@ -88,19 +87,11 @@ RESOURCES: tuple[Resource[Any], ...] = (
     AUTOSCALERS,
     LEASES,
 )
-BUILT_IN_SCALES: tuple[ScaleKind, ...] = (
-    ScaleKind("apps", "v1", "Deployment", "deployments"),
-    ScaleKind("apps", "v1", "StatefulSet", "statefulsets"),
-    ScaleKind("apps", "v1", "ReplicaSet", "replicasets"),
-    ScaleKind("", "v1", "ReplicationController", "replicationcontrollers"),
-    ScaleKind("batch", "v1", "CronJob", "cronjobs", ("spec", "suspend"), ()),
-)
-SCALED_OBJECT = ScaleKind(
-    "keda.sh", "v1alpha1", "ScaledObject", "scaledobjects", ("metadata", "annotations", PAUSED_REPLICAS), ()
-)
+SCALED_OBJECT = SCALABLE_KINDS["keda.sh", "ScaledObject"]
+BUILT_IN_SCALES = tuple(kind for kind in SCALABLE_KINDS.values() if kind is not SCALED_OBJECT)
 
 
-def workloads_of(kind: ScaleKind) -> Resource[Workload]:
+def workloads_of(kind: WorkloadKind) -> Resource[Workload]:
     """Return the resource that lists the workloads of `kind`."""
     return Resource(kind.group, kind.version, kind.kind, kind.plural, Workload)
 
@@ -114,7 +105,7 @@ class Cluster(Protocol):
     def identity(self) -> str:
         """Return the uid of Namespace kube-system (snapshot without one: the cluster's name)."""
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         """Return every kind with a scale: the built-in ones, and those of CustomResourceDefinitions with /scale."""
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:

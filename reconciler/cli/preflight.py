@@ -22,13 +22,14 @@ from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
-from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ScaleKind
+from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run
 from reconciler.observe.clusters import Scope
 from reconciler.pipeline import isolated
 from reconciler.policy.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import WorkloadKind
 
 State = Literal["OK", "WARN", "FAIL"]
 
@@ -255,7 +256,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
-    kinds: tuple[ScaleKind, ...] = case.cluster.scale_kinds()
+    kinds: tuple[WorkloadKind, ...] = case.cluster.scale_kinds()
     custom = custom_rights(kinds)
     uses = {
         "": True,
@@ -421,7 +422,7 @@ def _other_writers(case: ClusterCheck) -> Iterator[Finding]:
     selected = [workload for workload in observed.workloads if workload.ref in case.selected]
     targets = {(one.ref.namespace, *one.target) for one in observed.autoscalers}
     scaled = [one for one in selected if (one.ref.namespace, one.ref.kind, one.ref.name) in targets]
-    keda = [one for one in observed.workloads if one.ref.kind == "ScaledObject" and one.scale_target is not None]
+    keda = [one for one in observed.workloads if one.scale_target is not None]
     managers = Counter(
         one.replicas_writer.manager
         for one in selected

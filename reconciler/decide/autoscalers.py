@@ -46,7 +46,7 @@ def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
         keda={
             (workload.ref.namespace, *workload.scale_target): workload
             for workload in cluster.workloads
-            if workload.ref.kind == "ScaledObject" and workload.scale_target is not None
+            if workload.scale_target is not None
         },
     )
 

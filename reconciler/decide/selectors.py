@@ -20,7 +20,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import SCALABLE_KINDS, ObjectRef, ObservedCluster, Service, Workload
+from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.types import (
     DownscalePolicy,
     FederatedReplicaSet,
@@ -31,6 +31,7 @@ from reconciler.policy.types import (
     Selector,
     WorkloadSelector,
 )
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
 Chosen = TypeVar("Chosen")

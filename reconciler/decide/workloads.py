@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.model import OwnerReference, Pod, Workload
+from reconciler.workload_kinds import workload_kind
 
 OwnerKey = tuple[str, str]
 """(namespace, uid) of an owner: the uid alone must never be looked up."""
@@ -52,10 +53,6 @@ def owner_key(workload: Workload) -> OwnerKey | None:
     return None if workload.owner is None else (workload.ref.namespace, workload.owner.uid)
 
 
-THROUGH_REPLICA_SETS = ("Deployment", "Rollout")
-"""Kinds whose pods belong to ReplicaSets. Their status leaves `updatedReplicas` out where it is 0."""
-
-
 def is_lagging(workload: Workload) -> bool:
     """Return whether the workload's controller has not looked at its spec yet."""
     observed, generation = workload.observed_generation, workload.generation
@@ -69,11 +66,11 @@ def in_rollout(workload: Workload) -> bool:
     progressing = workload.condition("Progressing")
     if progressing is not None and progressing.status == "False":
         return False
-    if workload.updated_replicas is None and workload.ref.kind not in THROUGH_REPLICA_SETS:
+    if workload.updated_replicas is None and workload_kind(workload.ref.kind).pods != "ReplicaSets":
         return False  # absent means 0 where it is omitted when empty, and "does not say" for other kinds
     return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
 
 
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
-    return workload.ref.kind in THROUGH_REPLICA_SETS and in_rollout(workload)
+    return workload_kind(workload.ref.kind).pods == "ReplicaSets" and in_rollout(workload)

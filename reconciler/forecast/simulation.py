@@ -29,7 +29,6 @@ from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.model import (
     JOURNAL,
     NOTHING,
-    PAUSED_REPLICAS,
     ObjectRef,
     ObservedState,
     PatchOperation,
@@ -46,6 +45,7 @@ from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import whole_number_in
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
 from reconciler.world import SettledClock, World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
@@ -321,7 +321,9 @@ def _replicas_of(
 ) -> dict[ObjectRef, int]:
     """Return the replicas of everything that nothing else with a scale owns or steers; a CronJob 1, suspended 0."""
     found = {
-        ref: one.spec_replicas for ref, one in workloads.items() if one.owner is None and ref.kind != "ScaledObject"
+        ref: one.spec_replicas
+        for ref, one in workloads.items()
+        if one.owner is None and workload_kind(ref.kind).scaled_by != "Pause"
     }
     for ref, target in targets.items():
         paused = _paused_at(workloads.get(ref))

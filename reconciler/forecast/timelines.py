@@ -25,6 +25,7 @@ from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import HeldBackActions, Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.wording import KIND_OF_JOB
+from reconciler.workload_kinds import workload_kind
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 
@@ -71,7 +72,7 @@ class WorkloadTimeline(Struct, frozen=True):
     @property
     def runs(self) -> bool:
         """Whether its replicas are pods that run; a CronJob has none of its own."""
-        return self.ref.kind != "CronJob"
+        return workload_kind(self.ref.kind).counts
 
 
 class HeldBackPeriod(Struct, frozen=True):
@@ -208,7 +209,7 @@ class _Recording:
         more = {
             ref: count - before.replicas.get(ref, 0)
             for ref, count in step.replicas.items()
-            if count > before.replicas.get(ref, 0) and ref.kind != "CronJob"
+            if count > before.replicas.get(ref, 0) and workload_kind(ref.kind).counts
         }
         if not more:
             return

@@ -23,9 +23,10 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.errors import PlanFileError
-from reconciler.model import DELETION_COST, JOURNAL, PAUSED_REPLICAS
+from reconciler.model import DELETION_COST, JOURNAL
 from reconciler.plan.model import Plan, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]
@@ -68,7 +69,14 @@ def _is_template(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-_REPLICAS: Mapping[_Path, _Check] = {("spec", "replicas"): _is_count, (*_LABELS, FEDERATED_LABEL): _is_text}
+_OF_SCALE: Mapping[str, _Check] = {"Replicas": _is_count, "Suspend": _is_flag, "Pause": _is_text}
+_OF_KIND: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
+    key: {
+        kind.replicas_path: _OF_SCALE[kind.scaled_by],
+        **({(*_LABELS, FEDERATED_LABEL): _is_text} if kind.counts else {}),
+    }
+    for key, kind in SCALABLE_KINDS.items()
+}
 _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
     ("", "Service"): {},
     ("", "Endpoints"): {},
@@ -78,22 +86,18 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
         (*_ANNOTATIONS, DELETION_COST): _is_text,
         (*_LABELS, VICTIM_LABEL): _is_text,
     },
-    ("", "ReplicationController"): _REPLICAS,
-    ("apps", "Deployment"): _REPLICAS,
-    ("apps", "StatefulSet"): _REPLICAS,
+    **_OF_KIND,
     ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `check_templates` holds it against the policies
-        **_REPLICAS,
+        **_OF_KIND["apps", "ReplicaSet"],
         (*_LABELS, "*"): _is_text,
         (*_ANNOTATIONS, "*"): _is_text,
         ("spec", "minReadySeconds"): _is_seconds,
         _TEMPLATE: _is_template,
     },
-    ("batch", "CronJob"): {("spec", "suspend"): _is_flag},
     ("autoscaling", "HorizontalPodAutoscaler"): {
         ("spec", "minReplicas"): _is_count,
         ("spec", "maxReplicas"): _is_count,
     },
-    ("keda.sh", "ScaledObject"): {(*_ANNOTATIONS, PAUSED_REPLICAS): _is_text},
 }
 _FLUX = (*_ANNOTATIONS, FLUX_RECONCILE)
 _ACTIVATORS = "-activator-"
@@ -195,7 +199,7 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
         return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
-    fields = _FIELDS.get((ref.group, ref.kind), _REPLICAS)
+    fields = _FIELDS.get((ref.group, ref.kind), _OF_KIND["apps", "Deployment"])  # a custom kind
     return fields.get(path) or fields.get((*path[:-1], "*")) or _ONLY_TESTED.get(path)
 
 

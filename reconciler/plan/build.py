@@ -23,6 +23,7 @@ from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
 from reconciler.plan.model import Action, Awake, HeldBackActions, KeptUp, Plan
 from reconciler.policy.types import Limits, PolicySet
+from reconciler.workload_kinds import workload_kind
 
 _LATELY = timedelta(days=2)
 _ALONE = (CounterfactualCode.AFTER, CounterfactualCode.ANNOTATION_REMOVED)
@@ -274,7 +275,7 @@ def scalable_workloads(state: ObservedState) -> list[Workload]:
         workload
         for name in sorted(state.clusters)
         for workload in state.clusters[name].workloads
-        if workload.owner is None and workload.ref.kind != "ScaledObject"
+        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
     ]
 
 

@@ -26,6 +26,7 @@ from reconciler.plan.json import change_document
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short, whole_number_in
+from reconciler.workload_kinds import workload_kind
 
 NO_POLICIES = "there are no policies to compare it with"
 NOT_PLANNED = "a fresh plan does not make this change; plan again"
@@ -149,7 +150,7 @@ def _most_replicas(decision: Decision, totals: Mapping[ObjectRef, int]) -> int:
         decision.replicas_before or 0,
         *_recorded(decision, after=False),
         totals.get(decision.ref, 0) if decision.job == "placement" else 0,
-        1 if decision.ref.kind == "CronJob" else 0,
+        0 if workload_kind(decision.ref.kind).counts else 1,
     )
 
 

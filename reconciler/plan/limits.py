@@ -19,6 +19,7 @@ from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.filters import spellings_of
 from reconciler.plan.model import HeldBackActions, LimitUse
 from reconciler.policy.types import Fleet, Limit, Limits, PolicySet, Tenant
+from reconciler.workload_kinds import workload_kind
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name.
@@ -83,7 +84,7 @@ def weight_of(workload: Workload) -> int:
 
     Whoever may write a number of replicas must not move a limit by it. A kind that does not say what runs counts 1.
     """
-    if workload.ref.kind == "CronJob":
+    if not workload_kind(workload.ref.kind).counts:
         return 0
     return min(workload.spec_replicas, 1 if workload.status_replicas is None else workload.status_replicas)
 

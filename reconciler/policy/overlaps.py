@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import product
 
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.globs import TooComplexError, is_within, overlap
 from reconciler.policy.types import (
     DownscalePolicy,
@@ -18,6 +17,7 @@ from reconciler.policy.types import (
     Selector,
     WorkloadSelector,
 )
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 Policy = IdlingPolicy | DownscalePolicy
 

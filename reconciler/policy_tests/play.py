@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import structs
 
@@ -23,6 +24,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
 from reconciler.report.wording import name_of
+from reconciler.workload_kinds import workload_kind
 from reconciler.world import victim_order
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,7 +112,11 @@ def _change(event: GivenFields, ref: ObjectRef, now: datetime) -> Mapping[str, o
     """Return what happens to an object, as a merge patch."""
     replicas, fields = given(event.replicas), given(event.fields)
     if replicas is not None:
-        return {"spec": {"suspend": replicas == 0} if ref.kind == "CronJob" else {"replicas": replicas}}
+        kind = workload_kind(ref.kind)
+        value: Any = kind.value_at(replicas)
+        for key in reversed(kind.replicas_path):
+            value = {key: value}
+        return value  # type: ignore[no-any-return]
     if fields is not None:
         return fields
     annotations: dict[str, str | None] = dict(given(event.annotations) or {})

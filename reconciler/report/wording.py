@@ -31,6 +31,7 @@ from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.documents import json_value
 from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
+from reconciler.workload_kinds import workload_kind
 
 KIND_OF_JOB = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
 """The kind of policy by job."""
@@ -180,7 +181,11 @@ def field_of(decision: Decision) -> tuple[str, str]:
     Of several the others are named beside how they change.
     """
     before, after = decision.replicas_before, decision.replicas_after
-    if after is not None and decision.ref.kind != "CronJob" and decision.verb is not Verb.OVERWRITE:
+    if (
+        after is not None
+        and workload_kind(decision.ref.kind).scaled_by != "Suspend"
+        and decision.verb is not Verb.OVERWRITE
+    ):
         unchanged = before == after or (before is None and decision.verb is not Verb.CREATE)
         return "replicas", f"{after}" if unchanged else f"{before or 0} -> {after}"
     fields = [

@@ -9,7 +9,8 @@ from typing import Any, cast
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import ForbiddenError
-from reconciler.model import ScaleKind, Service, Write
+from reconciler.model import Service, Write
+from reconciler.workload_kinds import WorkloadKind
 from tests.activator.services import IDLE
 from tests.builders import a_namespace, a_service, a_workload
 
@@ -34,7 +35,7 @@ class View:
     def identity(self) -> str:
         return ""
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         return BUILT_IN_SCALES
 
     def list(self, resource: Any, **_: str) -> tuple[Any, ...]:

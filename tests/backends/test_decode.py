@@ -22,7 +22,7 @@ from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.manifests import manifest_of
-from reconciler.model import ScaleKind
+from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 
 MINUTE = 60 * 10**9
@@ -153,7 +153,7 @@ def version(name: str, scale: bool = True, **fields: Any) -> dict[str, Any]:
 )
 def test_the_version_of_a_custom_kind(versions: list[dict[str, Any]], chosen: str | None) -> None:
     found = scale_kind_of(definition(*versions))
-    expected = ScaleKind(
+    expected = WorkloadKind(
         "argoproj.io", chosen or "", "Rollout", "rollouts", ("spec", chosen or ""), ("status", "deep", "replicas")
     )
     assert found == (None if chosen is None else expected)
@@ -162,11 +162,13 @@ def test_the_version_of_a_custom_kind(versions: list[dict[str, Any]], chosen: st
 def test_an_old_definition_has_its_scale_at_the_top() -> None:
     paths = {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
     found = scale_kind_of(definition(version="v1alpha1", subresources=paths))
-    assert found == ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+    assert found == WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 
 
 def test_a_custom_resource_is_read_by_its_paths() -> None:
-    scale = ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", ("spec", "deep", "count"), ("status", "total"))
+    scale = WorkloadKind(
+        "argoproj.io", "v1alpha1", "Rollout", "rollouts", ("spec", "deep", "count"), ("status", "total")
+    )
     value = {
         "metadata": {
             "name": "web",
@@ -250,6 +252,7 @@ THREADS = """
 import sys, threading, msgspec
 from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
 from reconciler.backends.kubernetes.pages import _Page
+from reconciler.workload_kinds import WorkloadKind
 
 def read(meet=threading.Barrier(8)):
     meet.wait()

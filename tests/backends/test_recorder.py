@@ -20,12 +20,13 @@ from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
-from reconciler.model import FieldWriter, QueryAnswer, Sample, ScaleKind
+from reconciler.model import FieldWriter, QueryAnswer, Sample
+from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.writer import block_text
 from tests.backends.folders import last_names_first
 
 NOW = datetime(2026, 11, 20, 22, tzinfo=UTC)
-CLONES = ScaleKind(
+CLONES = WorkloadKind(
     "apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", ("spec", "size", "wanted"), ("status", "size")
 )
 DEPLOYMENTS = workloads_of(BUILT_IN_SCALES[0])
@@ -123,7 +124,7 @@ def test_times_are_written_to_the_nanosecond(text: str) -> None:
     assert instant_text(instant(text)) == text
 
 
-def again(resource: Resource[Any], manifest: dict[str, Any], scale: ScaleKind | None = None) -> tuple[Any, Any, Any]:
+def again(resource: Resource[Any], manifest: dict[str, Any], scale: WorkloadKind | None = None) -> tuple[Any, Any, Any]:
     """The noun of a manifest, that of its recorded form, and the recorded form."""
     custom = {} if scale is None else {(scale.group, scale.kind): scale}
     read = decoded_value(shape_of(resource), manifest)

@@ -24,7 +24,8 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import Condition, FieldWriter, Pod, ScaleKind
+from reconciler.model import Condition, FieldWriter, Pod
+from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
 
 SECOND = 10**9
@@ -370,13 +371,13 @@ spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {l
 """
 
 
-CLONE_SET_KIND = workloads_of(ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
+CLONE_SET_KIND = workloads_of(WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
 
 
 def test_a_custom_kind_has_the_paths_of_its_definition(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET, "z.yaml": CLONE_SETS})
     (scale,) = [scale for scale in cluster.scale_kinds() if scale.group == "apps.kruise.io"]
-    assert scale == ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+    assert scale == WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
     (found,) = cluster.list(workloads_of(scale))
     assert (found.replicas, found.ready_replicas, found.status_replicas, found.observed_generation) == (4, 4, 4, 3)
     assert found.selector == LabelSelector((("app", "web"),))
@@ -385,7 +386,7 @@ def test_a_custom_kind_has_the_paths_of_its_definition(tmp_path: Path) -> None:
 
 def test_a_custom_kind_without_definition_cannot_be_scaled(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": CLONE_SET})
-    kind = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+    kind = WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
     assert kind not in cluster.scale_kinds()
     assert cluster.list(workloads_of(kind)) == ()
 

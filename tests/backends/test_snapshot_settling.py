@@ -11,12 +11,13 @@ import yaml
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, SCALED_OBJECT, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
-from reconciler.model import FieldWriter, ObjectRef, ScaleKind, Workload, Write
+from reconciler.model import FieldWriter, ObjectRef, Workload, Write
+from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, manifests_in, patch
 from tests.backends.test_snapshot_reading import CLONE_SETS
 
 GROUPS = {"Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "CloneSet": "apps.kruise.io"}
-CLONE_SET = workloads_of(ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
+CLONE_SET = workloads_of(WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
 
 
 def scale(cluster: SnapshotCluster, replicas: int, kind: str = "Deployment", *more: Any) -> Workload:

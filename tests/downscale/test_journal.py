@@ -25,11 +25,12 @@ from reconciler.decide.downscale.journal import (
     victim_changes,
 )
 from reconciler.errors import AnnotationError
-from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run, ScaleKind
+from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run
 from reconciler.policy.types import FleetCluster
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
 
-CUSTOM = ScaleKind("example.com", "v1", "Worker", "workers")
+CUSTOM = WorkloadKind("example.com", "v1", "Worker", "workers")
 UID = "uid-east-shop-Deployment-web"
 ENTRY = JournalEntry(
     workload=a_ref(),
@@ -145,7 +146,7 @@ def test_a_workload_that_could_not_be_read_is_not_gone() -> None:
         pytest.param((), "*.example.com", id="nobody knows what its API group serves"),
     ],
 )
-def test_a_custom_workload_that_could_not_be_read_is_not_gone(kinds: tuple[ScaleKind, ...], unreadable: str) -> None:
+def test_a_custom_workload_that_could_not_be_read_is_not_gone(kinds: tuple[WorkloadKind, ...], unreadable: str) -> None:
     ref = ObjectRef("east", "shop", "Worker", "web", "example.com")
     entry = replace(ENTRY, workload=ref)
     left = observed(None, config_maps=(journal({UID: entry_text(entry)}),), scale_kinds=kinds)

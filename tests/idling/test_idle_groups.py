@@ -19,7 +19,6 @@ from reconciler.model import (
     ObservedState,
     OwnerReference,
     PodsQuestion,
-    ScaleKind,
     Service,
     Workload,
 )
@@ -30,6 +29,7 @@ from reconciler.policy.types import (
     Selector,
     WorkloadSelector,
 )
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -516,7 +516,7 @@ class TestWithoutSelector:
 # custom kinds
 
 
-PROMETHEUS = ScaleKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
+PROMETHEUS = WorkloadKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
 K8S = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
 
 

@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.discovery import discover_targets, inventory_of
-from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, ScaleKind, Workload
+from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, Workload
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload
 from tests.idling.idling_policies import NOON, a_policy, decided, workloads_selector
 
 WEB = a_workload()
-ROLLOUTS = ScaleKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+ROLLOUTS = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 DEPLOYMENT_OWNER = OwnerReference("apps/v1", "Deployment", "web", WEB.uid)
 
 
@@ -232,7 +233,7 @@ def test_row_18_custom_kinds_are_selected_by_name_only(kinds, idled):
     ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
     shards = a_workload(replicas=1)
     custom = replace(shards, ref=ref, uid="uid-k8s", replicas_path=("spec", "shards"))
-    kind = ScaleKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
+    kind = WorkloadKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
     state = a_state(a_cluster(workloads=(WEB, custom), scale_kinds=(kind,)))
     decisions = decided(state, a_policy(selector=workloads_selector(*kinds))).desired.decisions
     assert [f"{decision.ref.kind}/{decision.ref.name}" for decision in decisions] == idled

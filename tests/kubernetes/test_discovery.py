@@ -10,7 +10,8 @@ import pytest
 
 from reconciler.backends.protocols import workloads_of
 from reconciler.errors import ForbiddenError, StaleError
-from reconciler.model import ObjectRef, PatchOperation, ScaleKind, Write
+from reconciler.model import ObjectRef, PatchOperation, Write
+from reconciler.workload_kinds import WorkloadKind
 from tests.kubernetes.live import opened, requests_to, scaled
 from tests.real.objects import a_crd, an_object
 from tests.real.worlds import create, served_meanwhile
@@ -41,7 +42,7 @@ def sized(api_server: ControlPlane) -> Iterator[ControlPlane]:
         yield api_server
 
 
-SIZED = ScaleKind(GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"))
+SIZED = WorkloadKind(GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"))
 
 
 def test_a_kind_is_found_with_its_paths_and_its_stored_version(sized: ControlPlane) -> None:
@@ -55,7 +56,8 @@ def test_kinds_of_the_same_name_in_two_groups_are_told_apart(sized: ControlPlane
     (found,) = cluster.list(workloads_of(SIZED), namespace=api_namespace)
     assert (found.ref.group, found.replicas, found.replicas_path) == (GROUP, 3, ("spec", "size"))
     assert (
-        cluster.list(workloads_of(ScaleKind("apps", "v1", "Deployment", "deployments")), namespace=api_namespace) == ()
+        cluster.list(workloads_of(WorkloadKind("apps", "v1", "Deployment", "deployments")), namespace=api_namespace)
+        == ()
     )
 
 

@@ -12,7 +12,7 @@ from reconciler.backends.kubernetes.errors import Operation, refusal_status
 from reconciler.backends.kubernetes.pages import decoded_object
 from reconciler.backends.protocols import NAMESPACES, workloads_of
 from reconciler.errors import MalformedAnswerError
-from reconciler.model import ScaleKind
+from reconciler.workload_kinds import WorkloadKind
 from tests.kubernetes.live import opened
 from tests.real import faults
 from tests.real.objects import a_crd, an_object
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 GROUP = "odd.example"
-ODD = ScaleKind(GROUP, "v1alpha1", "Odd", "odds")
+ODD = WorkloadKind(GROUP, "v1alpha1", "Odd", "odds")
 SECRETS = Operation("east", "get", "secrets", "shop", "a")
 
 

@@ -12,9 +12,10 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, Resource, workloads_of
 from reconciler.errors import MalformedAnswerError, UnreachableError
-from reconciler.model import EVERY_KIND, ScaleKind, unreadable_key
+from reconciler.model import EVERY_KIND, unreadable_key
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_fleet, a_policy_set
 from tests.kubernetes.live import opened, requests_to
 from tests.real import faults
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 GROUP = "served.example"
 GONE = "gone.example"
-SERVICES_OF_OURS = ScaleKind(GROUP, "v1alpha1", "Service", "services")
-NODES_OF_OURS = ScaleKind(GROUP, "v1alpha1", "Node", "nodes")
-EVENTS_OF_OURS = ScaleKind(GROUP, "v1alpha1", "Event", "events")
+SERVICES_OF_OURS = WorkloadKind(GROUP, "v1alpha1", "Service", "services")
+NODES_OF_OURS = WorkloadKind(GROUP, "v1alpha1", "Node", "nodes")
+EVENTS_OF_OURS = WorkloadKind(GROUP, "v1alpha1", "Event", "events")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_a_group_whose_own_server_is_down_is_unknown(gone: ControlPlane) -> None
     with pytest.raises(MalformedAnswerError, match=words):
         cluster.list(workloads_of(found))
     with pytest.raises(MalformedAnswerError, match=words):
-        cluster.list(workloads_of(ScaleKind(GONE, "v1", "Thing", "things")))
+        cluster.list(workloads_of(WorkloadKind(GONE, "v1", "Thing", "things")))
     assert len(cluster.list(NAMESPACES)) > 0
 
 
@@ -156,7 +157,7 @@ def test_a_kind_that_is_served_in_other_versions_only_is_not_absent(served: Cont
 
 @pytest.mark.parametrize("kind", [NODES_OF_OURS, EVENTS_OF_OURS], ids=lambda kind: kind.kind)
 def test_a_custom_kind_that_is_called_like_another_is_listed_as_any(
-    served: ControlPlane, api_namespace: str, kind: ScaleKind
+    served: ControlPlane, api_namespace: str, kind: WorkloadKind
 ) -> None:
     create(served.api, [an_object(f"{GROUP}/v1alpha1", kind.kind, "web", spec={"replicas": 2})], api_namespace)
     cluster = opened(served.kubeconfig("east"))
@@ -166,7 +167,7 @@ def test_a_custom_kind_that_is_called_like_another_is_listed_as_any(
 
 
 def test_what_lies_in_no_namespace_is_not_asked_for_in_one(served: ControlPlane, api_namespace: str) -> None:
-    wide = ScaleKind(GROUP, "v1alpha1", "Wide", "wides")
+    wide = WorkloadKind(GROUP, "v1alpha1", "Wide", "wides")
     create(served.api, [an_object(f"{GROUP}/v1alpha1", "Wide", f"wide-{api_namespace}", spec={"replicas": 2})])
     cluster = opened(served.kubeconfig("east"))
     assert f"wide-{api_namespace}" in [one.ref.name for one in cluster.list(workloads_of(wide))]

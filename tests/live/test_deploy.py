@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights
-from reconciler.model import ScaleKind
 from reconciler.policy.load import read_policies
+from reconciler.workload_kinds import WorkloadKind
 from tests.live import deployed
 from tests.live.deployed import APPLY, OWN, PLAN, Grant
 from tests.real.objects import manifests
 
 DOCUMENT = deployed.DEPLOY.parent / "docs" / "reference" / "rights.md"
-CLONE_SET = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+CLONE_SET = WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
 
 
 def a_right(right: Right | Grant) -> tuple[str, str, str, bool, str]:

@@ -14,7 +14,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.rbac import RIGHTS, custom_rights, role_rules
-from reconciler.model import ScaleKind
+from reconciler.workload_kinds import WorkloadKind
 from tests.live import everything
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import API_ONLY, ControlPlane
@@ -34,7 +34,7 @@ from tests.real.worlds import create, wait_until
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
 PIN = "pin-in-a-template"
-CLONES = ScaleKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
+CLONES = WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
 POLICIES = """
 apiVersion: reconciler/v1alpha1
 kind: Fleet

@@ -22,9 +22,9 @@ from reconciler.model import (
     QueryAnswer,
     QueryKey,
     Sample,
-    ScaleKind,
 )
 from reconciler.plan.build import digest_with_activators, run_id, state_digest
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import NOW, a_cluster, a_namespace, a_pod, a_ref, a_run, a_service, a_state, a_workload
 
 REF = ObjectRef("east", "shop", "x", "x")
@@ -41,7 +41,7 @@ FIELDS: dict[str, Any] = {
     "autoscalers": (HorizontalPodAutoscaler(REF, "x", ("Deployment", "web"), 3),),
     "events": (Event("NeedPods", "shop", None, None, NOW),),
     "config_maps": (ConfigMap(REF, "x", {}),),
-    "scale_kinds": (ScaleKind("example.com", "v1", "Game", "games"),),
+    "scale_kinds": (WorkloadKind("example.com", "v1", "Game", "games"),),
     "pods": {a_ref(): (a_pod(),)},
     "marked_pods": (a_pod(),),
     "unreadable": {"pods": "forbidden"},

@@ -24,8 +24,8 @@ from reconciler.model import (
     NOTHING,
     SERVICE_LABEL,
     ObjectRef,
-    ScaleKind,
 )
+from reconciler.workload_kinds import WorkloadKind
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def shape_of(resource: Resource[Any]) -> type[Wire]:
     return SHAPES.get((resource.group, resource.kind), shapes.Custom)
 
 
-def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: ScaleKind | None = None) -> T:
+def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: WorkloadKind | None = None) -> T:
     """Return `decoded`, an object of shape `shape_of(resource)`, as the resource's noun.
 
     `scale` says where a custom resource keeps its replicas; the built-in kinds need none.

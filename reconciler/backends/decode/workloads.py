@@ -24,8 +24,9 @@ from reconciler.backends.decode.wire import (
     datetime_of,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, ScaleKind, Workload
+from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Workload
 from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.workload_kinds import WorkloadKind
 
 W = TypeVar("W", bound=Wire)
 
@@ -35,7 +36,7 @@ _STAGES = {"alpha": 0, "beta": 1, None: 2}
 _BEFORE_ALL = Instant(-(2**63))
 
 
-def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: ScaleKind | None) -> Workload:
+def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: WorkloadKind | None) -> Workload:
     """Return the decoded object `ref` as a workload; `scale` says where its replicas are, None: nowhere is known."""
     metadata: ScalableMetadata | CustomMetadata = decoded.metadata
     path = ("spec", "replicas") if scale is None else scale.replicas_path
@@ -81,7 +82,7 @@ def _status(status: shapes.WorkloadStatus | None) -> dict[str, Any]:
     }
 
 
-def _apps(decoded: shapes.AppsWorkload, _: ScaleKind | None) -> dict[str, Any]:
+def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.WorkloadSpec()
     labels = _template_labels(spec.template)
     return _status(decoded.status) | {
@@ -91,7 +92,7 @@ def _apps(decoded: shapes.AppsWorkload, _: ScaleKind | None) -> dict[str, Any]:
     }
 
 
-def _replica_set(decoded: shapes.ReplicaSet, _: ScaleKind | None) -> dict[str, Any]:
+def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
     labels = _template_labels(spec.template.read if spec.template is not None else None)
     return _status(decoded.status) | {
@@ -103,7 +104,7 @@ def _replica_set(decoded: shapes.ReplicaSet, _: ScaleKind | None) -> dict[str, A
     }
 
 
-def _replication_controller(decoded: shapes.ReplicationController, _: ScaleKind | None) -> dict[str, Any]:
+def _replication_controller(decoded: shapes.ReplicationController, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicationControllerSpec()
     labels = _template_labels(spec.template)
     return _status(decoded.status) | {
@@ -113,7 +114,7 @@ def _replication_controller(decoded: shapes.ReplicationController, _: ScaleKind 
     }
 
 
-def _cron_job(decoded: shapes.CronJob, _: ScaleKind | None) -> dict[str, Any]:
+def _cron_job(decoded: shapes.CronJob, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.CronJobSpec()
     job = spec.job_template.spec if spec.job_template is not None else None
     return {
@@ -123,16 +124,16 @@ def _cron_job(decoded: shapes.CronJob, _: ScaleKind | None) -> dict[str, Any]:
     }
 
 
-def _scaled_object(decoded: shapes.ScaledObject, _: ScaleKind | None) -> dict[str, Any]:
+def _scaled_object(decoded: shapes.ScaledObject, _: WorkloadKind | None) -> dict[str, Any]:
     target = decoded.spec.scale_target_ref
     return {"scale_target": (target.kind or "Deployment", target.name)}
 
 
-def _custom(decoded: shapes.Custom, scale: ScaleKind | None) -> dict[str, Any]:
+def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any]:
     """What is called as in the built-in kinds is read like there, where it also looks like there."""
     spec, status = decoded.spec or {}, decoded.status or {}
     conditions = _if_shaped(shapes.CustomStatus, status)
-    paths = scale or ScaleKind("", "", "", "")
+    paths = scale or WorkloadKind("", "", "", "")
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
@@ -250,7 +251,7 @@ def _owns(fields: OwnedFields | Mapping[str, Any] | None, path: tuple[str, ...])
     return node is not None
 
 
-_SPECIFIC: dict[type[Wire], Callable[[Any, ScaleKind | None], dict[str, Any]]] = {
+_SPECIFIC: dict[type[Wire], Callable[[Any, WorkloadKind | None], dict[str, Any]]] = {
     shapes.AppsWorkload: _apps,
     shapes.ReplicaSet: _replica_set,
     shapes.ReplicationController: _replication_controller,
@@ -260,7 +261,7 @@ _SPECIFIC: dict[type[Wire], Callable[[Any, ScaleKind | None], dict[str, Any]]] =
 }
 
 
-def scale_kind_of(definition: CustomResourceDefinition) -> ScaleKind | None:
+def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
     """Return the kind with its paths of replicas, None where no served version has a scale.
 
     Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
@@ -276,7 +277,7 @@ def scale_kind_of(definition: CustomResourceDefinition) -> ScaleKind | None:
     if not found:
         return None
     version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
-    return ScaleKind(
+    return WorkloadKind(
         group=spec.group,
         version=version.name,
         kind=spec.names.kind,

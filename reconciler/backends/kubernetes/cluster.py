@@ -55,7 +55,8 @@ from reconciler.errors import (
     StaleError,
     UnreachableError,
 )
-from reconciler.model import FIELD_MANAGER, NEED_PODS, PatchOperation, ScaleKind, Write
+from reconciler.model import FIELD_MANAGER, NEED_PODS, PatchOperation, Write
+from reconciler.workload_kinds import WorkloadKind
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ class KubernetesCluster:
         """Return the uid of Namespace kube-system."""
         return self.get(NAMESPACES, "", "kube-system").uid
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         """Return the built-in kinds, and every other served kind with /scale."""
         return self._discovered().scale_kinds
 
@@ -152,7 +153,7 @@ class KubernetesCluster:
                 self._discovery = discover(self._requests, self._name, self._budget)
             return self._discovery
 
-    def _scale(self, group: str, kind: str) -> ScaleKind | None:
+    def _scale(self, group: str, kind: str) -> WorkloadKind | None:
         kinds = BUILT_IN_SCALES if (group, kind) in _BUILT_IN else self._discovered().scale_kinds
         return next((found for found in kinds if (found.group, found.kind) == (group, kind)), None)
 
@@ -216,7 +217,7 @@ class _Written(msgspec.Struct):
 class ObjectWriter:
     """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale."""
 
-    def __init__(self, requests: ApiClient, plural: str, scale: ScaleKind | None = None) -> None:
+    def __init__(self, requests: ApiClient, plural: str, scale: WorkloadKind | None = None) -> None:
         self._requests = requests
         self._plural = plural
         self._scale = scale

@@ -15,7 +15,8 @@ from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, decoded
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
-from reconciler.model import EVERY_KIND, ScaleKind
+from reconciler.model import EVERY_KIND
+from reconciler.workload_kinds import WorkloadKind
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -121,7 +122,7 @@ class ServedKinds(Struct, frozen=True):
 
     cluster: str
     served: Mapping[tuple[str, str, str], Served]
-    scale_kinds: tuple[ScaleKind, ...]
+    scale_kinds: tuple[WorkloadKind, ...]
     unreadable: Mapping[tuple[str, str], ClusterError] = field(default_factory=dict)
     silent: Mapping[str, ClusterError] = field(default_factory=dict)
 
@@ -156,7 +157,7 @@ def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> ServedKin
     """
     found, silent = _served(requests, cluster, budget)
     served = {(one.group, one.version, one.plural): one for one in found}
-    kinds: dict[tuple[str, str], ScaleKind] = {}
+    kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
     custom = sorted(_custom_scales(served.values()))
     silent = {**_too_many(cluster, custom), **silent}
@@ -167,12 +168,12 @@ def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> ServedKin
             kind = _scale_kind(requests, cluster, fallback)
         except (ForbiddenError, MalformedAnswerError) as error:
             unreadable[group, plural] = error
-            kind = ScaleKind(group, fallback.version, fallback.kind, plural)
+            kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
         if kind is not None:
             kinds[group, kind.kind] = kind
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
-        kinds[group, EVERY_KIND] = ScaleKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
+        kinds[group, EVERY_KIND] = WorkloadKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
     return ServedKinds(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
 
 
@@ -201,7 +202,7 @@ def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
     }
 
 
-def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> ScaleKind | None:
+def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKind | None:
     """Return the kind as its CustomResourceDefinition describes it.
 
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
@@ -212,7 +213,7 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> ScaleKind |
     try:
         answer = requests.send(ApiRequest("GET", path, operation))
     except NotFoundError:
-        return ScaleKind(found.group, found.version, found.kind, found.plural)
+        return WorkloadKind(found.group, found.version, found.kind, found.plural)
     kind = scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
     if kind is None:
         return None

@@ -18,7 +18,8 @@ from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import NotFoundError
-from reconciler.model import EVERY_KIND, ScaleKind
+from reconciler.model import EVERY_KIND
+from reconciler.workload_kinds import WorkloadKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -54,7 +55,7 @@ def _rights(group: str, resources: str, verbs: str, **more: Any) -> Iterator[Rig
             yield Right(group, resource, verb, **more)
 
 
-def _of_scale(kind: ScaleKind, use: Use) -> Iterator[Right]:
+def _of_scale(kind: WorkloadKind, use: Use) -> Iterator[Right]:
     """Yield what is asked of a kind with a scale. A write goes to /scale where only replicas change."""
     yield from _rights(kind.group, kind.plural, "list", use=use)
     yield from _rights(kind.group, kind.plural, "get patch", apply=True, use=use)
@@ -87,7 +88,7 @@ RIGHTS: tuple[Right, ...] = (
 """All rights; those on custom kinds with a scale are not here, see `custom_rights`."""
 
 
-def custom_rights(kinds: Iterable[ScaleKind]) -> tuple[Right, ...]:
+def custom_rights(kinds: Iterable[WorkloadKind]) -> tuple[Right, ...]:
     """Return the rights on those of `kinds` that are not built in, as far as they can be named."""
     named = [kind for kind in kinds if kind not in BUILT_IN_SCALES and kind.kind != EVERY_KIND]
     return tuple(right for kind in named for right in _of_scale(kind, "custom"))

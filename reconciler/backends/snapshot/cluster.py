@@ -29,7 +29,8 @@ from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recor
 from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
-from reconciler.model import JOURNAL, ScaleKind, Write
+from reconciler.model import JOURNAL, Write
+from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, spelt
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ class SnapshotCluster:
             entry = index.entries.get(Key("", "Namespace", "", "kube-system"))
             return self._name if entry is None else index.uid_of(entry)
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         """Return the built-in kinds and those of the definitions in the folder.
 
         Raises:

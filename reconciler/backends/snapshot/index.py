@@ -18,7 +18,8 @@ from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OB
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status, value_below
 from reconciler.errors import NotFoundError, Problem
-from reconciler.model import GroupKind, ObjectRef, ScaleKind
+from reconciler.model import ObjectRef
+from reconciler.workload_kinds import GroupKind, WorkloadKind
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Index:
         self.entries: dict[Key, ManifestEntry] = {}
         self.problems: list[Problem] = []
         self.repeated: list[ManifestEntry] = []  # those that also have a file of their own, which is the same
-        self.scales: dict[GroupKind, ScaleKind] = {}
+        self.scales: dict[GroupKind, WorkloadKind] = {}
         self._scopes: dict[GroupKind, bool] = {}
         self._kinds: dict[GroupKind, dict[Key, ManifestEntry]] = {}
         self._owned: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, uid) of the owner

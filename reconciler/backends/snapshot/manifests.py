@@ -25,7 +25,8 @@ from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.json_patch import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
-from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ScaleKind, Workload
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
+from reconciler.workload_kinds import WorkloadKind
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
 
@@ -113,7 +114,7 @@ def without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 _PARTS = ("readyReplicas", "availableReplicas", "updatedReplicas")
 
 
-def fill_status(decoded: Any, scale: ScaleKind | None) -> None:
+def fill_status(decoded: Any, scale: WorkloadKind | None) -> None:
     """Give `decoded` the status of a settled object where it has none; a status that says anything is kept."""
     if isinstance(decoded, shapes.AppsWorkload | shapes.ReplicaSet | shapes.ReplicationController):
         if decoded.status in (None, shapes.WorkloadStatus()):
@@ -138,7 +139,7 @@ def _status(wanted: int, decoded: Any) -> shapes.WorkloadStatus:
     )
 
 
-def _custom_status(decoded: shapes.Custom, scale: ScaleKind) -> dict[str, Any]:
+def _custom_status(decoded: shapes.Custom, scale: WorkloadKind) -> dict[str, Any]:
     recorded = count_at({"spec": decoded.spec or {}}, scale.replicas_path)
     wanted = 1 if recorded is None else recorded
     status: dict[str, Any] = dict.fromkeys(_PARTS, wanted)
@@ -161,7 +162,7 @@ _SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
 
 
 def manifest_of(
-    resource: Resource[Any], decoded: Wire, custom: Mapping[tuple[str, str], ScaleKind], *, whole: bool = False
+    resource: Resource[Any], decoded: Wire, custom: Mapping[tuple[str, str], WorkloadKind], *, whole: bool = False
 ) -> dict[str, Any]:
     """Return an object as a manifest; `custom` says where custom resources keep their replicas.
 
@@ -185,7 +186,7 @@ def manifest_of(
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
-def definition_of(kind: ScaleKind, *, namespaced: bool) -> dict[str, Any]:
+def definition_of(kind: WorkloadKind, *, namespaced: bool) -> dict[str, Any]:
     """Return a CustomResourceDefinition that says of a kind what is read of it: where its replicas are."""
     scale = {
         "specReplicasPath": "." + ".".join(kind.replicas_path),
@@ -238,9 +239,9 @@ def instant_text(at: Instant) -> str:
     return f"{year:04d}-{whole}{parts}Z"
 
 
-def _custom_parts(decoded: Custom, scale: ScaleKind | None) -> dict[str, Any]:
+def _custom_parts(decoded: Custom, scale: WorkloadKind | None) -> dict[str, Any]:
     """Return spec and status with what is read of them: the rest of a custom resource is nobody's business."""
-    scale = scale or ScaleKind("", "", "", "")
+    scale = scale or WorkloadKind("", "", "", "")
     spec, status = decoded.spec or {}, decoded.status or {}
     parts: dict[str, Any] = {"spec": {}, "status": {}}
     replicas = count_at({"spec": spec}, scale.replicas_path)

@@ -39,7 +39,8 @@ from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
-from reconciler.model import QueryAnswer, ScaleKind, Write
+from reconciler.model import QueryAnswer, Write
+from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.documents import Document
 from reconciler.yaml.writer import block_text
 
@@ -211,7 +212,7 @@ class Recorder:
         self._guard = threading.Lock()
         self._read: dict[ReadKey, ClusterError | None] = {}
         self._kinds_error: ClusterError | None = None
-        self._kinds: tuple[ScaleKind, ...] = ()
+        self._kinds: tuple[WorkloadKind, ...] = ()
         self._objects: dict[Resource[Any], dict[tuple[str, str], Wire]] = {}
         self._answers: dict[str, tuple[str, QueryAnswer]] = {}
 
@@ -228,7 +229,7 @@ class Recorder:
                     continue
                 kept[metadata.namespace or "", metadata.name] = one
 
-    def kinds(self, kinds: tuple[ScaleKind, ...], error: ClusterError | None) -> None:
+    def kinds(self, kinds: tuple[WorkloadKind, ...], error: ClusterError | None) -> None:
         with self._guard:
             self._kinds, self._kinds_error = kinds, error
 
@@ -268,7 +269,7 @@ class Recorder:
         recording = Recording(self.cluster, self._read, self._kinds_error, at)
         return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
 
-    def _is_namespaced(self, kind: ScaleKind) -> bool:
+    def _is_namespaced(self, kind: WorkloadKind) -> bool:
         same = (kind.group, kind.kind)
         found = [objects for one, objects in self._objects.items() if (one.group, one.kind) == same]
         return all(namespace for objects in found for namespace, _ in objects)
@@ -299,7 +300,7 @@ class RecordedCluster:
         self._recorder.asked(asked, None)
         return found
 
-    def scale_kinds(self) -> tuple[ScaleKind, ...]:
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         try:
             found = self._cluster.scale_kinds()
         except ClusterError as error:

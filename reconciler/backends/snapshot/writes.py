@@ -30,8 +30,9 @@ from reconciler.backends.snapshot.manifests import (
 )
 from reconciler.backends.snapshot.object_store import REMOVED, Changes
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
-from reconciler.model import PatchOperation, Pod, ScaleKind, Write
+from reconciler.model import PatchOperation, Pod, Write
 from reconciler.untrusted_text import whole_number_in
+from reconciler.workload_kinds import WorkloadKind, workload_kind
 
 _FIXED = ("apiVersion", "kind")
 _FIXED_METADATA = ("name", "namespace", "uid")
@@ -210,13 +211,6 @@ _ADDRESSES = ("addresses", "notReadyAddresses")
 _REPLICAS = ("spec", "replicas")
 _REVISION = "deployment.kubernetes.io/revision"
 _FOLLOWS_ALWAYS = ("readyReplicas", "availableReplicas")
-_FOLLOWS = {
-    "Deployment": ("updatedReplicas",),
-    "StatefulSet": ("updatedReplicas",),
-    "CloneSet": ("updatedReplicas",),
-    "ReplicaSet": ("fullyLabeledReplicas",),
-    "ReplicationController": ("fullyLabeledReplicas",),
-}
 _FOLLOWS_WHERE_RECORDED = ("currentReplicas", "updatedReplicas", "updatedReadyReplicas", "HPAReplicas")
 
 
@@ -228,7 +222,7 @@ class Controllers:
         self._changes = changes
         self._victim_order = victim_order
 
-    def settle(self, entry: ManifestEntry, manifest: dict[str, Any], scale: ScaleKind) -> dict[str, Any]:
+    def settle(self, entry: ManifestEntry, manifest: dict[str, Any], scale: WorkloadKind) -> dict[str, Any]:
         """Return `manifest`, the new one of `entry`, once its controllers are done; theirs go into the changes."""
         wanted = replicas_of(manifest, scale)
         sets = [] if entry.kind == "ReplicaSet" else self._index.owned_by(entry, _REPLICA_SET)
@@ -345,13 +339,13 @@ def _is_pod(target: Any, pod: ManifestEntry, uid: str) -> bool:
     )
 
 
-def replicas_of(manifest: dict[str, Any], scale: ScaleKind) -> int:
+def replicas_of(manifest: dict[str, Any], scale: WorkloadKind) -> int:
     """Return the replicas a manifest asks for; 1 where it says nothing."""
     found = count_at(manifest, scale.replicas_path)
     return 1 if found is None else found
 
 
-def with_settled_status(manifest: dict[str, Any], scale: ScaleKind, wanted: int, unready: int) -> dict[str, Any]:
+def with_settled_status(manifest: dict[str, Any], scale: WorkloadKind, wanted: int, unready: int) -> dict[str, Any]:
     """Return `manifest` with a status that says `wanted` replicas are there, all but `unready` ready and available.
 
     A manifest without status is settled as it is.
@@ -361,7 +355,9 @@ def with_settled_status(manifest: dict[str, Any], scale: ScaleKind, wanted: int,
         return manifest
     ready = max(0, wanted - unready)
     recorded = [name for name in _FOLLOWS_WHERE_RECORDED if name in status]
-    numbers = dict.fromkeys((*_FOLLOWS.get(scale.kind, ()), *recorded), wanted) | dict.fromkeys(_FOLLOWS_ALWAYS, ready)
+    numbers = dict.fromkeys((*workload_kind(scale.kind).follow, *recorded), wanted) | dict.fromkeys(
+        _FOLLOWS_ALWAYS, ready
+    )
     kept = {key: value for key, value in status.items() if key != "unavailableReplicas"}
     missing = {"unavailableReplicas": wanted - ready} if scale.kind == "Deployment" and wanted > ready else {}
     settled = put_at({**manifest, "status": {**kept, **numbers, **missing}}, scale.status_path, wanted)

@@ -23,10 +23,11 @@ from reconciler.decide.selectors import (
     namespace_labels,
     of_highest_priority,
 )
-from reconciler.decide.workloads import THROUGH_REPLICA_SETS, OwnerKey, owner_key
+from reconciler.decide.workloads import OwnerKey, owner_key
 from reconciler.errors import PickerError
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
+from reconciler.workload_kinds import workload_kind
 
 DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")
 """What the controller does by itself."""
@@ -106,8 +107,6 @@ def downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
 
 # Which DownscalePolicies select a workload.
 
-_NO_REPLICAS = ("CronJob", "ScaledObject")
-
 
 def policies_by_workload(
     policies: Iterable[DownscalePolicy], fleet_cluster: FleetCluster, observed: ObservedCluster
@@ -119,7 +118,7 @@ def policies_by_workload(
     labels = namespace_labels(observed)
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
     for workload in observed.workloads:
-        if workload.owner is None and workload.ref.kind not in _NO_REPLICAS:
+        if workload.owner is None and workload_kind(workload.ref.kind).pods != "None":
             inside = labels.get(workload.ref.namespace, {})
             chosen = [
                 policy
@@ -137,10 +136,6 @@ def strategy_of(policy: DownscalePolicy) -> Strategy:
 
 
 # Whose pods go when a workload is scaled down.
-
-OWN_PODS = ("ReplicaSet", "ReplicationController", "CloneSet")
-"""Kinds that own their pods."""
-"""Kinds that own ReplicaSets, and these the pods."""
 
 
 class PodGroup(Struct, frozen=True):
@@ -163,7 +158,7 @@ def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None =
 
     `siblings` are those of the other ReplicaSets beside a ReplicaSet that has a controller.
     """
-    if kind not in THROUGH_REPLICA_SETS:
+    if workload_kind(kind).pods != "ReplicaSets":
         return PodGroup(tuple(pods), siblings)
     owners = sorted({pod.owner_uid for pod in pods if is_active(pod)})
     if len(owners) > 1:

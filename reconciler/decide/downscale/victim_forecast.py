@@ -22,7 +22,6 @@ from reconciler.decide.downscale.deletion_order import (
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
     DEFAULT,
-    OWN_PODS,
     ChosenVictims,
     PodGroup,
     VictimSelection,
@@ -43,7 +42,6 @@ from reconciler.decide.downscale.victim_choice import (
     without_cost,
     without_domains,
 )
-from reconciler.decide.workloads import THROUGH_REPLICA_SETS
 from reconciler.errors import PickerError
 from reconciler.model import (
     NOTHING,
@@ -58,10 +56,9 @@ from reconciler.model import (
     unreadable_pods_key,
 )
 from reconciler.policy.types import PolicySet
+from reconciler.workload_kinds import workload_kind
 
 _AT_ONCE = 500  # more are deleted in several steps, and ranked anew in each: replica_set.go, BurstReplicas
-_WITHOUT_PODS = ("CronJob", "ScaledObject")
-_MARKABLE = ("Deployment", "Rollout", "ReplicaSet", "ReplicationController", "CloneSet")
 
 
 def with_victims(
@@ -93,7 +90,7 @@ def with_victims(
     notices: list[Notice] = []
     for decision in decisions:
         observed = state.clusters.get(decision.ref.cluster)
-        if decision.removed == 0 or decision.ref.kind in _WITHOUT_PODS or observed is None:
+        if decision.removed == 0 or workload_kind(decision.ref.kind).pods == "None" or observed is None:
             done.append(decision)
             continue
         order = orders(decision.ref.cluster).order_of(decision.ref)
@@ -134,18 +131,18 @@ class _ScaleDown(Struct, frozen=True):
 
 
 def _attached(decision: Decision, order: VictimStrategy, forecast: VictimForecast | None) -> Decision:
-    marks = order.chooses and decision.ref.kind in _MARKABLE and decision.replicas_after != 0
+    marks = order.chooses and workload_kind(decision.ref.kind).takes_deletion_cost and decision.replicas_after != 0
     return replace(decision, victims=forecast, downscale=order.settings if marks else None)
 
 
 def _forecast(scale_down: _ScaleDown) -> VictimForecast | PodsQuestion:
-    kind = scale_down.ref.kind
-    if kind == "StatefulSet":
+    kind = workload_kind(scale_down.ref.kind)
+    if kind.pods == "Ordinals":
         return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=True)
     if scale_down.target == 0:
         return scale_down.without_names("all pods go", strategy=DEFAULT.strategy, certain=True)
-    if kind not in OWN_PODS + THROUGH_REPLICA_SETS:
-        return scale_down.without_names(f"the controller of {kind} chooses")
+    if kind.pods == "Controller":
+        return scale_down.without_names(f"the controller of {scale_down.ref.kind} chooses")
     ref = scale_down.ref
     unreadable = scale_down.observed.unreadable.get(unreadable_pods_key(ref))
     if unreadable is not None:
@@ -154,7 +151,7 @@ def _forecast(scale_down: _ScaleDown) -> VictimForecast | PodsQuestion:
     if unasked:
         return PodsQuestion(unasked[0])
     pods = without_cost(scale_down.observed.pods[ref], scale_down.former)
-    group = pod_group(kind, pods, siblings_in(scale_down.observed, scale_down.relatives))
+    group = pod_group(scale_down.ref.kind, pods, siblings_in(scale_down.observed, scale_down.relatives))
     if group.split:
         return scale_down.without_names("several of its ReplicaSets have pods; the controller chooses")
     return _of_group(scale_down, group)

@@ -25,7 +25,7 @@ from reconciler.decide.reasons import (
 )
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workloads import in_rollout
-from reconciler.model import SCALABLE_KINDS
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 ANOTHER_STATE = change_if(CounterfactualCode.CLUSTER_STATE)
 A_WAKE_REQUEST = change_if(CounterfactualCode.WAKE_REQUEST)

@@ -24,6 +24,7 @@ from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
+from reconciler.workload_kinds import WorkloadKind, workload_kind
 
 EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
@@ -52,7 +53,6 @@ _ARGO_CD = "argocd"
 _TOOLS = (_ARGO_CD, "kustomize-controller", "helm")
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
-_POINTERS = {"CronJob": "/spec/suspend", "ScaledObject": "/metadata/annotations/autoscaling.keda.sh~1paused-replicas"}
 _REPLICAS = ("spec", "replicas")
 
 
@@ -183,13 +183,19 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = 
     `path` is where the object has its replicas; a custom kind may have them elsewhere.
     """
     text = next((text for name, text in _ADVICE if by.startswith(name)), _ANY)
-    group, kind, pointers = ref.group, ref.kind, _POINTERS.get(ref.kind, f"/{'/'.join(path)}")
+    group, kind, pointers = ref.group, ref.kind, _pointer(workload_kind(ref.kind), path)
     if autoscaler:
         group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
     names = [_field(pointer) for pointer in pointers.split(", ")]
     said = {"by": by, "group": group or '""', "kind": kind, "pointers": pointers, "fields": " and ".join(names)}
     said["leave"] = "" if autoscaler else f"leave {said['fields']} out of the manifest, or "  # maxReplicas is required
     return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
+
+
+def _pointer(kind: WorkloadKind, path: Sequence[str]) -> str:
+    """Return the JSON pointer (RFC 6901) to where a kind is scaled."""
+    keys = path if kind.counts else kind.replicas_path
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
 def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:

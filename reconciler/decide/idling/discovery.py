@@ -11,10 +11,8 @@ from msgspec import Struct
 
 from reconciler.decide.workloads import Owners, owners_in
 from reconciler.model import (
-    SCALABLE_KINDS,
     Endpoints,
     EndpointSlice,
-    GroupKind,
     ObjectRef,
     ObservedCluster,
     OwnerReference,
@@ -25,15 +23,7 @@ from reconciler.model import (
     unreadable_key,
     unreadable_pods_key,
 )
-
-_PLURALS = {
-    ("apps", "Deployment"): "deployments",
-    ("apps", "StatefulSet"): "statefulsets",
-    ("apps", "ReplicaSet"): "replicasets",
-    ("", "ReplicationController"): "replicationcontrollers",
-    ("batch", "CronJob"): "cronjobs",
-    ("keda.sh", "ScaledObject"): "scaledobjects",
-}
+from reconciler.workload_kinds import SCALABLE_KINDS, GroupKind
 
 
 class DiscoveredTargets(Struct, frozen=True):
@@ -75,7 +65,7 @@ class Inventory(Struct, frozen=True):
 
 def inventory_of(cluster: ObservedCluster) -> Inventory:
     """Return the scalables of `cluster`, ready to be looked up."""
-    kinds = {kind: _PLURALS[kind] for kind in SCALABLE_KINDS}
+    kinds = {key: kind.plural for key, kind in SCALABLE_KINDS.items()}
     kinds |= {(kind.group, kind.kind): kind.plural for kind in cluster.scale_kinds}
     return Inventory(
         by_ref={workload.ref: workload for workload in cluster.workloads},

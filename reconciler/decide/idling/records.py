@@ -45,6 +45,7 @@ from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
+from reconciler.workload_kinds import workload_kind
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
@@ -125,7 +126,7 @@ def _own(workload: Workload, owner: tuple[str, str]) -> Record:
 
 def _previous(workload: Workload) -> int:
     annotations = workload.annotations
-    if workload.ref.kind != "CronJob":
+    if workload_kind(workload.ref.kind).scaled_by != "Suspend":
         return whole_number(annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE, least=1)
     if annotations.get(PREVIOUS_SUSPEND) != "false":
         raise AnnotationError(f'{PREVIOUS_SUSPEND} is "{annotations.get(PREVIOUS_SUSPEND)}", expected "false"')
@@ -152,7 +153,7 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
 
     The cause and the time of the scale are written with what they are about, not here.
     """
-    cron = workload.ref.kind == "CronJob"
+    cron = workload_kind(workload.ref.kind).scaled_by == "Suspend"
     return {
         IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),

@@ -23,9 +23,10 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NEED_PODS, NOTHING, PAUSED_REPLICAS, Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
+from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_kind
 
 
 class Scale(Struct, frozen=True):
@@ -39,13 +40,17 @@ class Scale(Struct, frozen=True):
         return self.written.ref
 
     @property
+    def kind(self) -> WorkloadKind:
+        return workload_kind(self.ref.kind)
+
+    @property
     def is_paused_kind(self) -> bool:
         """Whether it is idled by pausing KEDA; its target is then left to KEDA."""
-        return self.written.ref.kind == "ScaledObject"
+        return self.kind.scaled_by == "Pause"
 
     @property
     def is_suspended_kind(self) -> bool:
-        return self.ref.kind == "CronJob"
+        return self.kind.scaled_by == "Suspend"
 
     @property
     def replicas(self) -> int:
@@ -73,21 +78,18 @@ class Scale(Struct, frozen=True):
 
     def change_to(self, count: int) -> FieldChange:
         """Return the change that idles it to `count`."""
-        if self.is_paused_kind:
-            path = ("metadata", "annotations", PAUSED_REPLICAS)
-            return FieldChange(path, self.written.annotations.get(PAUSED_REPLICAS), str(count))
-        return self._change(count)
+        if not self.is_paused_kind:
+            return self.change_back(count)
+        path = self.kind.replicas_path
+        return FieldChange(path, self.written.annotations.get(path[-1]), str(count))
 
     def change_back(self, count: int) -> FieldChange:
         """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA."""
         if self.is_paused_kind:
-            path = ("metadata", "annotations", PAUSED_REPLICAS)
-            return FieldChange(path, self.written.annotations.get(PAUSED_REPLICAS), None)
-        return self._change(count)
-
-    def _change(self, count: int) -> FieldChange:
+            path = self.kind.replicas_path
+            return FieldChange(path, self.written.annotations.get(path[-1]), None)
         if self.is_suspended_kind:
-            return FieldChange(("spec", "suspend"), self.written.suspend, count == 0)
+            return FieldChange(self.kind.replicas_path, self.written.suspend, count == 0)
         return replicas_change(self.written.replicas, count, self.written.replicas_path)
 
     def unchanged(self) -> FieldChange:

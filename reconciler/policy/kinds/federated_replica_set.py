@@ -33,6 +33,7 @@ from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, 
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
 from reconciler.untrusted_text import LARGEST
+from reconciler.workload_kinds import workload_kind
 
 _BOOKKEEPING = (
     "reconciler/",
@@ -316,7 +317,7 @@ def _target(document: PolicyDocument, path: Path, fields: TargetRefFields | None
     if fields is None:
         return None
     fault = kind_fault(fields.kind)
-    if fields.kind in ("CronJob", "ScaledObject"):
+    if not workload_kind(fields.kind).counts:
         fault = "expected a kind whose replicas can be spread, like Deployment"
     if fault is not None:
         document.add((*path, "kind"), f"is {shown(fields.kind)}, {fault}")

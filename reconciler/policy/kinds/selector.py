@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import Path, nearest_of, shown
-from reconciler.model import SCALABLE_KINDS
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
@@ -25,8 +24,9 @@ from reconciler.policy.kinds.fields import (
     given,
 )
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
+from reconciler.workload_kinds import BY_KIND
 
-_SCALABLE = (*(kind for _, kind in SCALABLE_KINDS), "Rollout", "CloneSet")
+_SCALABLE = tuple(BY_KIND)
 _WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
 _SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
 _MATCH_LABELS = Meta(description="matchLabels are labels that an object must have, each with exactly this value.")

@@ -18,7 +18,8 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
-from reconciler.model import ObjectRef, ScaleKind, Workload, Write
+from reconciler.model import ObjectRef, Workload, Write
+from reconciler.workload_kinds import WorkloadKind
 from tests.backends.contract.conftest import Place
 from tests.backends.folders import BUILT_IN, a_manifest, patch
 from tests.real.worlds import wait_until
@@ -91,7 +92,7 @@ def test_what_is_not_there_is_not_found(place: Place) -> None:
 
 
 def test_a_kind_that_is_not_served_gives_nothing(place: Place) -> None:
-    unknown = workloads_of(ScaleKind("nobody.example", "v1", "Gadget", "gadgets"))
+    unknown = workloads_of(WorkloadKind("nobody.example", "v1", "Gadget", "gadgets"))
     assert place.cluster.list(unknown) == ()
 
 

@@ -1,0 +1,111 @@
+"""The kinds of workloads: how each is called, where its scale stands, and who owns its pods.
+
+A new kind is one row of `WORKLOAD_KINDS`, and a decoder in `backends/decode` where its manifest has a shape of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+GroupKind = tuple[str, str]
+"""(group, kind)."""
+
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds the target of a ScaledObject
+
+PodOwner = Literal["Workload", "ReplicaSets", "Ordinals", "Controller", "None"]
+"""Who owns the pods of a workload: it itself, its ReplicaSets, it itself in the order of their ordinals, a controller
+that is not known here, nobody as it has none of its own."""
+
+
+class WorkloadKind(Struct, frozen=True):
+    """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas")).
+
+    `scaled_by`: what stands at `replicas_path`: a number of replicas; whether it is suspended; as text the replicas at
+    which KEDA holds its target. `follow` are the fields of its status that say the replicas too, once it is settled.
+    `custom`: a CustomResourceDefinition has to say where its scale is.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    replicas_path: tuple[str, ...] = ("spec", "replicas")
+    status_path: tuple[str, ...] = ("status", "replicas")
+    scaled_by: Literal["Replicas", "Suspend", "Pause"] = "Replicas"
+    pods: PodOwner = "Controller"
+    follow: tuple[str, ...] = ()
+    custom: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a number of replicas of its own."""
+        return self.scaled_by == "Replicas"
+
+    @property
+    def takes_deletion_cost(self) -> bool:
+        """Whether its pods go by their pod deletion cost."""
+        return self.pods in ("Workload", "ReplicaSets")
+
+    def value_at(self, replicas: int) -> int | bool | str:
+        """Return what stands at `replicas_path` where it is scaled to `replicas`."""
+        if self.scaled_by == "Suspend":
+            return replicas == 0
+        return str(replicas) if self.scaled_by == "Pause" else replicas
+
+
+WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
+    WorkloadKind(
+        "apps", "v1", "Deployment", "deployments", pods="ReplicaSets", follow=("updatedReplicas",), custom=False
+    ),
+    WorkloadKind(
+        "apps", "v1", "StatefulSet", "statefulsets", pods="Ordinals", follow=("updatedReplicas",), custom=False
+    ),
+    WorkloadKind(
+        "apps", "v1", "ReplicaSet", "replicasets", pods="Workload", follow=("fullyLabeledReplicas",), custom=False
+    ),
+    WorkloadKind(
+        "",
+        "v1",
+        "ReplicationController",
+        "replicationcontrollers",
+        pods="Workload",
+        follow=("fullyLabeledReplicas",),
+        custom=False,
+    ),
+    WorkloadKind("batch", "v1", "CronJob", "cronjobs", ("spec", "suspend"), (), "Suspend", "None", custom=False),
+    WorkloadKind(
+        "keda.sh",
+        "v1alpha1",
+        "ScaledObject",
+        "scaledobjects",
+        ("metadata", "annotations", PAUSED_REPLICAS),
+        (),
+        "Pause",
+        "None",
+        custom=False,
+    ),
+    WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", pods="ReplicaSets"),
+    WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", pods="Workload", follow=("updatedReplicas",)),
+)
+"""Every kind that is known by name. What others say of themselves by a CustomResourceDefinition is no row."""
+
+BY_KIND: Mapping[str, WorkloadKind] = {one.kind: one for one in WORKLOAD_KINDS}
+
+SCALABLE_KINDS: Mapping[GroupKind, WorkloadKind] = {
+    (one.group, one.kind): one for one in WORKLOAD_KINDS if not one.custom
+}
+"""What can be scaled without looking at CustomResourceDefinitions."""
+
+_CUSTOM = WorkloadKind("", "", "", "")
+
+
+def workload_kind(kind: str) -> WorkloadKind:
+    """Return the row of `kind`, by its name alone; for any other that of a custom kind, without names."""
+    return BY_KIND.get(kind, _CUSTOM)

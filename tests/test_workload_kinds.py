@@ -1,0 +1,54 @@
+"""What is written down for each workload kind elsewhere agrees with its row in the table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.workloads import _SPECIFIC
+from reconciler.workload_kinds import SCALABLE_KINDS, WORKLOAD_KINDS, WorkloadKind, workload_kind
+
+ADMISSION = Path(__file__).parents[1] / "deploy" / "member" / "admission" / "scaled.yaml"
+
+
+def test_each_kind_without_a_definition_of_its_own_has_a_decoder() -> None:
+    shapes = {SHAPES.get(key) for key in SCALABLE_KINDS}
+
+    assert None not in shapes
+    assert shapes <= set(_SPECIFIC)
+
+
+def test_the_admission_policy_lets_us_write_the_scale_of_each_kind_and_nothing_else() -> None:
+    policy = next(iter(yaml.safe_load_all(ADMISSION.read_text())))
+    fields = next(one for one in policy["spec"]["variables"] if one["name"] == "fields")["expression"]
+    allowed = dict(re.findall(r"'(\w+)': '[|](\S+)'", fields))
+    bounds = allowed.pop("horizontalpodautoscalers")
+    matched = {
+        resource for rule in policy["spec"]["matchConstraints"]["resourceRules"] for resource in rule["resources"]
+    }
+
+    assert bounds == "spec[.](minReplicas|maxReplicas)"
+    assert allowed == {
+        kind.plural: ".".join(kind.replicas_path).replace(".", "[.]") for kind in SCALABLE_KINDS.values()
+    }
+    assert set(allowed) <= matched
+
+
+@pytest.mark.parametrize(
+    ("kind", "replicas", "value"),
+    [("CronJob", 0, True), ("CronJob", 1, False), ("Deployment", 3, 3), ("ScaledObject", 0, "0")],
+)
+def test_what_stands_where_a_kind_is_scaled(kind: str, replicas: int, value: object) -> None:
+    assert workload_kind(kind).value_at(replicas) == value
+
+
+def test_a_kind_that_is_not_known_has_replicas_and_a_controller_that_chooses_pods() -> None:
+    found = workload_kind("LeaderWorkerSet")
+
+    assert found == WorkloadKind("", "", "", "")
+    assert (found.counts, found.pods, found.takes_deletion_cost) == (True, "Controller", False)
+    assert len({one.kind for one in WORKLOAD_KINDS}) == len(WORKLOAD_KINDS)
