@@ -1,4 +1,4 @@
-"""What people are told about transitions: who selects what, whose wish lost, what is not known, and the notices."""
+"""What people are told about choices: who selects what, whose wish lost, what is not known, and the notices."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.state import Classification, classify
+from reconciler.decide.idling.state import Classified, classify
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload
@@ -41,7 +41,7 @@ TWO = (a_policy(), a_policy("other"))
 
 def classified(
     web: Workload, listed: dict[str, str], *others: Workload, policies: tuple[IdlingPolicy, ...] = ()
-) -> Classification:
+) -> Classified:
     """The state of `web`, behind a Service with the annotations `listed`, beside `others`."""
     state = a_state(a_cluster(services=(a_service(annotations=listed),), workloads=(web, *others)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), policies or (a_policy(),)))
@@ -74,11 +74,11 @@ LISTED = [
 
 @pytest.mark.parametrize(("replicas", "annotations", "state", "record"), LISTED)
 def test_of_what_a_service_lists(replicas, annotations, state, record):
-    found = classified(a_workload(replicas=replicas, annotations=annotations), LIST)
-    assert found.state == state
+    found, recorded = classified(a_workload(replicas=replicas, annotations=annotations), LIST)
+    assert found == state
     if record is not None:
-        assert found.record is not None
-        assert found.record.replicas == record
+        assert recorded is not None
+        assert recorded.replicas == record
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
 )
 def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state, record):
     web = a_workload(replicas=2, replicas_writer=WRITTEN)
-    found = classified(web, LIST, *map(a_copy, copied))
-    assert found.state == state
-    assert found.record is not None
-    assert found.record.replicas == record
+    found, recorded = classified(web, LIST, *map(a_copy, copied))
+    assert found == state
+    assert recorded is not None
+    assert recorded.replicas == record
 
 
 def test_a_list_that_nothing_bears_out_counts_as_one_replica_of_what_we_scaled():
-    found = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
-    assert found.state == "idle by us"
-    assert found.record is not None
-    assert found.record.replicas == 1
+    found, recorded = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
+    assert found == "idle by us"
+    assert recorded is not None
+    assert recorded.replicas == 1
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_of_two_lists(first, second, replicas):
     ]
     state = a_state(a_cluster(services=services, workloads=(a_workload(replicas=0, annotations=BROKEN),)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), (a_policy(),)))
-    record = classify(cluster.scalables[0]).record
+    record = classify(cluster.scalables[0])[1]
     assert record is not None
     assert record.replicas == replicas
 
@@ -143,10 +143,10 @@ def test_of_two_lists(first, second, replicas):
 )
 def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled_at):
     texts = {**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(listed))}
-    found = classified(a_workload(replicas=2, annotations=RECORD), texts, a_copy("9"))
-    assert found.state == "idle by us"
-    assert found.record is not None
-    assert (found.record.replicas, format_time(found.record.idled_at)) == (replicas, idled_at)
+    found, recorded = classified(a_workload(replicas=2, annotations=RECORD), texts, a_copy("9"))
+    assert found == "idle by us"
+    assert recorded is not None
+    assert (recorded.replicas, format_time(recorded.idled_at)) == (replicas, idled_at)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled
 )
 @pytest.mark.parametrize("listed", [OC_LIST, {}], ids=["by oc idle", "not listed"])
 def test_of_what_others_idled(replicas, annotations, state, listed):
-    found = classified(a_workload(replicas=replicas, annotations=annotations), listed)
+    found, _ = classified(a_workload(replicas=replicas, annotations=annotations), listed)
     expected = state if listed or annotations else {"unproven": "down", "foreign": "awake"}[state]
-    assert found.state == expected
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_of_what_others_idled(replicas, annotations, state, listed):
 )
 def test_a_record_that_its_service_would_list_and_does_not_came_back_from_the_past(other, policies, state):
     others: list[Any] = [] if other is None else [a_workload("api", replicas=other, template_labels={"app": "web"})]
-    assert classified(a_workload(annotations=RECORD), {}, *others, policies=policies).state == state
+    assert classified(a_workload(annotations=RECORD), {}, *others, policies=policies)[0] == state

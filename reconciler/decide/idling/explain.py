@@ -1,4 +1,4 @@
-"""What is said about transitions: notices, overridden verdicts, and the reason for every number of replicas."""
+"""What is said about choices: notices, overridden verdicts, and the reason for every number of replicas."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided, equal_priorities
 from reconciler.decide.idling.blockers import custom_kind_blocker
+from reconciler.decide.idling.choices import Choice, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
+from reconciler.decide.idling.rules import Fact, IdleAction
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transition_rules import Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import replica_count
@@ -44,17 +44,15 @@ _OUTCOMES = {
 }
 
 
-def idling_explanations(
-    transitions: Iterable[Transition], services: Iterable[ServiceState]
-) -> Iterator[PolicyExplanation]:
+def idling_explanations(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
-    for transition in transitions:
-        explained.update(service.ref for service in transition.scalable.behind)
-        yield from _considered(transition)
+    for choice in choices:
+        explained.update(service.ref for service in choice.scalable.behind)
+        yield from _considered(choice)
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
@@ -68,39 +66,39 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
     return reason(ReasonCode.NO_WORKLOAD)
 
 
-def _considered(transition: Transition) -> Iterator[PolicyExplanation]:
-    scalable = transition.scalable
-    owner = owner_policy(transition)
+def _considered(choice: Choice) -> Iterator[PolicyExplanation]:
+    scalable = choice.scalable
+    owner = owner_policy(choice)
     whole = PolicyExplanation(
         ref=scalable.scale.runs.ref,
         job="idling",
         policy=owner,
-        outcome=_outcome(transition),
-        reasons=transition.reasons,
-        counterfactual=transition.counterfactual,
-        idled=(transition.ref, idled_by(transition)) if transition.was_idle else None,
+        outcome=_outcome(choice),
+        reasons=choice.reasons,
+        counterfactual=choice.counterfactual,
+        idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         selected=False,
-        written=transition.ref if scalable.scale.is_paused_kind else None,
+        written=choice.ref if scalable.scale.is_paused_kind else None,
         services=tuple(service.ref for service in scalable.services if is_recorded(service)),
     )
     names = dict.fromkeys(verdict.policy.name for verdict in scalable.verdict.verdicts)
     for name in names:
         parts = _selected_by(scalable, name)
-        yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(transition, name))
+        yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(choice, name))
     for why in scalable.verdict.excluded:
         yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
     if not names and (whole.idled or not scalable.verdict.excluded):
         yield whole
 
 
-def _reasons_under(transition: Transition, policy: str) -> Reasons:
+def _reasons_under(choice: Choice, policy: str) -> Reasons:
     """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
-    deciding = deciding_names(transition)
+    deciding = deciding_names(choice)
     if not deciding or policy in deciding:
-        return transition.reasons
-    verdicts = transition.scalable.verdict.verdicts
+        return choice.reasons
+    verdicts = choice.scalable.verdict.verdicts
     own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
-    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *transition.reasons)
+    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
 
 
 def _selected_by(scalable: ScalableState, policy: str) -> tuple[str, ...]:
@@ -112,18 +110,18 @@ def _selected_by(scalable: ScalableState, policy: str) -> tuple[str, ...]:
     return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in scalable.direct else []))
 
 
-def _outcome(transition: Transition) -> str:
-    if transition.action is not IdleAction.LEAVE and (transition.state, transition.action) != _TAKEN:
-        return _OUTCOMES[transition.action]
-    return "left as it is" if transition.state in _LEFT else "stays awake"
+def _outcome(choice: Choice) -> str:
+    if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
+        return _OUTCOMES[choice.action]
+    return "left as it is" if choice.state in _LEFT else "stays awake"
 
 
-def overridden(transitions: Iterable[Transition]) -> Iterator[Overridden]:
+def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
-    for transition in transitions:
-        winner = transition.scalable.verdict.policy
+    for choice in choices:
+        winner = choice.scalable.verdict.policy
         if winner is not None:
-            yield from _overridden_by(winner, transition.scalable)
+            yield from _overridden_by(winner, choice.scalable)
 
 
 def _overridden_by(winner: IdlingPolicy, scalable: ScalableState) -> Iterator[Overridden]:
@@ -137,13 +135,13 @@ def _overridden_by(winner: IdlingPolicy, scalable: ScalableState) -> Iterator[Ov
         yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, (why,))
 
 
-def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[Undecided]:
+def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[Undecided]:
     """Yield what criteria do not know enough of, what cannot be scaled as it is, and the selected Services whose
     scalables are not all known.
     """
-    for transition in transitions:
-        verdict, scale = transition.scalable.verdict, transition.scalable.scale
-        if verdict.policy is None or transition.action not in (IdleAction.LEAVE, IdleAction.KEEP):
+    for choice in choices:
+        verdict, scale = choice.scalable.verdict, choice.scalable.scale
+        if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(one for one in verdict.verdicts if one.evaluation.result is CriterionResult.UNKNOWN)
@@ -156,12 +154,12 @@ def undecided(transitions: Iterable[Transition], services: Iterable[ServiceState
             yield Undecided(str(service.ref), "idling", service.verdicts[0].policy.name, (_nothing_to_idle(service),))
 
 
-def questions(transitions: Iterable[Transition], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
+def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
     """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
     behind: dict[ObjectRef, bool] = {}
-    for transition in transitions:
-        for service in transition.scalable.behind:
-            behind[service.ref] = behind.get(service.ref, False) or Flag.PODS_UNREAD in transition.situation.flags
+    for choice in choices:
+        for service in choice.scalable.behind:
+            behind[service.ref] = behind.get(service.ref, False) or Fact.PODS_UNREAD in choice.facts
     for service in services:
         if service.found.question is not None and behind.get(service.ref, _would_idle(service)):
             yield service.found.question
@@ -173,16 +171,16 @@ def _would_idle(service: ServiceState) -> bool:
     return is_free and CombinedVerdict(service.verdicts).result is CriterionResult.IDLE
 
 
-def notices(transitions: Iterable[Transition], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
+def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
     """Return the notices, each once, sorted.
 
     What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
     would fail the runs of a whole platform.
     """
-    ordered = list(transitions)
-    found = list(chain.from_iterable(of(transition, run) for transition in ordered for of in _NOTICES))
+    ordered = list(choices)
+    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
     found += [notice for service in services for notice in _service_notices(service)]
-    behind = {service.ref for transition in ordered for service in transition.scalable.behind}
+    behind = {service.ref for choice in ordered for service in choice.scalable.behind}
     found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
@@ -225,147 +223,145 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
         yield Notice("unreadableSignal", str(ref), text)
 
 
-def _overdue(transition: Transition, _run: Run) -> Iterator[Notice]:
-    if transition.action is IdleAction.OVERDUE:
-        ours = transition.state not in NOT_OURS
+def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.action is IdleAction.OVERDUE:
+        ours = choice.state not in NOT_OURS
         kind, held = (
-            ("overdueWake", transition.scalable.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
+            ("overdueWake", choice.scalable.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
         )
-        text = f"{transition.ref} should be awake ({transition.why}): {held}"
-        yield Notice(kind, str(transition.ref), text, owner_policy(transition), ours, transition.reasons)
-    if transition.action is IdleAction.DEFER:
-        text = f"{transition.ref}: {transition.why}"
-        yield Notice("perRun", str(transition.ref), text, owner_policy(transition), reasons=transition.reasons)
+        text = f"{choice.ref} should be awake ({choice.why}): {held}"
+        yield Notice(kind, str(choice.ref), text, owner_policy(choice), ours, choice.reasons)
+    if choice.action is IdleAction.DEFER:
+        text = f"{choice.ref}: {choice.why}"
+        yield Notice("perRun", str(choice.ref), text, owner_policy(choice), reasons=choice.reasons)
 
 
-def _unreadable_record(transition: Transition, _run: Run) -> Iterator[Notice]:
-    reading = transition.scalable.reading
-    if transition.state is IdleState.UNREADABLE and reading is not None:
-        yield Notice(
-            "setAside", str(transition.ref), f"{transition.ref}: {reading.problem}; its replicas are left unchanged"
-        )
+def _unreadable_record(choice: Choice, _run: Run) -> Iterator[Notice]:
+    reading = choice.scalable.reading
+    if choice.state is IdleState.UNREADABLE and reading is not None:
+        yield Notice("setAside", str(choice.ref), f"{choice.ref}: {reading.problem}; its replicas are left unchanged")
 
 
-def _idled_by_others(transition: Transition, _run: Run) -> Iterator[Notice]:
-    if transition.state is IdleState.FOREIGN:
-        yield _foreign_mark(transition.ref, transition.record)
+def _idled_by_others(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.state is IdleState.FOREIGN:
+        yield _foreign_mark(choice.ref, choice.record)
 
 
-def _unproven(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A list on a Service that says more than the scalable bears out."""
-    record, scalable = transition.record, transition.scalable
+    record, scalable = choice.record, choice.scalable
     if record is None:
         return
     lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
-    if transition.state is IdleState.UNPROVEN:
+    if choice.state is IdleState.UNPROVEN:
         names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
         why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
-        yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; {then}")
-    elif transition.was_idle and lists and max(lists)[0] > record.replicas:
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; {then}")
+    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
         why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
-        yield Notice("unproven", str(transition.ref), f"{transition.ref}: {why}; that is what it wakes to")
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; that is what it wakes to")
 
 
-def _held_together(transition: Transition, _run: Run) -> Iterator[Notice]:
-    if transition.choice.flag not in (Flag.SERVICE_RUNS, Flag.OBSERVED):
+def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.fact not in (Fact.SERVICE_RUNS, Fact.OBSERVED):
         return
-    for service in transition.scalable.behind:
+    for service in choice.scalable.behind:
         policies = [
             verdict.policy
             for verdict in service.verdicts
-            if transition.choice.flag is Flag.SERVICE_RUNS or verdict.policy.mode == "Enforce"
+            if choice.fact is Fact.SERVICE_RUNS or verdict.policy.mode == "Enforce"
         ]
         if policies:
-            text = f"{service.ref}: no workload behind it is idled: {transition.why}"
-            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=transition.reasons)
+            text = f"{service.ref}: no workload behind it is idled: {choice.why}"
+            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
 
 
-def _custom_kind(transition: Transition, _run: Run) -> Iterator[Notice]:
-    found = custom_kind_blocker(transition.scalable)
-    if found is not None and transition.choice.flag is Flag.BLOCKED and transition.reasons == found.reasons:
+def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
+    found = custom_kind_blocker(choice.scalable)
+    if found is not None and choice.fact is Fact.BLOCKED and choice.reasons == found.reasons:
         named = found.counterfactual.values if found.counterfactual is not None else NOTHING
         then = f"to idle it too, write {named['selector']} in the selector of {' and '.join(named['policies'])}"
-        text = f"{transition.scalable.scale.runs.ref}: {transition.why}; {then}"
-        subject = str(transition.scalable.scale.runs.ref)
-        yield Notice("customKind", subject, text, owner_policy(transition), reasons=transition.reasons)
+        text = f"{choice.scalable.scale.runs.ref}: {choice.why}; {then}"
+        subject = str(choice.scalable.scale.runs.ref)
+        yield Notice("customKind", subject, text, owner_policy(choice), reasons=choice.reasons)
 
 
-def _unreadable_exclusion(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
     """An exclusion on a Service has a notice of its own, about that Service."""
-    found = transition.scalable.exclusion
+    found = choice.scalable.exclusion
     if found is not None and found.unreadable and not found.on.startswith("Service/"):
-        text = f"{transition.ref}: {found.on}: {found.reason}; it counts as excluded"
-        yield Notice("excludedUnreadable", str(transition.ref), text)
+        text = f"{choice.ref}: {found.on}: {found.reason}; it counts as excluded"
+        yield Notice("excludedUnreadable", str(choice.ref), text)
 
 
-def _autoscaled(transition: Transition, _run: Run) -> Iterator[Notice]:
-    if transition.choice.flag is Flag.BLOCKED and transition.reasons[0].code in _BY_AUTOSCALER:
-        ref, policy = transition.scalable.scale.runs.ref, owner_policy(transition)
-        yield Notice("autoscaler", str(ref), f"{ref}: {transition.why}", policy, reasons=transition.reasons)
-    autoscaler = transition.autoscaler
+def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.fact is Fact.BLOCKED and choice.reasons[0].code in _BY_AUTOSCALER:
+        ref, policy = choice.scalable.scale.runs.ref, owner_policy(choice)
+        yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
+    autoscaler = choice.autoscaler
     if autoscaler is not None and autoscaler.problem:
-        name, policy = autoscaler.hpa.ref, owner_policy(transition)
+        name, policy = autoscaler.hpa.ref, owner_policy(choice)
         yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
 
 
-def _contested(transition: Transition, run: Run) -> Iterator[Notice]:
-    written = transition.scalable.scale.written
-    if transition.state is IdleState.CONTESTED:
-        contest = contest_of(written, transition.scalable.verdict.policy)
+def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
+    written = choice.scalable.scale.written
+    if choice.state is IdleState.CONTESTED:
+        contest = contest_of(written, choice.scalable.verdict.policy)
         if contest is not None:
-            then = _advice(transition, contest.by, contest.autoscaler)
+            then = _advice(choice, contest.by, contest.autoscaler)
             why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
-            text = f"{transition.ref} is {why}; {then}"
-            yield Notice("contested", str(transition.ref), text, owner_policy(transition), reasons=(why,))
+            text = f"{choice.ref} is {why}; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
     last = insisted(written)
-    if last is not None and transition.stays_idle and transition.choice.flag is not Flag.INSISTS:
-        text = f"{transition.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        text = f"{text}; {_advice(transition, last.by)}"
-        yield Notice("contested", str(transition.ref), text, owner_policy(transition))
-    if transition.choice.flag is Flag.INSISTS and transition.record is not None:
-        undo = undo_of(transition.scalable, transition.record, run.now)
+    if last is not None and choice.stays_idle and choice.fact is not Fact.INSISTS:
+        text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
+        text = f"{text}; {_advice(choice, last.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    if choice.fact is Fact.INSISTS and choice.record is not None:
+        undo = undo_of(choice.scalable, choice.record, run.now)
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        text = f"{transition.ref} was reverted by {undo.by} {times}; {_advice(transition, undo.by)}"
-        yield Notice("contested", str(transition.ref), text, owner_policy(transition))
-    undone = transition.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
-    if undone and transition.action in (IdleAction.RELEASE, IdleAction.WAKE) and transition.record is not None:
-        undo = undo_of(transition.scalable, transition.record, run.now)
-        if is_contested(transition.scalable, undo):
-            then = _advice(transition, undo.by, undo.autoscaler)
-            text = f"{transition.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
-            yield Notice("contested", str(transition.ref), text, owner_policy(transition))
+        text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
+    if undone and choice.action in (IdleAction.RELEASE, IdleAction.WAKE) and choice.record is not None:
+        undo = undo_of(choice.scalable, choice.record, run.now)
+        if is_contested(choice.scalable, undo):
+            then = _advice(choice, undo.by, undo.autoscaler)
+            text = f"{choice.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice))
 
 
-def _advice(transition: Transition, by: str, autoscaler: str = "") -> str:
-    return advice(by, transition.ref, autoscaler, transition.scalable.scale.written.replicas_path)
+def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
+    return advice(by, choice.ref, autoscaler, choice.scalable.scale.written.replicas_path)
 
 
-def _missed_run(transition: Transition, _run: Run) -> Iterator[Notice]:
-    scale = transition.scalable.scale
-    if transition.action is IdleAction.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
-        text = f"{transition.ref} has no startingDeadlineSeconds: a missed run may start at once"
-        yield Notice("missedRun", str(transition.ref), text, owner_policy(transition))
+def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
+    scale = choice.scalable.scale
+    if choice.action is IdleAction.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
+        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once"
+        yield Notice("missedRun", str(choice.ref), text, owner_policy(choice))
 
 
-def _writer(transition: Transition, _run: Run) -> Iterator[Notice]:
+def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else."""
-    writer = transition.scalable.scale.written.replicas_writer
-    if transition.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+    writer = choice.scalable.scale.written.replicas_writer
+    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
-        text = f"{transition.ref} is idle, and {why}"
-        yield Notice("fieldManager", str(transition.ref), text, owner_policy(transition), reasons=(why,))
+        text = f"{choice.ref} is idle, and {why}"
+        yield Notice("fieldManager", str(choice.ref), text, owner_policy(choice), reasons=(why,))
 
 
-def first_idles(transitions: Iterable[Transition]) -> Iterator[Notice]:
+def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
     new: dict[str, list[Workload]] = {}
-    for transition in transitions:
-        written = transition.scalable.scale.written
+    for choice in choices:
+        written = choice.scalable.scale.written
         known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
-        if transition.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
-            new.setdefault(transition.ref.cluster, []).append(written)
+        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
+            new.setdefault(choice.ref.cluster, []).append(written)
     for cluster, workloads in sorted(new.items()):
         for by, theirs in tools_of(workloads).items():
             several = f"{len(theirs)} workloads that are idled for the first time"
@@ -374,14 +370,14 @@ def first_idles(transitions: Iterable[Transition]) -> Iterator[Notice]:
             yield Notice("otherWriter", cluster, text)
 
 
-def undecided_by_equals(transitions: Iterable[Transition]) -> Iterator[Notice]:
+def undecided_by_equals(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each set of policies of equal priority what they select together."""
-    found = ((transition.scalable.verdict.equal_policies, transition.ref) for transition in transitions)
+    found = ((choice.scalable.verdict.equal_policies, choice.ref) for choice in choices)
     return equal_priorities(found, "newly idled")
 
 
-def _unreadable_signal(transition: Transition, _run: Run) -> Iterator[Notice]:
-    yield from _unreadable_request(transition.ref, transition.scalable.scale.written.annotations)
+def _unreadable_signal(choice: Choice, _run: Run) -> Iterator[Notice]:
+    yield from _unreadable_request(choice.ref, choice.scalable.scale.written.annotations)
 
 
 _NOTICES = (
@@ -400,17 +396,15 @@ _NOTICES = (
 )
 
 
-def claims(
-    transitions: Mapping[ObjectRef, Transition], federated: Iterable[tuple[ObjectRef, ...]]
-) -> dict[ObjectRef, str]:
+def claims(choices: Mapping[ObjectRef, Choice], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
     """Return every workload that is ours after this run, or that this run changes, with its policy's name.
 
     Where one local workload of a federated ReplicaSet is, all of them are.
     """
     found: dict[ObjectRef, str] = {}
-    for transition in transitions.values():
-        if _is_claimed(transition):
-            found[transition.ref] = found[transition.scalable.scale.runs.ref] = owner_policy(transition)
+    for choice in choices.values():
+        if _is_claimed(choice):
+            found[choice.ref] = found[choice.scalable.scale.runs.ref] = owner_policy(choice)
     for refs in federated:
         claimed = [found[ref] for ref in refs if ref in found]
         if claimed:
@@ -418,8 +412,8 @@ def claims(
     return {ref: found[ref] for ref in sorted(found)}
 
 
-def _is_claimed(transition: Transition) -> bool:
-    if transition.state is IdleState.UNREADABLE:
+def _is_claimed(choice: Choice) -> bool:
+    if choice.state is IdleState.UNREADABLE:
         return True
     changed = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
-    return transition.action in changed or transition.was_idle
+    return choice.action in changed or choice.was_idle

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.decide.idling.blockers import Blocker, blocker
+from reconciler.decide.idling.choices import Choice
+from reconciler.decide.idling.rules import Fact, IdleAction
 from reconciler.decide.idling.scalables import ServiceState
-from reconciler.decide.idling.transition_rules import Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
@@ -29,50 +29,50 @@ class ServiceBackends(Struct, frozen=True):
     refs: list[ObjectRef]
 
 
-def all_or_none(transitions: Mapping[ObjectRef, Transition]) -> dict[ObjectRef, Transition]:
-    """Return the transitions where nothing goes idle behind a selected Service while anything else behind it stays up.
+def all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
+    """Return the choices where nothing goes idle behind a selected Service while anything else behind it stays up.
 
     That holds through all Services that share a scalable. What is idle already stays so: it is woken for reasons of its
     own. Where a policy only observes, all of them would go idle.
     """
-    services = _services(transitions.values())
-    result = dict(transitions)
-    for flag, found in ((Flag.SERVICE_RUNS, _running), (Flag.PODS_UNREAD, _not_known), (Flag.OBSERVED, _observed)):
+    services = _services(choices.values())
+    result = dict(choices)
+    for fact, found in ((Fact.SERVICE_RUNS, _running), (Fact.PODS_UNREAD, _not_known), (Fact.OBSERVED, _observed)):
         reasons = {ref: why for ref, one in services.items() if (why := found(one, result)) is not None}
-        _spread(reasons, flag, services, result)
+        _spread(reasons, fact, services, result)
     return result
 
 
-def _services(transitions: Iterable[Transition]) -> dict[ObjectRef, ServiceBackends]:
+def _services(choices: Iterable[Choice]) -> dict[ObjectRef, ServiceBackends]:
     found: dict[ObjectRef, ServiceBackends] = {}
-    for transition in transitions:
-        for service in transition.scalable.behind:
-            found.setdefault(service.ref, ServiceBackends(service, [])).refs.append(transition.ref)
+    for choice in choices:
+        for service in choice.scalable.behind:
+            found.setdefault(service.ref, ServiceBackends(service, [])).refs.append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
 
 
 def _spread(
     reasons: dict[ObjectRef, Blocker],
-    flag: Flag,
+    fact: Fact,
     services: Mapping[ObjectRef, ServiceBackends],
-    transitions: dict[ObjectRef, Transition],
+    choices: dict[ObjectRef, Choice],
 ) -> None:
-    """Set `flag` on all that goes idle behind the Services in `reasons`, and behind those that share it with them."""
-    changed = {IdleAction.IDLE} if flag is Flag.OBSERVED else _GOES_IDLE
+    """Set `fact` on all that goes idle behind the Services in `reasons`, and behind those that share it with them."""
+    changed = {IdleAction.IDLE} if fact is Fact.OBSERVED else _GOES_IDLE
     waiting = deque(reasons)
     while waiting:
         current = waiting.popleft()
         why = reasons[current]
-        for transition in [transitions[ref] for ref in services[current].refs if transitions[ref].action in changed]:
-            transitions[transition.ref] = transition.with_flag(flag, why)
-            others = [service.ref for service in transition.scalable.behind if service.ref not in reasons]
+        for choice in [choices[ref] for ref in services[current].refs if choices[ref].action in changed]:
+            choices[choice.ref] = choice.with_fact(fact, why)
+            others = [service.ref for service in choice.scalable.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, why))
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Blocker | None:
+def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Blocker | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
-    up = next((transitions[ref] for ref in service.refs if transitions[ref].holds_others_up), None)
+    up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
     if up is None:
         return None
     ref, code = up.scalable.scale.runs.ref, ReasonCode.SERVICE_RUNS
@@ -82,22 +82,22 @@ def _running(service: ServiceBackends, transitions: Mapping[ObjectRef, Transitio
     return Blocker((why, *up.reasons), up.counterfactual)
 
 
-def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Transition]) -> Blocker | None:
+def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Choice]) -> Blocker | None:
     if service.service.found.question is None:
         return None
     return blocker(ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
-def _observed(service: ServiceBackends, transitions: Mapping[ObjectRef, Transition]) -> Blocker | None:
+def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Blocker | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
-    observed = next((transitions[ref] for ref in service.refs if transitions[ref].action is IdleAction.OBSERVE), None)
+    observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
     return None if observed is None else Blocker(observed.reasons, observed.counterfactual)
 
 
 class FederatedMembers(Struct, frozen=True):
-    """The local workloads of one federated ReplicaSet that transitions are about.
+    """The local workloads of one federated ReplicaSet that choices are about.
 
-    `running` are clusters where it runs and no transition is about it; `held` says why it may not be idled now, None
+    `running` are clusters where it runs and no choice is about it; `held` says why it may not be idled now, None
     for nothing; `all` are its local workloads on every cluster that answered.
     """
 
@@ -108,13 +108,13 @@ class FederatedMembers(Struct, frozen=True):
 
 
 def federated_members(
-    federated: Iterable[FederatedReplicaSet], state: ObservedState, transitions: Mapping[ObjectRef, Transition]
+    federated: Iterable[FederatedReplicaSet], state: ObservedState, choices: Mapping[ObjectRef, Choice]
 ) -> dict[LocalKey, FederatedMembers]:
-    """Return the members of each federated ReplicaSet that has at least one with a transition."""
+    """Return the members of each federated ReplicaSet that has at least one with a choice."""
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
-    for ref, transition in transitions.items():
-        key = key_of(transition.scalable.scale.runs.ref)
+    for ref, choice in choices.items():
+        key = key_of(choice.scalable.scale.runs.ref)
         if key in by_key and by_key[key].is_on(ref.cluster):
             ruled.setdefault(key, []).append(ref)
     local = _local_workloads(state, {key: by_key[key] for key in ruled})
@@ -152,20 +152,20 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
 
 
 def idle_together(
-    transitions: Mapping[ObjectRef, Transition], federated: Mapping[LocalKey, FederatedMembers]
-) -> dict[ObjectRef, Transition]:
-    """Return the transitions where no member of a federated ReplicaSet is idle while another one runs."""
-    result = dict(transitions)
+    choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
+) -> dict[ObjectRef, Choice]:
+    """Return the choices where no member of a federated ReplicaSet is idle while another one runs."""
+    result = dict(choices)
     for members in federated.values():
-        # Who is awake is settled before any flag is set: a member that others keep up must not keep them up in turn.
+        # Who is awake is settled before any fact is set: a member that others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
-        awake = {*members.running, *(transition.ref.cluster for transition in inside if transition.holds_others_up)}
-        for transition in inside:
-            elsewhere = min(awake - {transition.ref.cluster}, default="")
+        awake = {*members.running, *(choice.ref.cluster for choice in inside if choice.holds_others_up)}
+        for choice in inside:
+            elsewhere = min(awake - {choice.ref.cluster}, default="")
             if elsewhere:
-                result[transition.ref] = transition.with_flag(
-                    Flag.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
+                result[choice.ref] = choice.with_fact(
+                    Fact.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
                 )
-            elif members.held is not None and not transition.was_idle:
-                result[transition.ref] = transition.with_flag(Flag.BLOCKED, members.held)
+            elif members.held is not None and not choice.was_idle:
+                result[choice.ref] = choice.with_fact(Fact.BLOCKED, members.held)
     return result

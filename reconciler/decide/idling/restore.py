@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.fleet_guard import FleetGuards
+from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.explain import notices
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import readable_part, who_idled
+from reconciler.decide.idling.rules import Fact, IdleAction
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition, transitions_of
 from reconciler.decide.idling.writes_workload import WriteContext
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
@@ -54,14 +54,14 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    alone = transitions_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
-    transitions = {ref: _restored(transition, restoration, run) for ref, transition in alone.items()}
+    alone = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
     services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
     context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
-    chosen = [transition for transition in transitions.values() if _is_chosen(transition, restoration)]
-    reported = notices([transition for transition in chosen if not _is_repaired(transition)], (), run)
+    chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
+    reported = notices([choice for choice in chosen if not _is_repaired(choice)], (), run)
     return DesiredState(
-        decisions=decisions_of(transitions, services, context),
+        decisions=decisions_of(choices, services, context),
         notices=(
             *(replace(one, partial=one.partial or one.kind == "setAside") for one in reported),
             *_not_adopted(chosen, fleet, restoration),
@@ -80,13 +80,9 @@ def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restorati
     """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    transitions = transitions_of(
-        [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
-    )
-    named = (
-        one for one in transitions.values() if one.record is not None and _is_named(one.scalable, restoration.objects)
-    )
-    return frozenset(_origin(transition) for transition in named)
+    choices = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    named = (one for one in choices.values() if one.record is not None and _is_named(one.scalable, restoration.objects))
+    return frozenset(_origin(choice) for choice in named)
 
 
 def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
@@ -101,7 +97,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
             yield from (owner[0] for owner in owners if owner is not None)
 
 
-def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
+def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Report how much of what was asked for is left, because this Fleet did not idle it."""
     foreign = [one for one in chosen if one.state in NOT_OURS and _is_idle_now(one)]
     left = [one for one in foreign if not _is_adopted(one, restoration)]
@@ -119,84 +115,79 @@ def _not_adopted(chosen: Sequence[Transition], fleet: Fleet, restoration: Restor
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
 
 
-def _why_left(transition: Transition) -> str:
+def _why_left(choice: Choice) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    pinned = transition.situation.reasons.get(Flag.BOUNDS)
-    if pinned is None or transition.scalable.protected:
+    pinned = choice.facts.get(Fact.BOUNDS)
+    if pinned is None or choice.scalable.protected:
         return "in a protected namespace: scale it"
-    return f"{text_of(pinned)}: use --context in place of the Fleet"
+    return f"{text_of(pinned.reasons)}: use --context in place of the Fleet"
 
 
-def _idler(transition: Transition) -> str:
-    if transition.state is IdleState.UNPROVEN:
+def _idler(choice: Choice) -> str:
+    if choice.state is IdleState.UNPROVEN:
         return "only listed on a Service"
-    return f"by {who_idled('' if transition.record is None else transition.record.fleet)}"
+    return f"by {who_idled('' if choice.record is None else choice.record.fleet)}"
 
 
-def _is_repaired(transition: Transition) -> bool:
+def _is_repaired(choice: Choice) -> bool:
     """Return whether what could not be read of it does not matter any more."""
-    return transition.state is IdleState.UNREADABLE and transition.action is IdleAction.WAKE
+    return choice.state is IdleState.UNREADABLE and choice.action is IdleAction.WAKE
 
 
-def _restored(transition: Transition, restoration: Restoration, run: Run) -> Transition:
-    if not _is_chosen(transition, restoration):
-        return _unchanged(transition)
-    written = transition.scalable.cluster.writes is not Writes.NOTHING
-    if transition.was_idle or _is_adopted(transition, restoration):
+def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
+    if not _is_chosen(choice, restoration):
+        return _unchanged(choice)
+    written = choice.scalable.cluster.writes is not Writes.NOTHING
+    if choice.was_idle or _is_adopted(choice, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
-        return replace(transition, choice=ChosenAction(action, (reason(ReasonCode.RESTORED),)))
-    if transition.state is IdleState.UNREADABLE and written:
-        return _salvaged(transition, run)
-    if transition.state is IdleState.MANUALLY_SCALED and written:
-        return transition
-    if transition.state is IdleState.STALE and written:
-        return replace(transition, choice=ChosenAction(IdleAction.CLEAR, transition.reasons))
-    if _is_pinned_for_nothing(transition) and written:
+        return choice.doing(action, (reason(ReasonCode.RESTORED),))
+    if choice.state is IdleState.UNREADABLE and written:
+        return _salvaged(choice, run)
+    if choice.state is IdleState.MANUALLY_SCALED and written:
+        return choice
+    if choice.state is IdleState.STALE and written:
+        return choice.doing(IdleAction.CLEAR, choice.reasons)
+    if _is_pinned_for_nothing(choice) and written:
         why = reason(ReasonCode.HPA_PINNED_FOR_NOTHING)
-        return replace(transition, choice=ChosenAction(IdleAction.RELEASE, (why,)))
-    return _unchanged(transition)
+        return choice.doing(IdleAction.RELEASE, (why,))
+    return _unchanged(choice)
 
 
-def _is_pinned_for_nothing(transition: Transition) -> bool:
+def _is_pinned_for_nothing(choice: Choice) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
-    autoscaler = transition.autoscaler
+    autoscaler = choice.autoscaler
     held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
-    return held and transition.record is None and transition.state is not IdleState.UNREADABLE
+    return held and choice.record is None and choice.state is not IdleState.UNREADABLE
 
 
-def _salvaged(transition: Transition, run: Run) -> Transition:
+def _salvaged(choice: Choice, run: Run) -> Choice:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
-    record = readable_part(transition.scalable.scale.written, run.now)
-    if record is None or not transition.scalable.scale.is_at_or_below(0):
-        return _unchanged(transition)
-    classification = replace(transition.classification, record=record)
-    return replace(
-        transition,
-        classification=classification,
-        choice=ChosenAction(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),)),
-    )
+    record = readable_part(choice.scalable.scale.written, run.now)
+    if record is None or not choice.scalable.scale.is_at_or_below(0):
+        return _unchanged(choice)
+    return replace(choice, record=record).doing(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),))
 
 
-def _unchanged(transition: Transition) -> Transition:
-    """Return the transition that leaves it as it is, idle or not."""
-    action = IdleAction.KEEP if transition.was_idle else IdleAction.LEAVE
-    return replace(transition, choice=ChosenAction(action, transition.reasons))
+def _unchanged(choice: Choice) -> Choice:
+    """Return the choice that leaves it as it is, idle or not."""
+    action = IdleAction.KEEP if choice.was_idle else IdleAction.LEAVE
+    return choice.doing(action, choice.reasons)
 
 
-def _is_adopted(transition: Transition, restoration: Restoration) -> bool:
-    held = transition.scalable.protected is not None or Flag.BOUNDS in transition.situation.flags
-    return restoration.adopt and not held and transition.state in NOT_OURS and _is_idle_now(transition)
+def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
+    held = choice.scalable.protected is not None or Fact.BOUNDS in choice.facts
+    return restoration.adopt and not held and choice.state in NOT_OURS and _is_idle_now(choice)
 
 
-def _is_idle_now(transition: Transition) -> bool:
-    return transition.record is not None and transition.scalable.scale.is_at_or_below(transition.record.idled_to)
+def _is_idle_now(choice: Choice) -> bool:
+    return choice.record is not None and choice.scalable.scale.is_at_or_below(choice.record.idled_to)
 
 
-def _is_chosen(transition: Transition, restoration: Restoration) -> bool:
-    origin = _origin(transition)
+def _is_chosen(choice: Choice, restoration: Restoration) -> bool:
+    origin = _origin(choice)
     named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
     of_run = not restoration.runs or origin.run in restoration.runs
-    return named and of_run and _is_named(transition.scalable, restoration.objects)
+    return named and of_run and _is_named(choice.scalable, restoration.objects)
 
 
 def _is_named(scalable: ScalableState, objects: Callable[[ObjectRef], bool]) -> bool:
@@ -207,8 +198,8 @@ def _names(scalable: ScalableState) -> Iterable[ObjectRef]:
     return (scalable.ref, scalable.scale.runs.ref, *(service.ref for service in scalable.services))
 
 
-def _origin(transition: Transition) -> Origin:
-    record = transition.record
+def _origin(choice: Choice) -> Origin:
+    record = choice.record
     if record is None:
         return Origin("", "")
     run = json_object(record.cause).get("run")
@@ -236,17 +227,13 @@ def idle_workloads(
     """
     found: dict[ObjectRef, IdleWorkload] = {}
     clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
-    transitions = transitions_of(
-        [scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now
-    )
-    for transition in transitions.values():
-        for one in _asked(transition, named):
+    choices = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    for choice in choices.values():
+        for one in _asked(choice, named):
             known = found.get(one.ref, IdleWorkload(one))
-            found[one.ref] = IdleWorkload(
-                one, known.wakes | {transition.ref}, known.problem or _problem(transition, one)
-            )
+            found[one.ref] = IdleWorkload(one, known.wakes | {choice.ref}, known.problem or _problem(choice, one))
     # The target of a ScaledObject has its record too, and wakes with it.
-    with_another = {one.scalable.scale.runs.ref for one in transitions.values() if one.scalable.has_target}
+    with_another = {one.scalable.scale.runs.ref for one in choices.values() if one.scalable.has_target}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -255,33 +242,33 @@ def idle_workloads(
         ]
         for marked in objects:
             has_record = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
-            if has_record and named(marked.ref) and marked.ref not in with_another - transitions.keys():
+            if has_record and named(marked.ref) and marked.ref not in with_another - choices.keys():
                 found.setdefault(marked.ref, IdleWorkload(marked))
     return tuple(found[ref] for ref in sorted(found))
 
 
-def _asked(transition: Transition, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
+def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (transition.was_idle or transition.state in (*NOT_OURS, IdleState.UNREADABLE)):
+    if not (choice.was_idle or choice.state in (*NOT_OURS, IdleState.UNREADABLE)):
         return
-    scale = transition.scalable.scale
+    scale = choice.scalable.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)
     if itself:
         yield scale.written
-    for service in transition.scalable.services:
+    for service in choice.scalable.services:
         is_needed = service.has_record or not itself
         if is_needed and (named(service.ref) or (service.endpoints is not None and named(service.endpoints.ref))):
             yield service.service
 
 
-def _problem(transition: Transition, asked: Service | Workload) -> str:
-    reading = transition.scalable.reading
-    if transition.state is IdleState.UNPROVEN:
-        return f"{transition.why}; `restore --adopt` takes its word"
-    if transition.state is IdleState.FOREIGN and transition.scalable.protected:
-        return f"{transition.why}, and this Fleet did not idle it; scale it"
-    if transition.state is IdleState.FOREIGN and Flag.BOUNDS in transition.situation.flags:
-        return f"{text_of(transition.situation.reasons[Flag.BOUNDS])}; `wake --context` gives its bounds back"
-    if reading is not None and transition.state is IdleState.UNREADABLE and asked is transition.scalable.scale.written:
+def _problem(choice: Choice, asked: Service | Workload) -> str:
+    reading = choice.scalable.reading
+    if choice.state is IdleState.UNPROVEN:
+        return f"{choice.why}; `restore --adopt` takes its word"
+    if choice.state is IdleState.FOREIGN and choice.scalable.protected:
+        return f"{choice.why}, and this Fleet did not idle it; scale it"
+    if choice.state is IdleState.FOREIGN and Fact.BOUNDS in choice.facts:
+        return f"{text_of(choice.facts[Fact.BOUNDS].reasons)}; `wake --context` gives its bounds back"
+    if reading is not None and choice.state is IdleState.UNREADABLE and asked is choice.scalable.scale.written:
         return f"{reading.problem}; `restore` gives back what can be read"
     return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
@@ -43,14 +42,11 @@ IDLE_STATES = frozenset(
 """What is idle with a record of ours, until it is woken or released."""
 
 
-class Classification(Struct, frozen=True):
-    """`record` is what it goes back to: of its own and its Services' the newest. None where it is not idled."""
-
-    state: IdleState
-    record: Record | None = None
+Classified = tuple[IdleState, Record | None]
+"""A state, and what it goes back to: of its own record and those of its Services the newest; None: it is not idled."""
 
 
-def classify(scalable: ScalableState) -> Classification:
+def classify(scalable: ScalableState) -> Classified:
     """Return the state of `scalable`."""
     reading = scalable.reading
     if reading is not None and reading.ours and reading.record is not None:
@@ -58,15 +54,15 @@ def classify(scalable: ScalableState) -> Classification:
     newest = _newest_listed(_live_listings(scalable))
     stands = newest is not None and scalable.scale.is_at_or_below(newest.idled_to)
     if reading is not None and reading.ours and not stands:
-        return Classification(IdleState.UNREADABLE)
+        return IdleState.UNREADABLE, None
     if newest is not None and stands:
         return _listed(scalable, newest)
     if newest is not None:
-        return Classification(_with_autoscaler(scalable, newest, IdleState.IDLE_INCOMPLETE), newest)
-    return _foreign(scalable) if is_foreign(scalable) else Classification(_unmarked(scalable))
+        return _with_autoscaler(scalable, newest, IdleState.IDLE_INCOMPLETE), newest
+    return _foreign(scalable) if is_foreign(scalable) else (_unmarked(scalable), None)
 
 
-def _listed(scalable: ScalableState, newest: Record) -> Classification:
+def _listed(scalable: ScalableState, newest: Record) -> Classified:
     """Return the state of what has no record that can be read, is listed by our mark, and stands at its idled count.
 
     The list speaks for what we idled, and its number no further than that is borne out (see `evidence`). `newest` is
@@ -75,8 +71,8 @@ def _listed(scalable: ScalableState, newest: Record) -> Classification:
     behind = _newest_listed([listing for listing in _live_listings(scalable) if listing.is_behind])
     record = None if behind is None else _proved(behind, scalable)
     if record is None or record.replicas <= record.idled_to:
-        return Classification(IdleState.UNPROVEN, newest)
-    return Classification(_with_autoscaler(scalable, record, IdleState.IDLE), record)
+        return IdleState.UNPROVEN, newest
+    return _with_autoscaler(scalable, record, IdleState.IDLE), record
 
 
 def _proved(listed: Record, scalable: ScalableState) -> Record | None:
@@ -95,7 +91,7 @@ def _bounded(record: Record, scalable: ScalableState) -> Record:
     return replace(record, replicas=min(record.replicas, max(1, scalable.evidence.most)))
 
 
-def _foreign(scalable: ScalableState) -> Classification:
+def _foreign(scalable: ScalableState) -> Classified:
     own, listed = scalable.own_foreign, scalable.listed_foreign
     if (
         own is None
@@ -103,8 +99,8 @@ def _foreign(scalable: ScalableState) -> Classification:
         and scalable.reading is None
         and scalable.scale.is_at_or_below(listed.idled_to)
     ):
-        return Classification(IdleState.UNPROVEN, listed)
-    return Classification(IdleState.FOREIGN, scalable.foreign)
+        return IdleState.UNPROVEN, listed
+    return IdleState.FOREIGN, scalable.foreign
 
 
 def is_foreign(scalable: ScalableState) -> bool:
@@ -127,14 +123,14 @@ def _newest_listed(listings: Iterable[Listing]) -> Record | None:
     return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 
-def _recorded(scalable: ScalableState, record: Record) -> Classification:
+def _recorded(scalable: ScalableState, record: Record) -> Classified:
     idle = scalable.scale.is_at_or_below(record.idled_to)
     if not idle and _is_stale(scalable, record):
-        return Classification(IdleState.STALE, record)
+        return IdleState.STALE, record
     if idle and reason_of_others(scalable.scale.written, record) is not None:
-        return Classification(IdleState.TAKEN_OVER, _newest(scalable, record))
+        return IdleState.TAKEN_OVER, _newest(scalable, record)
     state = _with_autoscaler(scalable, record, IdleState.IDLE if idle else IdleState.MANUALLY_SCALED)
-    return Classification(state, _newest(scalable, record) if state in IDLE_STATES else record)
+    return state, _newest(scalable, record) if state in IDLE_STATES else record
 
 
 def _is_stale(scalable: ScalableState, record: Record) -> bool:

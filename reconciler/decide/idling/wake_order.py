@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.blockers import field_is
+from reconciler.decide.idling.choices import Choice
+from reconciler.decide.idling.rules import Fact, IdleAction
 from reconciler.decide.idling.state import IdleState
-from reconciler.decide.idling.transition_rules import ChosenAction, Flag, IdleAction
-from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder
@@ -22,17 +22,17 @@ _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
 
 
-def wake_group(transition: Transition) -> str:
+def wake_group(choice: Choice) -> str:
     """Return the wake group of a scalable: that of the policy that idles it, else that of its record's policy."""
-    policy = transition.scalable.verdict.policy
+    policy = choice.scalable.verdict.policy
     if policy is not None:
         return policy.wake_order.group or policy.name
-    return transition.record.policy if transition.record is not None else ""
+    return choice.record.policy if choice.record is not None else ""
 
 
-def tier(transition: Transition) -> int:
+def tier(choice: Choice) -> int:
     """Return the tier of a scalable in its wake group."""
-    policy = transition.scalable.verdict.policy
+    policy = choice.scalable.verdict.policy
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
@@ -50,8 +50,8 @@ def owner_in(fleet: Fleet) -> Owner:
     return owner
 
 
-def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime, owner: Owner) -> dict[ObjectRef, Transition]:
-    """Return the transitions where wakes above the `perRun` of their policy wait for the next run.
+def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: Owner) -> dict[ObjectRef, Choice]:
+    """Return the choices where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
     it. So nobody slows down the wakes of another policy by naming its group. Tenants and the namespaces of others take
@@ -59,35 +59,32 @@ def staggered(transitions: Mapping[ObjectRef, Transition], now: datetime, owner:
     requests nor many namespaces of one of them keep the others waiting. In each namespace, what was begun goes first,
     then by tier, then what somebody asked for, then by name.
     """
-    result = dict(transitions)
-    for (_, name, limit), bound in sorted(_limited(transitions.values()).items()):
-        for transition in _by_turns(bound, now, owner)[limit:]:
+    result = dict(choices)
+    for (_, name, limit), bound in sorted(_limited(choices.values()).items()):
+        for choice in _by_turns(bound, now, owner)[limit:]:
             why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
-            result[transition.ref] = replace(
-                transition,
-                choice=ChosenAction(IdleAction.DEFER, (why,)),
-                counterfactual=field_is("perRun", f"above {limit}"),
-            )
+            deferred = choice.doing(IdleAction.DEFER, (why,))
+            result[choice.ref] = replace(deferred, counterfactual=field_is("perRun", f"above {limit}"))
     return result
 
 
-def _limited(transitions: Iterable[Transition]) -> dict[tuple[str, str, int], list[Transition]]:
-    """Return the transitions bound by a `perRun`, by (cluster, wake group, perRun); clusters never wait for others."""
-    found: dict[tuple[str, str, int], list[Transition]] = {}
-    for transition in transitions:
-        policy = transition.scalable.verdict.policy
+def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choice]]:
+    """Return the choices bound by a `perRun`, by (cluster, wake group, perRun); clusters never wait for others."""
+    found: dict[tuple[str, str, int], list[Choice]] = {}
+    for choice in choices:
+        policy = choice.scalable.verdict.policy
         limit = None if policy is None else policy.wake_order.per_run
         if limit is not None:
-            found.setdefault((transition.ref.cluster, wake_group(transition), limit), []).append(transition)
+            found.setdefault((choice.ref.cluster, wake_group(choice), limit), []).append(choice)
     return found
 
 
-def _by_turns(bound: Sequence[Transition], now: datetime, owner: Owner) -> list[Transition]:
+def _by_turns(bound: Sequence[Choice], now: datetime, owner: Owner) -> list[Choice]:
     """Return the wakes of `bound`: the most urgent one of each owner first, then the second of each, and so on.
 
     Those of one owner are in the same order by its namespaces.
     """
-    waking = sorted((transition for transition in bound if transition.action is IdleAction.WAKE), key=_urgency)
+    waking = sorted((choice for choice in bound if choice.action is IdleAction.WAKE), key=_urgency)
     inside = _turns(waking, _last_turns(bound, now, _namespace), now, _namespace)
     return _turns(inside, _last_turns(bound, now, owner), now, owner)
 
@@ -100,18 +97,18 @@ _Turn = tuple[datetime, int]
 """When an owner had a wake last, and how many it had lately."""
 
 
-def _turns(ordered: Sequence[Transition], last: Mapping[str, _Turn], now: datetime, owner: Owner) -> list[Transition]:
+def _turns(ordered: Sequence[Choice], last: Mapping[str, _Turn], now: datetime, owner: Owner) -> list[Choice]:
     """Return `ordered` so that owners take turns; who had none for longest begins, then who had fewer."""
     inside: Counter[str] = Counter()
     turns: list[tuple[int, _Turn, str, int]] = []
-    for position, transition in enumerate(ordered):
-        name = owner(transition.ref)
+    for position, choice in enumerate(ordered):
+        name = owner(choice.ref)
         turns.append((inside[name], last[name], _lot(name, now), position))
         inside[name] += 1
     return [ordered[position] for *_, position in sorted(turns)]
 
 
-def _last_turns(bound: Iterable[Transition], now: datetime, owner: Owner) -> dict[str, _Turn]:
+def _last_turns(bound: Iterable[Choice], now: datetime, owner: Owner) -> dict[str, _Turn]:
     """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago; and how many since then.
 
     It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn. Where the
@@ -119,8 +116,8 @@ def _last_turns(bound: Iterable[Transition], now: datetime, owner: Owner) -> dic
     """
     earliest = now - _TURN_COUNTS
     last: dict[str, _Turn] = {}
-    for transition in bound:
-        name, woken = owner(transition.ref), transition.scalable.awake_since
+    for choice in bound:
+        name, woken = owner(choice.ref), choice.scalable.awake_since
         known, count = last.setdefault(name, (earliest, 0))
         if woken is not None and earliest < woken <= now:
             last[name] = (max(known, woken), count + 1)
@@ -132,10 +129,10 @@ def _lot(name: str, now: datetime) -> str:
     return hashlib.sha256(f"{now.isoformat()} {name}".encode()).hexdigest()
 
 
-def _urgency(transition: Transition) -> tuple[bool, int, bool, ObjectRef]:
+def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
-    begun = transition.state is IdleState.HPA_RESTORED
-    return (not begun, tier(transition), Flag.REQUESTED not in transition.situation.flags, transition.ref)
+    begun = choice.state is IdleState.HPA_RESTORED
+    return (not begun, tier(choice), Fact.REQUESTED not in choice.facts, choice.ref)
 
 
 class WakeTier(Struct, frozen=True):
@@ -145,21 +142,19 @@ class WakeTier(Struct, frozen=True):
     after: str = ""
 
 
-def wake_tiers(transitions: Iterable[Transition]) -> dict[ObjectRef, WakeTier]:
+def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, WakeTier]:
     """Return the tier of each scalable that is woken together with others that wait for it, or that it waits for.
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
-    groups: dict[tuple[str, str, str], list[Transition]] = {}
-    for transition in transitions:
-        if transition.action is IdleAction.WAKE:
-            groups.setdefault((transition.ref.cluster, transition.ref.namespace, wake_group(transition)), []).append(
-                transition
-            )
+    groups: dict[tuple[str, str, str], list[Choice]] = {}
+    for choice in choices:
+        if choice.action is IdleAction.WAKE:
+            groups.setdefault((choice.ref.cluster, choice.ref.namespace, wake_group(choice)), []).append(choice)
     result: dict[ObjectRef, WakeTier] = {}
     for (cluster, namespace, group), waking in groups.items():
-        numbers = sorted({tier(transition) for transition in waking})
+        numbers = sorted({tier(choice) for choice in waking})
         names = [f"{cluster}/{namespace}/{group}/{number}" for number in numbers]
         tiers = dict(zip(numbers, map(WakeTier, [*names[:-1], ""], ["", *names[:-1]]), strict=True))
-        result |= {transition.ref: tiers[tier(transition)] for transition in waking}
+        result |= {choice.ref: tiers[tier(choice)] for choice in waking}
     return result

@@ -1,4 +1,4 @@
-"""Transitions -> what is written on the HorizontalPodAutoscaler of a scalable that is idled to a floor of 1 or more."""
+"""Choices -> what is written on the HorizontalPodAutoscaler of a scalable that is idled to a floor of 1 or more."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from reconciler.decide.decisions import (
     annotation_tests,
     group_name,
 )
+from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.records import flux_paused, flux_resumed
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transition_rules import IdleAction
-from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,
@@ -50,41 +50,39 @@ BOUNDS_BACK = "/bounds"
 _UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
-def autoscaler_decisions(transition: Transition, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
+def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
-    autoscaler, state = transition.autoscaler, transition.state
-    if autoscaler is None or autoscaler.problem or transition.action in _UNTOUCHED or state is IdleState.UNREADABLE:
+    autoscaler, state = choice.autoscaler, choice.state
+    if autoscaler is None or autoscaler.problem or choice.action in _UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
-    if state in NOT_OURS and transition.action is not IdleAction.WAKE:
+    if state in NOT_OURS and choice.action is not IdleAction.WAKE:
         return ()
-    if transition.action is IdleAction.WAKE:
-        return tuple(_woken(transition, autoscaler, context))
-    if not context.repairs and transition.action is not IdleAction.RELEASE:
+    if choice.action is IdleAction.WAKE:
+        return tuple(_woken(choice, autoscaler, context))
+    if not context.repairs and choice.action is not IdleAction.RELEASE:
         return ()
-    record = record_after(transition, context)
+    record = record_after(choice, context)
     if record is not None and record.idled_to > 0:
         marks: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
-        marks |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(transition) else {}
-        return tuple(_pinned(transition, autoscaler, pin_changes(autoscaler, record.idled_to, marks), own, context))
-    return tuple(_released(transition, autoscaler, own, context))
+        marks |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
+        return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, marks), own, context))
+    return tuple(_released(choice, autoscaler, own, context))
 
 
-def _woken(transition: Transition, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
+def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
     # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
     back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
     if back:
-        base = _decision(transition, autoscaler, Verb.CLEAR, context, BOUNDS_BACK)
-        yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(transition), 0))
+        base = _decision(choice, autoscaler, Verb.CLEAR, context, BOUNDS_BACK)
+        yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(choice), 0))
     if gone:
-        base = _decision(transition, autoscaler, Verb.CLEAR, context)
-        yield replace(
-            base, changes=gone, phase=Phase.WAKE, order=(tier(transition), 3), needs=(own_decision_key(transition),)
-        )
+        base = _decision(choice, autoscaler, Verb.CLEAR, context)
+        yield replace(base, changes=gone, phase=Phase.WAKE, order=(tier(choice), 3), needs=(own_decision_key(choice),))
 
 
 def _pinned(
-    transition: Transition,
+    choice: Choice,
     autoscaler: PinnedAutoscaler,
     changes: tuple[FieldChange, ...],
     own: Decision | None,
@@ -92,18 +90,18 @@ def _pinned(
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
     if changes:
-        base = replace(_decision(transition, autoscaler, Verb.RECORD, context), changes=changes)
-        first = own is None or transition.state is IdleState.HPA_NOT_PINNED
+        base = replace(_decision(choice, autoscaler, Verb.RECORD, context), changes=changes)
+        first = own is None or choice.state is IdleState.HPA_NOT_PINNED
         yield replace(base, order=(0,)) if first else _following(base, own)
 
 
 def _released(
-    transition: Transition, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
+    choice: Choice, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
     changes = release_changes(autoscaler)
     if changes:
-        base = replace(_decision(transition, autoscaler, Verb.CLEAR, context), changes=changes)
+        base = replace(_decision(choice, autoscaler, Verb.CLEAR, context), changes=changes)
         yield _following(base, own)
 
 
@@ -133,7 +131,7 @@ def _following(base: Decision, own: Decision | None) -> Decision:
 
 
 def _decision(
-    transition: Transition, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, part: str = ""
+    choice: Choice, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, part: str = ""
 ) -> Decision:
     hpa = autoscaler.hpa
     return Decision(
@@ -145,18 +143,18 @@ def _decision(
         api_version=hpa.api_version,
         uid=hpa.uid,
         changes=(),
-        cause=cause_of(transition, context),
-        group=context.group(transition.ref),
+        cause=cause_of(choice, context),
+        group=context.group(choice.ref),
         order=(2,),
         has_annotations=hpa.has_annotations,
     )
 
 
-def bounds_first(transition: Transition, decisions: Sequence[Decision]) -> tuple[str, ...]:
+def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ...]:
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
-    if transition.action is IdleAction.WAKE:
+    if choice.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
-    if transition.state is IdleState.HPA_NOT_PINNED:
+    if choice.state is IdleState.HPA_NOT_PINNED:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
     return ()
 

@@ -1,4 +1,4 @@
-"""Transitions -> what is written on a Service, and on its Endpoints."""
+"""Choices -> what is written on a Service, and on its Endpoints."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.records import (
     Record,
@@ -28,10 +29,9 @@ from reconciler.decide.idling.records import (
     service_record_annotations,
     targets_text,
 )
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ServiceState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transition_rules import IdleAction
-from reconciler.decide.idling.transitions import Transition
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.writes_workload import (
     WriteContext,
@@ -59,21 +59,19 @@ class ServiceTargets(Struct, frozen=True):
     """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
 
     service: ServiceState
-    transitions: tuple[Transition, ...]
+    choices: tuple[Choice, ...]
     idle: Mapping[UnidleTarget, Record]
     kept: tuple[UnidleTarget, ...]  # entries that nothing is known of, or that are set aside
 
     @property
-    def idled(self) -> tuple[Transition, ...]:
-        return tuple(transition for transition in self.transitions if transition.action is IdleAction.IDLE)
+    def idled(self) -> tuple[Choice, ...]:
+        return tuple(choice for choice in self.choices if choice.action is IdleAction.IDLE)
 
     @property
-    def up(self) -> tuple[Transition, ...]:
+    def up(self) -> tuple[Choice, ...]:
         """Those that are listed and wake in this run."""
         listed = {target.ref(self.service.ref) for target in self.listed}
-        return tuple(
-            transition for transition in self.transitions if transition.action in _UP_NOW and transition.ref in listed
-        )
+        return tuple(choice for choice in self.choices if choice.action in _UP_NOW and choice.ref in listed)
 
     @property
     def listed(self) -> tuple[UnidleTarget, ...]:
@@ -86,7 +84,7 @@ class ServiceTargets(Struct, frozen=True):
     @property
     def idle_already(self) -> tuple[UnidleTarget, ...]:
         """The entries without those that are idled in this run."""
-        new = {transition.ref for transition in self.idled}
+        new = {choice.ref for choice in self.idled}
         return tuple(target for target in self.targets if target.ref(self.service.ref) not in new)
 
 
@@ -108,41 +106,35 @@ class _ServiceWrite(Struct, frozen=True):
 
 
 def service_decisions(
-    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
+    service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> tuple[Decision, ...]:
-    """Return the decisions on the records of `service` and its Endpoints, given the transitions of its targets."""
+    """Return the decisions on the records of `service` and its Endpoints, given the choices of its targets."""
     if service.record is None and service.is_foreign:
-        return tuple(_foreign_decisions(service, transitions, inventory, context))
+        return tuple(_foreign_decisions(service, choices, inventory, context))
     if service.problem:
         return ()
-    steps = tuple(_service_writes(_service_targets(service, transitions, inventory, context), context))
+    steps = tuple(_service_writes(_service_targets(service, choices, inventory, context), context))
     writer = _Writer(service, inventory, context)
     on_service = tuple(writer.decisions(service.service, steps))
     return (*on_service, *writer.endpoint_decisions(steps, on_service))
 
 
 def _service_targets(
-    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
+    service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> ServiceTargets:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = bool(service.verdicts) and service.ref not in context.running
-    after = [
-        (transition.ref, record_after(transition, context))
-        for transition in transitions
-        if adds or transition.ref in listed
-    ]
+    after = [(choice.ref, record_after(choice, context)) for choice in choices if adds or choice.ref in listed]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
-    known = {
-        transition.ref for transition in transitions if transition.state not in _KEPT or transition.action in _UP_NOW
-    }
+    known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
-    known |= {transition.scalable.scale.runs.ref for transition in transitions if transition.scalable.has_target} - {
-        transition.ref for transition in transitions
+    known |= {choice.scalable.scale.runs.ref for choice in choices if choice.scalable.has_target} - {
+        choice.ref for choice in choices
     }
     kept = tuple(
         target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
     )
-    return ServiceTargets(service, tuple(transitions), idle, kept)
+    return ServiceTargets(service, tuple(choices), idle, kept)
 
 
 def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) -> bool:
@@ -168,14 +160,14 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
 
 def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     up = behind.up
-    released = any(transition.action is IdleAction.RELEASE for transition in up)
+    released = any(choice.action is IdleAction.RELEASE for choice in up)
     return _ServiceWrite(
         verb=Verb.CLEAR,
         phase=Phase.REPAIR if released else Phase.WAKE,
         after=_record_after(behind, behind.idle_already, context),
         cause=cause_of(up[0], context),
-        order=(2,) if released else (max(tier(transition) for transition in up), 2),
-        needs=tuple(own_decision_key(transition) for transition in up),
+        order=(2,) if released else (max(tier(choice) for choice in up), 2),
+        needs=tuple(own_decision_key(choice) for choice in up),
         only_list=bool(behind.idled),
     )
 
@@ -185,9 +177,7 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     after = _record_after(behind, behind.targets, context)
     verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(
-        own_decision_key(transition)
-        for transition in behind.transitions
-        if transition.state is IdleState.STALE or transition.keeps_request
+        own_decision_key(choice) for choice in behind.choices if choice.state is IdleState.STALE or choice.keeps_request
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
@@ -219,7 +209,7 @@ def _record_after(
     if before is not None and not records:
         return replace(before, targets=targets, idled_to=max(before.idled_to, down))
     old = set(behind.listed)
-    new = {transition.ref for transition in behind.idled}
+    new = {choice.ref for choice in behind.idled}
     longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
     dues = [record.wake_due for record in records if record.wake_due is not None]
     return ServiceRecord(
@@ -314,31 +304,27 @@ class _Writer(Struct, frozen=True):
 
 
 def _foreign_decisions(
-    service: ServiceState, transitions: Sequence[Transition], inventory: Inventory, context: WriteContext
+    service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield what takes somebody else's marks off, each once everything it lists is woken, runs or is gone."""
-    up = [
-        transition
-        for transition in transitions
-        if transition.state in NOT_OURS and transition.action is IdleAction.WAKE
-    ]
+    up = [choice for choice in choices if choice.state in NOT_OURS and choice.action is IdleAction.WAKE]
     if not up:
         return
-    ruled = {transition.ref: transition for transition in transitions}
+    ruled = {choice.ref: choice for choice in choices}
 
     def stays(target: UnidleTarget, idled_to: int) -> bool:
-        transition = ruled.get(target.ref(service.ref))
-        if transition is None:
+        choice = ruled.get(target.ref(service.ref))
+        if choice is None:
             return not _is_gone(target, service, inventory)
-        return transition.action is not IdleAction.WAKE and transition.scalable.scale.is_at_or_below(idled_to)
+        return choice.action is not IdleAction.WAKE and choice.scalable.scale.is_at_or_below(idled_to)
 
     step = _ServiceWrite(
         verb=Verb.CLEAR,
         phase=Phase.WAKE,
         after=None,
         cause=cause_of(up[0], context),
-        order=(max(tier(transition) for transition in up), 2),
-        needs=tuple(own_decision_key(transition) for transition in up),
+        order=(max(tier(choice) for choice in up), 2),
+        needs=tuple(own_decision_key(choice) for choice in up),
     )
     writer = _Writer(service, inventory, context)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):

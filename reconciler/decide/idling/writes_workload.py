@@ -1,4 +1,4 @@
-"""Transitions -> the one decision on each scalable: its record and its replicas in one request."""
+"""Choices -> the one decision on each scalable: its record and its replicas in one request."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
+from reconciler.decide.idling.choices import Choice, owner_policy, wake_count, waking_policy
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
 from reconciler.decide.idling.last_idled import ScheduleDigest
@@ -43,10 +44,9 @@ from reconciler.decide.idling.records import (
     reason_of_others,
     record_annotations,
 )
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.transition_rules import IdleAction
-from reconciler.decide.idling.transitions import Transition, owner_policy, wake_count, waking_policy
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.reasons import MEASURED, Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.model import NOTHING, ObjectRef, Run
@@ -81,13 +81,13 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
     return f"idling/{verb}/{group}{ref}{part}"
 
 
-def cause_of(transition: Transition, context: WriteContext, reasons: Reasons = ()) -> Cause:
-    """Return why something is done with a scalable; `reasons` in place of those of the transition."""
-    policy = waking_policy(transition) or owner_policy(transition)
-    record = transition.record
+def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Cause:
+    """Return why something is done with a scalable; `reasons` in place of those of the choice."""
+    policy = waking_policy(choice) or owner_policy(choice)
+    record = choice.record
     named = record is not None and bool(policy) and record.policy == policy
     at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
-    reasons = reasons or transition.reasons
+    reasons = reasons or choice.reasons
     measured = [one.values for one in reasons if one.code in MEASURED]
     return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)
 
@@ -109,24 +109,24 @@ def _cause_text(policy: str, at: str, reasons: Reasons, revision: str, run: str)
     return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
 
 
-def record_after(transition: Transition, context: WriteContext) -> Record | None:
+def record_after(choice: Choice, context: WriteContext) -> Record | None:
     """Return the record a scalable has after this run, None where it has none."""
-    if transition.action is IdleAction.IDLE:
-        return _new_record(transition, context)
-    record = transition.record
-    if record is None or not transition.stays_idle:
+    if choice.action is IdleAction.IDLE:
+        return _new_record(choice, context)
+    record = choice.record
+    if record is None or not choice.stays_idle:
         return None
-    if transition.action is IdleAction.HOLD_BACK:
+    if choice.action is IdleAction.HOLD_BACK:
         since = record.orphaned_since or (context.run.now if record.wake_due is None else None)
         return replace(record, orphaned_since=since)
-    return _kept_record(record, transition.scalable, context) if transition.action is IdleAction.KEEP else record
+    return _kept_record(record, choice.scalable, context) if choice.action is IdleAction.KEEP else record
 
 
-def _new_record(transition: Transition, context: WriteContext) -> Record:
-    verdict = transition.scalable.verdict
+def _new_record(choice: Choice, context: WriteContext) -> Record:
+    verdict = choice.scalable.verdict
     return Record(
         idled_at=context.run.now,
-        replicas=transition.scalable.scale.replicas,
+        replicas=choice.scalable.scale.replicas,
         idled_to=verdict.idle_replicas,
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
@@ -171,44 +171,44 @@ _TESTED = (
 """What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
 
 
-def scalable_decision(transition: Transition, context: WriteContext) -> Decision | None:
+def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
     """Return the decision on the scalable itself, None without one."""
-    if transition.action is IdleAction.CLEAR:
-        return _clear(transition, context)
-    make = _WRITES.get(transition.action)
-    record = record_after(transition, context) if transition.stays_idle else transition.record
-    return None if make is None or record is None else make(transition, record, context)
+    if choice.action is IdleAction.CLEAR:
+        return _clear(choice, context)
+    make = _WRITES.get(choice.action)
+    record = record_after(choice, context) if choice.stays_idle else choice.record
+    return None if make is None or record is None else make(choice, record, context)
 
 
-def own_decision_key(transition: Transition) -> str:
-    """Return the key of the decision that `scalable_decision` makes of `transition`."""
-    return decision_key(_VERBS.get(transition.action, Verb.REPAIR), transition.ref)
+def own_decision_key(choice: Choice) -> str:
+    """Return the key of the decision that `scalable_decision` makes of `choice`."""
+    return decision_key(_VERBS.get(choice.action, Verb.REPAIR), choice.ref)
 
 
-def _decision(transition: Transition, context: WriteContext, changes: tuple[FieldChange, ...]) -> Decision:
+def _decision(choice: Choice, context: WriteContext, changes: tuple[FieldChange, ...]) -> Decision:
     """Return a repair of the scalable; the callers put in what is particular."""
-    written_object = transition.scalable.scale.written
+    written_object = choice.scalable.scale.written
     return Decision(
-        key=own_decision_key(transition),
+        key=own_decision_key(choice),
         job="idling",
-        verb=_VERBS.get(transition.action, Verb.REPAIR),
+        verb=_VERBS.get(choice.action, Verb.REPAIR),
         phase=Phase.REPAIR,
-        ref=transition.ref,
+        ref=choice.ref,
         api_version=written_object.api_version,
         uid=written_object.uid,
         changes=changes,
-        cause=cause_of(transition, context),
-        group=context.group(transition.ref),
+        cause=cause_of(choice, context),
+        group=context.group(choice.ref),
         order=(1,),
         has_annotations=written_object.has_annotations,
         has_labels=written_object.has_labels,
     )
 
 
-def _idle(transition: Transition, record: Record, context: WriteContext) -> Decision:
-    scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
-    repair, now = _decision(transition, context, ()), context.run.now
-    alone = all(policy.name in context.schedules for policy in transition.scalable.verdict.policies)
+def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
+    scale, annotations = choice.scalable.scale, choice.scalable.scale.written.annotations
+    repair, now = _decision(choice, context, ()), context.run.now
+    alone = all(policy.name in context.schedules for policy in choice.scalable.verdict.policies)
     schedule = context.schedules.get(record.policy) if alone else None
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
@@ -216,8 +216,8 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         LAST_IDLED: None if schedule is None else schedule.text(now),
         CAUSE: cause_text(repair.cause, context.run),
         CONTESTED: None,
-        **_insisted(transition, context),
-        **(flux_paused(scale.written, now) if pauses_flux(transition) else {}),
+        **_insisted(choice, context),
+        **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
     }
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
     # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
@@ -231,7 +231,7 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
         repair,
         changes=changes,
         phase=Phase.DECREASE,
-        group=context.group(transition.ref, idles=True),
+        group=context.group(choice.ref, idles=True),
         replicas_before=scale.replicas if counted else None,
         replicas_after=record.idled_to if counted else None,
         event="Idled",
@@ -240,44 +240,44 @@ def _idle(transition: Transition, record: Record, context: WriteContext) -> Deci
     )
 
 
-def _insisted(transition: Transition, context: WriteContext) -> dict[str, str | None]:
+def _insisted(choice: Choice, context: WriteContext) -> dict[str, str | None]:
     """Return the annotation that counts how often another tool undid the idle that is done again."""
-    record = transition.record
-    if transition.state is not IdleState.MANUALLY_SCALED or record is None:
+    record = choice.record
+    if choice.state is not IdleState.MANUALLY_SCALED or record is None:
         return {}
-    return {UNDONE: undo_of(transition.scalable, record, context.run.now).text}
+    return {UNDONE: undo_of(choice.scalable, record, context.run.now).text}
 
 
-def pauses_flux(transition: Transition) -> bool:
+def pauses_flux(choice: Choice) -> bool:
     """Return whether a policy that idles it pauses Flux while it is idle."""
-    return any(policy.pauses_flux for policy in transition.scalable.verdict.policies)
+    return any(policy.pauses_flux for policy in choice.scalable.verdict.policies)
 
 
-def _wake(transition: Transition, record: Record, context: WriteContext) -> Decision:
-    scale, annotations = transition.scalable.scale, transition.scalable.scale.written.annotations
-    count = wake_count(transition, record)
-    undo = _undo_in(transition, record, context)
+def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
+    scale, annotations = choice.scalable.scale, choice.scalable.scale.written.annotations
+    count = wake_count(choice, record)
+    undo = _undo_in(choice, record, context)
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
-        **cleared_annotations(annotations, foreign=transition.state in NOT_OURS),
+        **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
         **_scale_of_ours(context.run.now),
         AWAKE_SINCE: format_time(context.run.now),
         UNDONE: None,
-        **({} if undo is None else _undone(transition, record, undo, context)),
+        **({} if undo is None else _undone(choice, record, undo, context)),
         **_held_until(context.hold_until),
     }
     counted = not scale.is_suspended_kind and not scale.is_paused_kind
-    reasons = transition.reasons if undo is None else (_undo_reason(transition, undo),)
+    reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
     if count != record.replicas:
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     return replace(
-        _decision(transition, context, (scale.change_back(count), *annotation_changes(annotations, wanted))),
+        _decision(choice, context, (scale.change_back(count), *annotation_changes(annotations, wanted))),
         phase=Phase.WAKE,
-        cause=cause_of(transition, context, reasons),
-        order=(tier(transition), 1),
+        cause=cause_of(choice, context, reasons),
+        order=(tier(choice), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
-        event="IdlingContested" if undo is not None and is_contested(transition.scalable, undo) else "Woken",
+        event="IdlingContested" if undo is not None and is_contested(choice.scalable, undo) else "Woken",
     )
 
 
@@ -293,110 +293,110 @@ def _held_until(until: datetime | None) -> dict[str, str | None]:
     return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
 
 
-def _undo_in(transition: Transition, record: Record, context: WriteContext) -> Undo | None:
+def _undo_in(choice: Choice, record: Record, context: WriteContext) -> Undo | None:
     """Return the undo that a wake answers, None where it answers something else."""
-    return undo_of(transition.scalable, record, context.run.now) if transition.state is IdleState.HPA_CHANGED else None
+    return undo_of(choice.scalable, record, context.run.now) if choice.state is IdleState.HPA_CHANGED else None
 
 
-def _undone(transition: Transition, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
+def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
-    text = contest_text(undo, transition.scalable.verdict.policy)
-    contested = {CONTESTED: text} if is_contested(transition.scalable, undo) else {}
-    until = awake_until(transition, record, context.run.now)
+    text = contest_text(undo, choice.scalable.verdict.policy)
+    contested = {CONTESTED: text} if is_contested(choice.scalable, undo) else {}
+    until = awake_until(choice, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
 
 
-def _undo_reason(transition: Transition, undo: Undo) -> Reason:
-    autoscaler = transition.autoscaler
+def _undo_reason(choice: Choice, undo: Undo) -> Reason:
+    autoscaler = choice.autoscaler
     if undo.autoscaler and autoscaler is not None:
         restored = autoscaler.previous in (None, autoscaler.bounds)
         code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
         name = f"HorizontalPodAutoscaler/{undo.autoscaler}"
         return reason(code, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
-    return reason(ReasonCode.SCALED_BY, replicas=transition.scalable.scale.replicas, by=undo.by)
+    return reason(ReasonCode.SCALED_BY, replicas=choice.scalable.scale.replicas, by=undo.by)
 
 
-def _release(transition: Transition, record: Record, context: WriteContext) -> Decision:
-    scalable = transition.scalable
-    if transition.state is IdleState.TAKEN_OVER:
-        return _handed_over(transition, record, context)
+def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
+    scalable = choice.scalable
+    if choice.state is IdleState.TAKEN_OVER:
+        return _handed_over(choice, record, context)
     annotations = scalable.scale.written.annotations
     undo = undo_of(scalable, record, context.run.now)
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
         AWAKE_SINCE: format_time(context.run.now),
-        **_undone(transition, record, undo, context),
+        **_undone(choice, record, undo, context),
         **_held_until(context.hold_until),
     }
     return replace(
-        _decision(transition, context, (scalable.scale.unchanged(), *annotation_changes(annotations, wanted))),
-        cause=cause_of(transition, context, (_undo_reason(transition, undo),)),
-        event="IdlingContested" if is_contested(transition.scalable, undo) else "",
+        _decision(choice, context, (scalable.scale.unchanged(), *annotation_changes(annotations, wanted))),
+        cause=cause_of(choice, context, (_undo_reason(choice, undo),)),
+        event="IdlingContested" if is_contested(choice.scalable, undo) else "",
     )
 
 
-def _handed_over(transition: Transition, record: Record, context: WriteContext) -> Decision:
+def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decision:
     """Return the release of what stays scaled down, because somebody else wants that; an annotation keeps its replicas.
 
     An autoscaler that was held gets its bounds back all the same, and raises it to them. What stays down counts as
     awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long as after any
     scale by hand.
     """
-    scale, now = transition.scalable.scale, context.run.now
+    scale, now = choice.scalable.scale, context.run.now
     annotations = scale.written.annotations
     known = scale.is_suspended_kind or scale.is_paused_kind or SCALE_PREVIOUS in annotations
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
         **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
         AWAKE_SINCE: format_time(now),
-        AWAKE_UNTIL: format_time(awake_until(transition, record, now)),
+        AWAKE_UNTIL: format_time(awake_until(choice, record, now)),
     }
     found = reason_of_others(scale.written, record)
     changed = reason(ReasonCode.SCALE_REASON_CLEARED)
     if found:
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
-    cause = cause_of(transition, context, (changed, _handed_to(transition, record)))
+    cause = cause_of(choice, context, (changed, _handed_to(choice, record)))
     return replace(
-        _decision(transition, context, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
+        _decision(choice, context, (scale.unchanged(), *annotation_changes(annotations, wanted))), cause=cause
     )
 
 
-def _handed_to(transition: Transition, record: Record) -> Reason:
+def _handed_to(choice: Choice, record: Record) -> Reason:
     """Return what happens to the replicas after the hand-over."""
-    autoscaler = transition.autoscaler
-    if autoscaler is None or not transition.gets_bounds_back:
+    autoscaler = choice.autoscaler
+    if autoscaler is None or not choice.gets_bounds_back:
         return reason(ReasonCode.STAYS, replicas=record.replicas)
     name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
     return reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
 
 
-def awake_until(transition: Transition, record: Record, now: datetime) -> datetime:
+def awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
     """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    verdict = transition.scalable.verdict
+    verdict = choice.scalable.verdict
     ends = [now + verdict.min_awake, verdict.window_end(now)]
     if not verdict.verdicts:
         ends.append(record.wake_due)
     return max(end for end in ends if end is not None)
 
 
-def _clear(transition: Transition, context: WriteContext) -> Decision | None:
+def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     """Return what is changed on the scalable itself where leftovers go, None where nothing is."""
-    annotations = transition.scalable.scale.written.annotations
+    annotations = choice.scalable.scale.written.annotations
     wanted: dict[str, str | None] = {}
-    if transition.state is IdleState.STALE:
+    if choice.state is IdleState.STALE:
         wanted |= cleared_annotations(annotations)
-    if transition.keeps_request:
+    if choice.keeps_request:
         wanted[AWAKE_SINCE] = format_time(context.run.now)
     changes = annotation_changes(annotations, wanted)
-    return _decision(transition, context, (transition.scalable.scale.unchanged(), *changes)) if changes else None
+    return _decision(choice, context, (choice.scalable.scale.unchanged(), *changes)) if changes else None
 
 
-def _repair(transition: Transition, record: Record, context: WriteContext) -> Decision | None:
+def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
     """Return the repair of the record and floor of an idle scalable to `record`, None where both are right."""
-    scale, moved = transition.scalable.scale, _moves(transition, record)
-    if not context.repairs or (_recorded(transition) == record and not moved):
+    scale, moved = choice.scalable.scale, _moves(choice, record)
+    if not context.repairs or (_recorded(choice) == record and not moved):
         return None
-    cause = cause_of(transition, context, (_repair_reason(transition, record, moved),))
+    cause = cause_of(choice, context, (_repair_reason(choice, record, moved),))
     cause = replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at))
     wanted: dict[str, str | None] = {
         **record_annotations(record, scale.written),
@@ -407,49 +407,47 @@ def _repair(transition: Transition, record: Record, context: WriteContext) -> De
         del wanted[SCALE_TIME]
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()
     decision = replace(
-        _decision(transition, context, (change, *annotation_changes(scale.written.annotations, wanted))), cause=cause
+        _decision(choice, context, (change, *annotation_changes(scale.written.annotations, wanted))), cause=cause
     )
-    return _with_replicas(decision, transition, record) if moved else decision
+    return _with_replicas(decision, choice, record) if moved else decision
 
 
-def _moves(transition: Transition, record: Record) -> bool:
+def _moves(choice: Choice, record: Record) -> bool:
     """Return whether its replicas move: to another floor, or back to the one its autoscaler took it from."""
-    raised = transition.state is IdleState.HPA_NOT_PINNED and not transition.scalable.scale.is_at_or_below(
-        record.idled_to
-    )
-    return raised or (transition.record is not None and transition.record.idled_to != record.idled_to)
+    raised = choice.state is IdleState.HPA_NOT_PINNED and not choice.scalable.scale.is_at_or_below(record.idled_to)
+    return raised or (choice.record is not None and choice.record.idled_to != record.idled_to)
 
 
-def _recorded(transition: Transition) -> Record | None:
+def _recorded(choice: Choice) -> Record | None:
     """Return the record as it is written on the object now; None where it has to be written again."""
-    reading = transition.scalable.reading
+    reading = choice.scalable.reading
     return None if reading is None else reading.record
 
 
-def _repair_reason(transition: Transition, record: Record, moved: bool) -> Reason:
-    own = _recorded(transition)
+def _repair_reason(choice: Choice, record: Record, moved: bool) -> Reason:
+    own = _recorded(choice)
     if own is None:
         return reason(ReasonCode.RECORD_FROM_SERVICE)
     if moved:
         return reason(ReasonCode.IDLE_REPLICAS_CHANGED, idleReplicas=record.idled_to)
     if own.policy != record.policy:
-        return reason(_owner_change(transition, own), former=own.policy, policy=record.policy)
+        return reason(_owner_change(choice, own), former=own.policy, policy=record.policy)
     if own.orphaned_since != record.orphaned_since:
         return reason(ReasonCode.POLICY_REMOVED if record.orphaned_since else ReasonCode.POLICY_BACK)
     return reason(ReasonCode.RECORD_UPDATED)
 
 
-def _owner_change(transition: Transition, own: Record) -> ReasonCode:
+def _owner_change(choice: Choice, own: Record) -> ReasonCode:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
         return ReasonCode.OWNER_UNKNOWN
-    overridden = any(verdict.policy.name == own.policy for verdict in transition.scalable.overridden)
+    overridden = any(verdict.policy.name == own.policy for verdict in choice.scalable.overridden)
     return ReasonCode.OWNER_OVERRIDDEN if overridden else ReasonCode.OWNER_CHANGED
 
 
-def _with_replicas(decision: Decision, transition: Transition, record: Record) -> Decision:
-    scale = transition.scalable.scale
-    down = scale.replicas > record.idled_to and transition.state is not IdleState.HPA_NOT_PINNED
+def _with_replicas(decision: Decision, choice: Choice, record: Record) -> Decision:
+    scale = choice.scalable.scale
+    down = scale.replicas > record.idled_to and choice.state is not IdleState.HPA_NOT_PINNED
     return replace(
         decision,
         phase=Phase.DECREASE if down else Phase.REPAIR,
@@ -463,7 +461,7 @@ _VERBS: Mapping[IdleAction, Verb] = {
     IdleAction.WAKE: Verb.WAKE,
     IdleAction.RELEASE: Verb.RELEASE,
 }
-_WRITES: Mapping[IdleAction, Callable[[Transition, Record, WriteContext], Decision | None]] = {
+_WRITES: Mapping[IdleAction, Callable[[Choice, Record, WriteContext], Decision | None]] = {
     IdleAction.IDLE: _idle,
     IdleAction.WAKE: _wake,
     IdleAction.RELEASE: _release,

@@ -1,26 +1,24 @@
-"""The one table of idling: state of a scalable x verdict of the policies x blockers and wakes -> one action."""
+"""The one table of idling: the state of a scalable, what the policies say, and what else holds -> one action."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from enum import StrEnum
 
 from msgspec import Struct
 
 from reconciler.decide.idling.blockers import (
     A_WAKE_REQUEST,
-    ANOTHER_STATE,
     UNCONTESTED,
 )
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import SOMEBODY_ELSE
 from reconciler.decide.idling.state import IdleState
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, Reasons, change_if, reason
-from reconciler.model import NOTHING
 
 
-class Flag(StrEnum):
-    """What holds of a scalable besides its state and the verdict."""
+class Fact(StrEnum):
+    """What holds of a scalable besides its state and the verdict of its policies."""
 
     REQUESTED = "signal"  # somebody asked for it since it was idled
     EXCLUDED = "excluded"  # it, its Service, its namespace or its cluster opts out, or it is contested
@@ -53,36 +51,31 @@ class IdleAction(StrEnum):
     DEFER = "defer"  # the wake waits for the next run
 
 
-class Situation(Struct, frozen=True):
-    """Everything the table looks at. `reasons` say of each flag why it is set."""
+class Rule(Struct, frozen=True):
+    """One rule; without `results` it holds for every verdict.
 
-    state: IdleState
-    result: CriterionResult
-    flags: frozenset[Flag] = frozenset()
-    reasons: Mapping[Flag, Reasons] = NOTHING
-
-
-class TransitionRule(Struct, frozen=True):
-    """One row of the table; without `results` it holds for every verdict.
-
-    `flag` must be set and gives the reason; without one it is `reason`, and where that is None too, what the criteria
+    `fact` must be set and gives the reason; without one it is `reason`, and where that is None too, what the criteria
     say. `counterfactual` is what would alter a `reason`.
     """
 
     states: frozenset[IdleState]
     action: IdleAction
-    flag: Flag | None = None
+    fact: Fact | None = None
     results: frozenset[CriterionResult] = frozenset(CriterionResult)
-    without: frozenset[Flag] = frozenset()
+    without: frozenset[Fact] = frozenset()
     reason: Reason | None = None
     counterfactual: Counterfactual | None = None
 
-    def holds(self, situation: Situation) -> bool:
+    @property
+    def reasons(self) -> Reasons:
+        return () if self.reason is None else (self.reason,)
+
+    def holds(self, state: IdleState, result: CriterionResult, facts: Collection[Fact]) -> bool:
         return (
-            situation.state in self.states
-            and situation.result in self.results
-            and (self.flag is None or self.flag in situation.flags)
-            and not self.without & situation.flags
+            state in self.states
+            and result in self.results
+            and (self.fact is None or self.fact in facts)
+            and self.without.isdisjoint(facts)
         )
 
 
@@ -107,87 +100,85 @@ _NOT_SELECTED = frozenset({CriterionResult.NOT_SELECTED})
 _NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED})
 
 KEEP_UP = (
-    Flag.REQUESTED,
-    Flag.EXCLUDED,
-    Flag.BLOCKED,
-    Flag.WAKE_WHEN,
-    Flag.RUNS_ELSEWHERE,
-    Flag.SERVICE_RUNS,
-    Flag.PODS_UNREAD,
+    Fact.REQUESTED,
+    Fact.EXCLUDED,
+    Fact.BLOCKED,
+    Fact.WAKE_WHEN,
+    Fact.RUNS_ELSEWHERE,
+    Fact.SERVICE_RUNS,
+    Fact.PODS_UNREAD,
 )
 """What keeps up what the criteria call idle; of several the first is the reason."""
 _KEPT_UP = frozenset(KEEP_UP)
 
-# The first row that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
+# The first rule that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
 # what cannot be read or is not ours before everything.
-TRANSITION_RULES: tuple[TransitionRule, ...] = (
+RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
-    TransitionRule(
+    Rule(
         _UNREADABLE,
         IdleAction.LEAVE,
         reason=reason(ReasonCode.RECORD_UNREADABLE),
         counterfactual=change_if(CounterfactualCode.RECORD_READABLE),
     ),
-    TransitionRule(
+    Rule(
         _UNPROVEN,
         IdleAction.LEAVE,
         reason=reason(ReasonCode.UNPROVEN),
         counterfactual=change_if(CounterfactualCode.SCALED_OR_ADOPTED),
     ),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, Flag.PROTECTED),
-    TransitionRule(_FOREIGN, IdleAction.LEAVE, Flag.BOUNDS),
-    TransitionRule(_FOREIGN, IdleAction.WAKE, Flag.REQUESTED),
-    TransitionRule(_FOREIGN, IdleAction.OVERDUE, Flag.DUE, counterfactual=A_WAKE_REQUEST),
-    TransitionRule(
+    Rule(_FOREIGN, IdleAction.LEAVE, Fact.PROTECTED),
+    Rule(_FOREIGN, IdleAction.LEAVE, Fact.BOUNDS),
+    Rule(_FOREIGN, IdleAction.WAKE, Fact.REQUESTED),
+    Rule(_FOREIGN, IdleAction.OVERDUE, Fact.DUE, counterfactual=A_WAKE_REQUEST),
+    Rule(
         _FOREIGN,
         IdleAction.LEAVE,
         reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE),
         counterfactual=A_WAKE_REQUEST,
     ),
     # what was scaled by hand is respected, unless it was a tool, and its policy insists
-    TransitionRule(
-        _MANUALLY_SCALED, IdleAction.IDLE, Flag.INSISTS, _SAYS_IDLE, without=frozenset((*KEEP_UP, Flag.OBSERVED))
-    ),
-    TransitionRule(_MANUALLY_SCALED, IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
+    Rule(_MANUALLY_SCALED, IdleAction.IDLE, Fact.INSISTS, _SAYS_IDLE, without=frozenset((*KEEP_UP, Fact.OBSERVED))),
+    Rule(_MANUALLY_SCALED, IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
-    TransitionRule(_TAKEN_OVER, IdleAction.WAKE, Flag.REQUESTED),
-    TransitionRule(
+    Rule(_TAKEN_OVER, IdleAction.WAKE, Fact.REQUESTED),
+    Rule(
         _TAKEN_OVER,
         IdleAction.RELEASE,
         reason=reason(ReasonCode.TAKEN_OVER),
         counterfactual=A_WAKE_REQUEST,
     ),
     # what is idle is woken by the first of these
-    TransitionRule(_HPA_RESTORED, IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
-    TransitionRule(_HPA_CHANGED, IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.REQUESTED),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.EXCLUDED),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.DUE, _NOT_IDLE),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.BUSY),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.WAKE_WHEN),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.FLOOR, _SAYS_IDLE),
-    TransitionRule(_IDLE, IdleAction.WAKE, Flag.RUNS_ELSEWHERE),
-    TransitionRule(_IDLE, IdleAction.HOLD_BACK, Flag.GUARDED, _NOT_SELECTED),
-    TransitionRule(
+    Rule(_HPA_RESTORED, IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
+    Rule(_HPA_CHANGED, IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
+    Rule(_IDLE, IdleAction.WAKE, Fact.REQUESTED),
+    Rule(_IDLE, IdleAction.WAKE, Fact.EXCLUDED),
+    Rule(_IDLE, IdleAction.WAKE, Fact.DUE, _NOT_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, Fact.BUSY),
+    Rule(_IDLE, IdleAction.WAKE, Fact.WAKE_WHEN),
+    Rule(_IDLE, IdleAction.WAKE, Fact.FLOOR, _SAYS_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, Fact.RUNS_ELSEWHERE),
+    Rule(_IDLE, IdleAction.HOLD_BACK, Fact.GUARDED, _NOT_SELECTED),
+    Rule(
         _IDLE,
         IdleAction.WAKE,
         results=_NOT_SELECTED,
         counterfactual=change_if(CounterfactualCode.POLICY),
     ),
-    TransitionRule(_IDLE, IdleAction.KEEP),
+    Rule(_IDLE, IdleAction.KEEP),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
-    TransitionRule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_KEPT_UP | {Flag.OBSERVED}),
-    TransitionRule(_AWAKE, IdleAction.OBSERVE, Flag.OBSERVED, _SAYS_IDLE, without=_KEPT_UP),
-    TransitionRule(_IDLE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
-    TransitionRule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
-    TransitionRule(_STALE, IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
-    *(TransitionRule(_AWAKE, IdleAction.LEAVE, flag, _SAYS_IDLE) for flag in KEEP_UP),
-    TransitionRule(_AWAKE, IdleAction.LEAVE),
-    TransitionRule(_DOWN, IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
-    TransitionRule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),
+    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_KEPT_UP | {Fact.OBSERVED}),
+    Rule(_AWAKE, IdleAction.OBSERVE, Fact.OBSERVED, _SAYS_IDLE, without=_KEPT_UP),
+    Rule(_IDLE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
+    Rule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
+    Rule(_STALE, IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
+    *(Rule(_AWAKE, IdleAction.LEAVE, fact, _SAYS_IDLE) for fact in KEEP_UP),
+    Rule(_AWAKE, IdleAction.LEAVE),
+    Rule(_DOWN, IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
+    Rule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED), counterfactual=UNCONTESTED),
 )
 
-_ROWS_OF = {state: tuple(row for row in TRANSITION_RULES if state in row.states) for state in IdleState}
+_RULES_OF = {state: tuple(rule for rule in RULES if state in rule.states) for state in IdleState}
 
 _ON_READ_ONLY = {
     IdleAction.WAKE: IdleAction.OVERDUE,
@@ -199,24 +190,7 @@ _ON_READ_ONLY = {
 }
 
 
-class ChosenAction(Struct, frozen=True):
-    """What is to be done, and why (() where the criteria say why).
-
-    `flag` is the flag that gives the reason, if one does; `counterfactual` what would alter it, where no flag has a say
-    in that.
-    """
-
-    action: IdleAction
-    reasons: Reasons = ()
-    flag: Flag | None = None
-    counterfactual: Counterfactual | None = None
-
-
-def choose(situation: Situation) -> ChosenAction:
-    """Return the action of the first row that holds; on a read-only cluster wakes are overdue and writes left out."""
-    row = next(row for row in _ROWS_OF[situation.state] if row.holds(situation))
-    own = () if row.reason is None else (row.reason,)
-    reasons = own if row.flag is None else situation.reasons.get(row.flag, ())
-    if Flag.READ_ONLY in situation.flags and row.action in _ON_READ_ONLY:
-        return ChosenAction(_ON_READ_ONLY[row.action], reasons, row.flag, ANOTHER_STATE)
-    return ChosenAction(row.action, reasons, row.flag, row.counterfactual)
+def choose(state: IdleState, result: CriterionResult, facts: Collection[Fact]) -> tuple[Rule, IdleAction]:
+    """Return the first rule that holds, and the action: on a read-only cluster a wake is overdue, a write left out."""
+    rule = next(rule for rule in _RULES_OF[state] if rule.holds(state, result, facts))
+    return rule, _ON_READ_ONLY.get(rule.action, rule.action) if Fact.READ_ONLY in facts else rule.action

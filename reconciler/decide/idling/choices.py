@@ -1,4 +1,4 @@
-"""A scalable and everything that bears on it -> its row in the table (transition_rules.py), and that action."""
+"""A scalable and everything that bears on it -> what holds of it, the rule for that (rules.py), and its action."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FLEET, FleetGuards
 from reconciler.decide.idling.blockers import (
     A_WAKE_REQUEST,
+    ANOTHER_STATE,
     UNCONTESTED,
     UNPROTECTED,
     Blocker,
@@ -27,9 +28,9 @@ from reconciler.decide.idling.blockers import (
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import LONG_AGO, Record, who_idled
+from reconciler.decide.idling.rules import KEEP_UP, Fact, IdleAction, Rule, choose
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
-from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, Classification, IdleState, classify
-from reconciler.decide.idling.transition_rules import KEEP_UP, ChosenAction, Flag, IdleAction, Situation, choose
+from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, classify
 from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.reasons import (
     Counterfactual,
@@ -51,13 +52,21 @@ _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleActio
 _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
-class Transition(Struct, frozen=True):
-    """What is done with one scalable. `counterfactual` is the smallest change that would alter it, None for none."""
+class Choice(Struct, frozen=True):
+    """What is done with one scalable.
+
+    `record` is what it goes back to, None where it is not idled. `facts` are what holds of it, each with why. `fact` is
+    the one that is the reason, if one is; `own_reasons` are () where the criteria say why. `counterfactual` is the
+    smallest change that would alter it, None for none.
+    """
 
     scalable: ScalableState
-    classification: Classification
-    situation: Situation
-    choice: ChosenAction
+    state: IdleState
+    record: Record | None
+    facts: Mapping[Fact, Blocker]
+    action: IdleAction
+    own_reasons: Reasons = ()
+    fact: Fact | None = None
     counterfactual: Counterfactual | None = None
 
     @property
@@ -65,29 +74,17 @@ class Transition(Struct, frozen=True):
         return self.scalable.scale.written.ref
 
     @property
-    def state(self) -> IdleState:
-        return self.classification.state
-
-    @property
-    def action(self) -> IdleAction:
-        return self.choice.action
-
-    @property
     def reasons(self) -> Reasons:
-        return self.choice.reasons or self.scalable.verdict.reasons
+        return self.own_reasons or self.scalable.verdict.reasons
 
     @property
     def why(self) -> str:
         return text_of(self.reasons)
 
     @property
-    def record(self) -> Record | None:
-        return self.classification.record
-
-    @property
     def autoscaler(self) -> PinnedAutoscaler | None:
         """How its autoscaler is held, as whoever idled it may read that."""
-        return _pinned_as_read(self.scalable, self.classification)
+        return _pinned_as_read(self.scalable, self.state, self.record)
 
     @property
     def gets_bounds_back(self) -> bool:
@@ -98,7 +95,7 @@ class Transition(Struct, frozen=True):
     @property
     def keeps_request(self) -> bool:
         """Whether it runs, somebody asked for it, and only leftovers that go now say so: it counts as woken now."""
-        return self.action is IdleAction.CLEAR and Flag.REQUESTED in self.situation.flags
+        return self.action is IdleAction.CLEAR and Fact.REQUESTED in self.facts
 
     @property
     def was_idle(self) -> bool:
@@ -107,8 +104,7 @@ class Transition(Struct, frozen=True):
     @property
     def stays_idle(self) -> bool:
         """Whether it stands at its idled count because of us after this run."""
-        action = self.choice.action
-        return action is IdleAction.IDLE or (action in _STAYING and self.was_idle)
+        return self.action is IdleAction.IDLE or (self.action in _STAYING and self.was_idle)
 
     @property
     def stays_up(self) -> bool:
@@ -138,117 +134,115 @@ class Transition(Struct, frozen=True):
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
-    def with_flag(self, flag: Flag, why: Blocker) -> Transition:
-        """Return the transition where `flag` holds too, because of `why`."""
-        reasons = {**self.situation.reasons, flag: why.reasons}
-        situation = replace(self.situation, flags=self.situation.flags | {flag}, reasons=reasons)
-        choice = _naming_who_idled_it(choose(situation), self.record)
-        return replace(
-            self,
-            situation=situation,
-            choice=choice,
-            counterfactual=why.counterfactual if choice.flag is flag else self.counterfactual,
-        )
+    def with_fact(self, fact: Fact, why: Blocker) -> Choice:
+        """Return the choice where `fact` holds too, because of `why`."""
+        made = _chosen(self.scalable, self.state, self.record, {**self.facts, fact: why})
+        return replace(made, counterfactual=why.counterfactual if made.fact is fact else self.counterfactual)
+
+    def doing(self, action: IdleAction, reasons: Reasons) -> Choice:
+        """Return the choice of another action, for `reasons` that no rule has."""
+        return replace(self, action=action, own_reasons=reasons, fact=None)
 
 
-def transition_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Transition:
-    """Return the transition of `scalable` by itself, without its neighbours behind a Service or on other clusters."""
-    classification = classify(scalable)
-    flags = dict(_flags(scalable, classification, guards, now))
-    reasons = {flag: why.reasons for flag, why in flags.items()}
-    situation = Situation(classification.state, scalable.verdict.result, frozenset(flags), reasons)
-    choice = _naming_who_idled_it(choose(situation), classification.record)
-    return Transition(scalable, classification, situation, choice, _counterfactual(scalable, situation, choice, flags))
+def choice_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Choice:
+    """Return the choice for `scalable` by itself, without its neighbours behind a Service or on other clusters."""
+    state, record = classify(scalable)
+    return _chosen(scalable, state, record, dict(_facts(scalable, state, record, guards, now)))
 
 
-def _naming_who_idled_it(choice: ChosenAction, record: Record | None) -> ChosenAction:
-    if record is None or not any(one.code is ReasonCode.FOREIGN for one in choice.reasons):
-        return choice
-    return replace(choice, reasons=(reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),))
+def _chosen(scalable: ScalableState, state: IdleState, record: Record | None, facts: Mapping[Fact, Blocker]) -> Choice:
+    rule, action = choose(state, scalable.verdict.result, facts)
+    reasons = rule.reasons if rule.fact is None else facts[rule.fact].reasons
+    if record is not None and any(one.code is ReasonCode.FOREIGN for one in reasons):
+        reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
+    change = _counterfactual(scalable, state, facts, rule) if action is rule.action else ANOTHER_STATE
+    return Choice(scalable, state, record, facts, action, reasons, rule.fact, change)
 
 
 def _counterfactual(
-    scalable: ScalableState, situation: Situation, choice: ChosenAction, flags: Mapping[Flag, Blocker]
+    scalable: ScalableState, state: IdleState, facts: Mapping[Fact, Blocker], rule: Rule
 ) -> Counterfactual | None:
-    """Return the smallest change of the cause of `choice` that would alter it."""
-    if choice.counterfactual is not None:
-        return choice.counterfactual
-    if choice.flag is not None:
-        lifted = flags[choice.flag].counterfactual
-        if choice.flag not in KEEP_UP or choice.action is not IdleAction.LEAVE or not lifts_by_itself(lifted):
+    """Return the smallest change that would make `rule` not hold any more."""
+    verdict = scalable.verdict
+    if rule.counterfactual is not None:
+        return rule.counterfactual
+    if rule.fact is not None:
+        lifted = facts[rule.fact].counterfactual
+        if rule.fact not in KEEP_UP or rule.action is not IdleAction.LEAVE or not lifts_by_itself(lifted):
             return lifted
-        changes = (flags[flag].counterfactual for flag in KEEP_UP if flag in flags)
-        return what_lifts(changes, scalable.verdict.until)
-    if situation.state is IdleState.DOWN:
+        return what_lifts((facts[fact].counterfactual for fact in KEEP_UP if fact in facts), verdict.until)
+    if state is IdleState.DOWN:
         return more_replicas(scalable)
-    if choice.reasons:
+    if rule.reasons:
         return None
-    if choice.action is IdleAction.KEEP and scalable.verdict.result is CriterionResult.BUSY:
+    if rule.action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
         return A_WAKE_REQUEST
-    excluded = flags.get(Flag.EXCLUDED)
+    excluded = facts.get(Fact.EXCLUDED)
     return joint_counterfactual(
-        CounterfactualCode.ALL, (scalable.verdict.counterfactual, None if excluded is None else excluded.counterfactual)
+        CounterfactualCode.ALL, (verdict.counterfactual, None if excluded is None else excluded.counterfactual)
     )
 
 
-def _flags(
-    scalable: ScalableState, classification: Classification, guards: FleetGuards, now: datetime
-) -> Iterator[tuple[Flag, Blocker]]:
-    request = _counting_request(scalable, classification, now)
+def _facts(
+    scalable: ScalableState, state: IdleState, record: Record | None, guards: FleetGuards, now: datetime
+) -> Iterator[tuple[Fact, Blocker]]:
+    request = _counting_request(scalable, state, record, now)
     if request is not None:
-        acts = classification.state in IDLE_STATES or request.at <= now
-        yield Flag.REQUESTED, Blocker((request.reason,), None if acts else after(request.at))
+        acts = state in IDLE_STATES or request.at <= now
+        yield Fact.REQUESTED, Blocker((request.reason,), None if acts else after(request.at))
     found = {
-        Flag.EXCLUDED: _excluded(scalable, classification),
-        Flag.BLOCKED: blocker_of(scalable, now),
-        Flag.INSISTS: _insists(scalable, classification, now),
+        Fact.EXCLUDED: _excluded(scalable, state),
+        Fact.BLOCKED: blocker_of(scalable, now),
+        Fact.INSISTS: _insists(scalable, state, record, now),
     }
-    yield from ((flag, why) for flag, why in found.items() if why is not None)
-    yield from _verdict_flags(scalable.verdict)
+    yield from ((fact, why) for fact, why in found.items() if why is not None)
+    yield from _verdict_facts(scalable.verdict)
     if scalable.verdict.observing:
-        yield Flag.OBSERVED, _observed(scalable)
-    yield from _pinned_by_others(scalable, classification)
+        yield Fact.OBSERVED, _observed(scalable)
+    yield from _pinned_by_others(scalable, state, record)
     if scalable.protected is not None:
-        yield Flag.PROTECTED, Blocker((scalable.protected,), UNPROTECTED)
+        yield Fact.PROTECTED, Blocker((scalable.protected,), UNPROTECTED)
     if scalable.cluster.writes is Writes.NOTHING:
-        yield Flag.READ_ONLY, restricted(scalable)
-    if classification.record is not None:
-        yield from _record_flags(scalable, classification.record, guards, now)
+        yield Fact.READ_ONLY, restricted(scalable)
+    if record is not None:
+        yield from _record_facts(scalable, record, guards, now)
 
 
-def _pinned_as_read(scalable: ScalableState, classification: Classification) -> PinnedAutoscaler | None:
+def _pinned_as_read(scalable: ScalableState, state: IdleState, record: Record | None) -> PinnedAutoscaler | None:
     """Return how its autoscaler is held; where its bounds are the floor of the record, that is the floor."""
-    autoscaler, record = scalable.autoscaler, classification.record
+    autoscaler = scalable.autoscaler
     if autoscaler is None or record is None:
         return autoscaler
-    read = autoscaler.read_by(record.fleet) if classification.state in NOT_OURS else autoscaler
+    read = autoscaler.read_by(record.fleet) if state in NOT_OURS else autoscaler
     return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
 
 
-def _pinned_by_others(scalable: ScalableState, classification: Classification) -> Iterator[tuple[Flag, Blocker]]:
+def _pinned_by_others(
+    scalable: ScalableState, state: IdleState, record: Record | None
+) -> Iterator[tuple[Fact, Blocker]]:
     """Yield that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
-    autoscaler = _pinned_as_read(scalable, classification)
+    autoscaler = _pinned_as_read(scalable, state, record)
     if autoscaler is not None and autoscaler.holder and autoscaler.gets_back:
         name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
-        flag = change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")
-        yield Flag.BOUNDS, blocker(ReasonCode.HPA_PINNED_BY_FLEET, flag, fleet=autoscaler.holder, autoscaler=name)
+        by_context = change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")
+        yield Fact.BOUNDS, blocker(ReasonCode.HPA_PINNED_BY_FLEET, by_context, fleet=autoscaler.holder, autoscaler=name)
 
 
-def _verdict_flags(verdict: CombinedVerdict) -> Iterator[tuple[Flag, Blocker]]:
+def _verdict_facts(verdict: CombinedVerdict) -> Iterator[tuple[Fact, Blocker]]:
     if verdict.busy is not None:
-        yield Flag.BUSY, Blocker(verdict.busy.evaluation.reasons, verdict.busy.evaluation.counterfactual)
+        yield Fact.BUSY, Blocker(verdict.busy.evaluation.reasons, verdict.busy.evaluation.counterfactual)
     if verdict.wake_when is not None:
-        yield Flag.WAKE_WHEN, Blocker(verdict.wake_when.wake_when.reasons, verdict.wake_when.wake_when.counterfactual)
+        yield Fact.WAKE_WHEN, Blocker(verdict.wake_when.wake_when.reasons, verdict.wake_when.wake_when.counterfactual)
 
 
-def _insists(scalable: ScalableState, classification: Classification, now: datetime) -> Blocker | None:
+def _insists(scalable: ScalableState, state: IdleState, record: Record | None, now: datetime) -> Blocker | None:
     """Return that what a tool scaled up is idled again.
 
     None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
     it again within seconds.
     """
-    record, policies = classification.record, scalable.verdict.policies
-    if classification.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
+    policies = scalable.verdict.policies
+    if state is not IdleState.MANUALLY_SCALED or record is None or not policies:
         return None
     undo = undo_of(scalable, record, now)
     if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
@@ -272,28 +266,30 @@ def _observed(scalable: ScalableState) -> Blocker:
     )
 
 
-def _record_flags(
+def _record_facts(
     scalable: ScalableState, record: Record, guards: FleetGuards, now: datetime
-) -> Iterator[tuple[Flag, Blocker]]:
+) -> Iterator[tuple[Fact, Blocker]]:
     verdict = scalable.verdict
     due = None if verdict.wakes_on_requests_only else record.wake_due
     if due is not None and due <= now and scalable.scale.is_at_or_below(record.idled_to):
-        yield Flag.DUE, blocker(ReasonCode.WAKE_DUE, due=due)
+        yield Fact.DUE, blocker(ReasonCode.WAKE_DUE, due=due)
     idle_replicas, replicas = verdict.idle_replicas, record.replicas
     if idle_replicas >= replicas:
         below = field_is("idleReplicas", f"below {replicas}")
         yield (
-            Flag.FLOOR,
+            Fact.FLOOR,
             blocker(ReasonCode.IDLE_REPLICAS_TOO_HIGH, below, idleReplicas=idle_replicas, replicas=replicas),
         )
     guard = guards.of(scalable.ref.namespace)
     if guard.holds(record.policy, record.orphaned_since, now):
-        yield Flag.GUARDED, Blocker((guard.reason,), change_if(CounterfactualCode.FLAG, flag=f"--allow-exceed {FLEET}"))
+        yield Fact.GUARDED, Blocker((guard.reason,), change_if(CounterfactualCode.FLAG, flag=f"--allow-exceed {FLEET}"))
 
 
-def _counting_request(scalable: ScalableState, classification: Classification, now: datetime) -> WakeRequest | None:
+def _counting_request(
+    scalable: ScalableState, state: IdleState, record: Record | None, now: datetime
+) -> WakeRequest | None:
     """Return the latest request that came when it was idled or later, None for none."""
-    state, record, written = classification.state, classification.record, scalable.scale.written
+    written = scalable.scale.written
     if state is IdleState.FOREIGN and (record is None or not scalable.scale.is_at_or_below(record.idled_to)):
         return None
     since = record.idled_at if record is not None and state in _SINCE_ITS_RECORD else now
@@ -326,75 +322,71 @@ def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> da
     return recorded if recorded <= now else LONG_AGO
 
 
-def _excluded(scalable: ScalableState, classification: Classification) -> Blocker | None:
+def _excluded(scalable: ScalableState, state: IdleState) -> Blocker | None:
     if scalable.verdict.without_policies:
         return None
     found = scalable.exclusion
     if found is not None:
         return Blocker((reason(ReasonCode.EXCLUDED, object=found.on), found.reason), found.counterfactual)
-    contest = (
-        contest_of(scalable.scale.written, scalable.verdict.policy) if classification.state in _CONTESTABLE else None
-    )
+    contest = contest_of(scalable.scale.written, scalable.verdict.policy) if state in _CONTESTABLE else None
     return None if contest is None else blocker(ReasonCode.CONTESTED, UNCONTESTED, by=contest.by)
 
 
-def transitions_of(
-    scalables: Iterable[ScalableState], guards: FleetGuards, now: datetime
-) -> dict[ObjectRef, Transition]:
-    """Return the transition on each of `scalables`, by name in order."""
+def choices_of(scalables: Iterable[ScalableState], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
+    """Return the choice on each of `scalables`, by name in order."""
     return {
-        scalable.ref: transition_of(scalable, guards, now)
+        scalable.ref: choice_of(scalable, guards, now)
         for scalable in sorted(scalables, key=lambda scalable: scalable.ref)
     }
 
 
-def wake_count(transition: Transition, record: Record) -> int:
+def wake_count(choice: Choice, record: Record) -> int:
     """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    autoscaler = transition.autoscaler
+    autoscaler = choice.autoscaler
     if autoscaler is None or autoscaler.problem:
         return record.replicas
     return autoscaler.own_bounds.clamp(record.replicas)
 
 
-def owner_policy(transition: Transition) -> str:
+def owner_policy(choice: Choice) -> str:
     """Return the name of the policy that answers for what is done: that of the record while it selects the scalable or
     no other does, else the one that does, as the record passes to that one.
     """
-    selecting = transition.scalable.verdict.policy
-    recorded = _recorded_policy(transition)
-    if selecting is None or any(policy.name == recorded for policy in transition.scalable.verdict.policies):
+    selecting = choice.scalable.verdict.policy
+    recorded = _recorded_policy(choice)
+    if selecting is None or any(policy.name == recorded for policy in choice.scalable.verdict.policies):
         return recorded
     return selecting.name
 
 
-def _recorded_policy(transition: Transition) -> str:
+def _recorded_policy(choice: Choice) -> str:
     """Return the name of the policy in the record of ours that is not written anew, "" for none."""
-    ours = transition.action is not IdleAction.IDLE and transition.state not in NOT_OURS
-    return transition.record.policy if transition.record is not None and ours else ""
+    ours = choice.action is not IdleAction.IDLE and choice.state not in NOT_OURS
+    return choice.record.policy if choice.record is not None and ours else ""
 
 
-def idled_by(transition: Transition) -> str:
+def idled_by(choice: Choice) -> str:
     """Return the name of the policy that its idle record names, or that answers for it where it names none."""
-    return _recorded_policy(transition) or owner_policy(transition)
+    return _recorded_policy(choice) or owner_policy(choice)
 
 
-def deciding_names(transition: Transition) -> tuple[str, ...]:
+def deciding_names(choice: Choice) -> tuple[str, ...]:
     """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
-    combined, flag = transition.scalable.verdict, transition.choice.flag
-    if flag in (Flag.BUSY, Flag.WAKE_WHEN):
-        found = combined.busy if flag is Flag.BUSY else combined.wake_when
+    combined, fact = choice.scalable.verdict, choice.fact
+    if fact in (Fact.BUSY, Fact.WAKE_WHEN):
+        found = combined.busy if fact is Fact.BUSY else combined.wake_when
         return () if found is None else (found.policy.name,)
-    if flag is not None or transition.choice.reasons:
+    if fact is not None or choice.own_reasons:
         return ()
     return combined.deciding_names
 
 
-def waking_policy(transition: Transition) -> str:
+def waking_policy(choice: Choice) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    combined = transition.scalable.verdict
-    flag = transition.choice.flag
-    if transition.action is not IdleAction.WAKE or flag is None:
+    combined = choice.scalable.verdict
+    fact = choice.fact
+    if choice.action is not IdleAction.WAKE or fact is None:
         return ""
     highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)
-    waking = {Flag.BUSY: combined.busy, Flag.WAKE_WHEN: combined.wake_when, Flag.FLOOR: highest}.get(flag)
+    waking = {Fact.BUSY: combined.busy, Fact.WAKE_WHEN: combined.wake_when, Fact.FLOOR: highest}.get(fact)
     return "" if waking is None else waking.policy.name

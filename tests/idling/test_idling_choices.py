@@ -1,4 +1,4 @@
-"""What the transition of one scalable looks at: which requests count, and which policies it is told of, as tables."""
+"""What the choice of one scalable looks at: which requests count, and which policies it is told of, as tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.blockers import blocker
-from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.transition_rules import Flag
-from reconciler.decide.idling.transitions import (
-    Transition,
+from reconciler.decide.idling.choices import (
+    Choice,
+    choice_of,
     deciding_names,
     idled_by,
     owner_policy,
-    transition_of,
     waking_policy,
 )
+from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
+from reconciler.decide.idling.rules import Fact
 from reconciler.decide.reasons import ReasonCode
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
@@ -54,7 +54,7 @@ def policies(**fields: Any) -> tuple[IdlingPolicy, IdlingPolicy]:
     return a_policy("first", selector=workloads_selector("Deployment")), by_metric
 
 
-def transition(
+def choice(
     replicas: int,
     annotations: dict[str, str],
     *chosen: IdlingPolicy,
@@ -62,8 +62,8 @@ def transition(
     requests: float = 0,
     queue: float = 0,
     state: str = "Active",
-) -> Transition:
-    """The transition of web, behind a Service with the annotations `listed`."""
+) -> Choice:
+    """The choice of web, behind a Service with the annotations `listed`."""
     web = a_workload(replicas=replicas, annotations=annotations)
     said = {
         **answers(("web", requests), policy="second"),
@@ -71,13 +71,13 @@ def transition(
     }
     found = a_state(a_cluster(services=(a_service(annotations=listed or {}),), workloads=(web,)), answers=said)
     (cluster,) = idling_clusters(IdlingInputs(of_state(state), found, a_run(NIGHT), chosen or policies()))
-    return transition_of(cluster.scalables[0], FleetGuards(), NIGHT)
+    return choice_of(cluster.scalables[0], FleetGuards(), NIGHT)
 
 
 def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():
-    alone = transition(0, THEIRS)
+    alone = choice(0, THEIRS)
     assert alone.why == "was idled by Fleet another"
-    beside = alone.with_flag(Flag.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster="west"))
+    beside = alone.with_fact(Fact.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster="west"))
     assert beside.why == alone.why
 
 
@@ -113,7 +113,7 @@ def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replic
     ],
 )  # fmt: skip
 def test_which_requests_count(replicas, annotations, listed, action):
-    assert transition(replicas, annotations, listed=listed).action == action
+    assert choice(replicas, annotations, listed=listed).action == action
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_which_requests_count(replicas, annotations, listed, action):
 )
 def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, names):
     chosen = policies(wake_when=(WakeMetric(QUEUE, 0, "5m"),))
-    found = transition(replicas, annotations, *chosen, **metrics)
+    found = choice(replicas, annotations, *chosen, **metrics)
     waking = "second" if action == "wake" and names else ""
     assert (found.action, deciding_names(found), waking_policy(found)) == (action, names, waking)
 
@@ -151,7 +151,7 @@ def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, n
     ],
 )  # fmt: skip
 def test_who_answers_for_it(replicas, annotations, policy):
-    assert owner_policy(transition(replicas, annotations, *policies(priority=5))) == policy
+    assert owner_policy(choice(replicas, annotations, *policies(priority=5))) == policy
 
 
 @pytest.mark.parametrize(
@@ -165,5 +165,5 @@ def test_who_answers_for_it(replicas, annotations, policy):
 def test_who_answers_for_what_another_policy_idled(selecting, policy):
     record = {**RECORD, "reconciler/owner": "production/IdlingPolicy/gone"}
     elsewhere = a_policy("elsewhere", selector=workloads_selector("CronJob"))
-    found = transition(0, record, elsewhere, *(a_policy(name) for name in selecting))
+    found = choice(0, record, elsewhere, *(a_policy(name) for name in selecting))
     assert (owner_policy(found), idled_by(found)) == (policy, "gone")
