@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import random
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 17
 _MOST_DIGITS = 9
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_SECRET_HEADER = re.compile(r"(?i)auth|cookie|key|pass|secret|token")
+_LEAST_SECRET = 8  # a shorter text is part of many others
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,37 @@ class HttpRequest:
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(default=(), repr=False)  # pairs may repeat a name
     body: bytes | None = field(default=None, repr=False)
     check: Callable[[], None] | None = None
+
+    @property
+    def secrets(self) -> tuple[bytes, ...]:
+        """The credentials in its headers, as a server could repeat them, the longest first."""
+        pairs = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
+        found: set[str] = set()
+        for name, value in pairs:
+            if _SECRET_HEADER.search(name):
+                found.update((value, *value.split(), *_password(value)))
+        texts = {text.encode() for text in found if len(text) >= _LEAST_SECRET}
+        return tuple(sorted(texts | {text.replace(b"/", b"\\/") for text in texts}, key=len, reverse=True))
+
+
+def _password(value: str) -> tuple[str, ...]:
+    """Return the password, and the name with it, in the value of a header for basic authentication."""
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() != "basic":
+        return ()
+    try:
+        decoded = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ()
+    return decoded, decoded.partition(":")[2]
+
+
+def _without(secrets: Sequence[bytes], answer: bytes | bytearray) -> bytes | bytearray:
+    """Return `answer` with "***" in place of each of `secrets`: what a server repeats is printed nowhere."""
+    for secret in secrets:
+        if secret in answer:
+            answer = answer.replace(secret, b"***")
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +158,8 @@ class HttpClient:
         self._budget = budget
 
     def exchange(self, request: HttpRequest, deadline: Deadline) -> HttpResponse:
-        """Return the answer to one request, whatever its status; redirects are not followed.
+        """Return the answer to one request, whatever its status, without the credentials of the request where the
+        server repeats them; redirects are not followed.
 
         Raises:
             HttpError: there is no whole answer; see errors.py for its kinds.
@@ -136,8 +173,12 @@ class HttpClient:
                 body = self._body(response, deadline)
         except (HTTPError, OSError, ValueError) as error:
             raise http_error(error) from error
-        headers = {key.lower(): value for key, value in response.headers.items()}
-        return HttpResponse(response.status, headers, body)
+        secrets = request.secrets
+        headers = {
+            key.lower(): _without(secrets, value.encode(errors="replace")).decode()
+            for key, value in response.headers.items()
+        }
+        return HttpResponse(response.status, headers, _without(secrets, body))
 
     @contextmanager
     def streamed(self, request: HttpRequest, deadline: Deadline) -> Iterator[tuple[int, Iterator[bytes]]]:
@@ -153,7 +194,8 @@ class HttpClient:
         try:
             with within(deadline), self._opened(request) as response:
                 try:
-                    yield response.status, self._lines(response)
+                    secrets = request.secrets
+                    yield response.status, (bytes(_without(secrets, line)) for line in self._lines(response))
                 finally:
                     response.close()  # there may be more to come, so nobody else can use the connection
         except (HTTPError, OSError, ValueError) as error:
@@ -221,12 +263,20 @@ def _unpacked(response: BaseHTTPResponse) -> Iterator[bytes]:
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("identity", "gzip", "x-gzip", "deflate"):
         raise HttpError("the answer is compressed in a way that was not asked for")
-    reader = None if packed == "identity" else zlib.decompressobj(_GZIP_OR_ZLIB)
-    read = 0
+    if packed == "identity":
+        while piece := response.read1(_CHUNK):
+            yield piece
+        return
+    reader = zlib.decompressobj(_GZIP_OR_ZLIB)
+    begun = False
     while piece := response.read1(_CHUNK):
-        read += len(piece)
-        yield from (piece,) if reader is None else _decompressed(reader, piece)
-    if reader is not None and read and not reader.eof:
+        while piece:
+            if reader.eof:
+                reader = zlib.decompressobj(_GZIP_OR_ZLIB)  # RFC 1952, section 2.2: one member follows another
+            begun = True
+            yield from _decompressed(reader, piece)
+            piece = reader.unused_data
+    if begun and not reader.eof:
         raise HttpError("the answer was cut off", passes=True)
 
 
