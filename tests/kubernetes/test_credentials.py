@@ -9,18 +9,21 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes import kubeconfig
+from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from tests.kubernetes.live import opened
-from tests.real.kubeconfig import write_kubeconfig
+from tests.real.kubeconfig import Access, write_kubeconfig
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -47,6 +50,74 @@ def test_an_exec_plugin(api_server: ControlPlane, tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
     access = replace(api_server.access(), user=user)
     assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
+
+
+def a_program(folder: Path, *lines: str) -> dict[str, Any]:
+    """A user whose credentials come from a Python program with `lines`; each start adds a line to "starts"."""
+    program = folder / "login"
+    starts = folder / "starts"
+    starts.touch()
+    program.write_text("\n".join((f"#!{sys.executable}", f"open({str(starts)!r}, 'a').write('x')", *lines)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
+
+
+def a_kubeconfig(folder: Path, user: dict[str, Any], names: list[str]) -> str:
+    access = Access("https://127.0.0.1:1", None, user)
+    return str(write_kubeconfig(folder / "config", dict.fromkeys(names, access)))
+
+
+GIVES = (
+    'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",\'',
+    '      \' "status": {"token": "of-the-program"}}\')',
+)
+
+
+def test_clusters_with_the_same_program_have_it_run_once(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(60)]
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, *GIVES), names)
+
+    with ThreadPoolExecutor(16) as pool:
+        accesses = list(pool.map(lambda name: kubeconfig.kubeconfig_context(config, name, Deadline(30)), names))
+
+    assert {one.authorization(Deadline(30)) for one in accesses} == {"Bearer of-the-program"}
+    assert (tmp_path / "starts").read_text() == "x"
+    kubeconfig.forget_credentials()
+    kubeconfig.kubeconfig_context(config, "c0", Deadline(30))
+    assert (tmp_path / "starts").read_text() == "xx"
+
+
+def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(16)]
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, "import sys, time", "time.sleep(1)", "sys.exit(3)"), names)
+
+    def words(name: str) -> str:
+        with pytest.raises(CredentialError) as refused:
+            kubeconfig.kubeconfig_context(config, name, Deadline(60))
+        return str(refused.value)
+
+    with ThreadPoolExecutor(16) as pool:
+        said = set(pool.map(words, names))
+
+    assert len(said) == 1
+    assert "ended with 3" in said.pop()
+    assert len((tmp_path / "starts").read_text()) < len(names) / 2
+
+
+def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, "while True: print('x' * 65536)"), ["east"])
+
+    with pytest.raises(CredentialError, match="printed more than 1048576 bytes"):
+        kubeconfig.kubeconfig_context(config, "east", Deadline(60))
+
+
+def test_an_address_without_a_scheme_is_https(tmp_path: Path) -> None:
+    access = Access("127.0.0.1:6443", None, {"token": "secret-token"})
+    config = str(write_kubeconfig(tmp_path / "config", {"east": access}))
+
+    found = kubeconfig.kubeconfig_context(config, "east", Deadline(5))
+
+    assert (found.server, found.is_secured) == ("https://127.0.0.1:6443", True)
 
 
 def test_a_token_that_was_rotated_in_its_file_is_taken_up(api_server: ControlPlane, tmp_path: Path) -> None:

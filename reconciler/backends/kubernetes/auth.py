@@ -119,10 +119,13 @@ class Connection:
         that was replaced a moment ago is not the one that was refused.
         """
         with self._alone(deadline):
+            from reconciler.backends.kubernetes import kubeconfig
+
             old, now = self._endpoint, self._clock.monotonic()
             if old is None or self._header != refused or (old.certificate and now - self._replaced_at < _FRESH_SECONDS):
                 return True
             self._endpoint = None
+            kubeconfig.forget_credentials()
             if self._opened(deadline).certificate != old.certificate:
                 self._replaced_at = now
                 return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
 
 _LONGEST_WORDS = 300
+_MOST_OUTPUT = 1 << 20  # bytes; a token or a certificate with its key has some kilobytes
 
 
 class Credential(Struct, frozen=True):
@@ -104,8 +106,6 @@ class ExecPlugin:
                 stdout=subprocess.PIPE,
                 cwd=self._folder,
                 env={**self._env, "KUBERNETES_EXEC_INFO": json.dumps(self._info(on_terminal))},
-                text=True,
-                errors="replace",
                 start_new_session=not on_terminal,  # what it starts ends with it; on a terminal it must stay ours
                 **({} if on_terminal else streams),
             )
@@ -113,13 +113,30 @@ class ExecPlugin:
             words = "; ".join(part for part in (error.strerror, self._hint) if part)
             raise CredentialError(f"exec plugin {self._words[0]} cannot be run ({words})") from error
         try:
+            printed, said = self._output(process, deadline)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    printed, said = process.communicate(timeout=deadline.step("no credentials in time"))
-                    return process.returncode, printed, said or ""
+                    return process.wait(timeout=deadline.step("no credentials in time")), printed, said
         except BaseException:
             _end(process, alone=on_terminal)
             raise
+
+    def _output(self, process: subprocess.Popen[bytes], deadline: Deadline) -> tuple[str, str]:
+        """Return what the program prints, and what it says to standard error, until it closes both."""
+        found = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream is not None}
+        with selectors.DefaultSelector() as waiting:
+            for stream, read in found.items():
+                waiting.register(stream, selectors.EVENT_READ, read)
+            while waiting.get_map():
+                for key, _ in waiting.select(deadline.step("no credentials in time")):
+                    piece = os.read(key.fd, 1 << 16)
+                    key.data.extend(piece)
+                    if not piece:
+                        waiting.unregister(key.fileobj)
+                    if len(key.data) > _MOST_OUTPUT:
+                        raise CredentialError(f"exec plugin {self._words[0]} printed more than {_MOST_OUTPUT} bytes")
+        texts = [read.decode(errors="replace") for read in found.values()]
+        return texts[0], texts[1] if len(texts) > 1 else ""
 
     def _info(self, on_terminal: bool) -> dict[str, Any]:
         spec: dict[str, Any] = {"interactive": on_terminal}
@@ -138,7 +155,7 @@ def _given(status: _Status) -> Credential:
     )
 
 
-def _end(process: subprocess.Popen[str], *, alone: bool) -> None:
+def _end(process: subprocess.Popen[bytes], *, alone: bool) -> None:
     """End the program, and where it has a session of its own all it started; its pipes are not waited for."""
     with contextlib.suppress(OSError):
         process.kill() if alone else os.killpg(process.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 
 if TYPE_CHECKING:
-    from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+    from reconciler.backends.kubernetes.exec_plugin import Credential, ExecPlugin
 
 _PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _LISTS = ("clusters", "contexts", "users")
@@ -126,7 +126,7 @@ def kubeconfig_context(
 
 def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> ServerAccess:
     access = ServerAccess(
-        server=str(cluster["server"]).rstrip("/"),
+        server=_server(str(cluster["server"])),
         authorization=_always(None),
         verified=not cluster.is_set("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
@@ -145,6 +145,11 @@ def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> Server
     )
 
 
+def _server(text: str) -> str:
+    """Return the address of an API server; one without a scheme is https."""
+    return (text if "://" in text else f"https://{text}").rstrip("/")
+
+
 def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[Authorization, tuple[Pem, Pem] | None]:
     """Return who gives the header, and the certificate that a program gave in its place."""
     if user.get("auth-provider") is not None:
@@ -157,14 +162,11 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
     if token is not None:
         return token, None
     if user.get("exec") is not None:
-        from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
-
         config = user.node("exec")
-        plugin = ExecPlugin(
+        given = _plugin_token(
             config, user.folder, _cluster_info(cluster) if config.is_set("provideClusterInfo") else None
         )
-        given = _PluginToken(plugin, deadline)
-        return given, given.credential.certificate
+        return given, given.credential(deadline).certificate
     if user.get("username") is not None and user.get("password") is not None:
         both = base64.b64encode(f"{user.text('username')}:{user.text('password')}".encode()).decode()
         return _always(f"Basic {both}"), None
@@ -205,19 +207,70 @@ class _PluginToken:
     to expire; while that is valid, a program that fails changes nothing.
     """
 
-    def __init__(self, plugin: ExecPlugin, deadline: Deadline) -> None:
+    def __init__(self, plugin: ExecPlugin) -> None:
         self._plugin = plugin
-        self.credential = plugin.credential(deadline)
+        self._guard = threading.Lock()
+        self._credential: Credential | None = None
+        self._failed: tuple[int, CredentialError | None] = (0, None)
+
+    def credential(self, deadline: Deadline) -> Credential:
+        """Return the credential; who waited while the program failed for another one gets that error."""
+        began = self._failed[0]
+        while not self._guard.acquire(timeout=deadline.step("no credentials in time")):
+            pass
+        try:
+            count, error = self._failed
+            if error is not None and count > began:
+                raise error
+            try:
+                self._credential = self._fresh(deadline)
+            except CredentialError as failed:
+                self._failed = (count + 1, failed)
+                raise
+            return self._credential
+        finally:
+            self._guard.release()
+
+    def _fresh(self, deadline: Deadline) -> Credential:
+        known = self._credential
+        if known is None:
+            return self._plugin.credential(deadline)
+        if not known.token or known.expires is None or time.time() < known.expires - _SOON:
+            return known
+        try:
+            return self._plugin.credential(deadline)
+        except CredentialError:
+            if time.time() >= known.expires:
+                raise
+            return known
 
     def __call__(self, deadline: Deadline) -> str | None:
-        expires = self.credential.expires
-        if self.credential.token and expires is not None and time.time() >= expires - _SOON:
-            try:
-                self.credential = self._plugin.credential(deadline)
-            except CredentialError:
-                if time.time() >= expires:
-                    raise
-        return f"Bearer {self.credential.token}" if self.credential.token else None
+        token = self.credential(deadline).token
+        return f"Bearer {token}" if token else None
+
+
+_shared: dict[str, _PluginToken] = {}
+_sharing = threading.Lock()
+
+
+def _plugin_token(config: ConfigNode, folder: str, cluster: dict[str, Any] | None) -> _PluginToken:
+    """Return who gives the token; all clusters whose users name the same program, told the same, have one.
+
+    Source: kubernetes/client-go plugin/pkg/client/auth/exec/exec.go, cacheKey.
+    """
+    from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+
+    key = repr((config.value, folder, cluster))
+    with _sharing:
+        if key not in _shared:
+            _shared[key] = _PluginToken(ExecPlugin(config, folder, cluster))
+        return _shared[key]
+
+
+def forget_credentials() -> None:
+    """Have programs asked anew that gave credentials before, because one was refused."""
+    with _sharing:
+        _shared.clear()
 
 
 def _cluster_info(cluster: ConfigNode) -> dict[str, Any]:
