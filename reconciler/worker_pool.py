@@ -20,6 +20,15 @@ _Lane = tuple[bool, str]
 """Whether its work is urgent, and its name."""
 
 
+def started(thread: threading.Thread) -> bool:
+    """Start `thread`, and return whether it runs: the system may let this process have no more threads."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
 class WorkerPool:
     """At most `size` threads, at most `share` of them busy in one lane at a time; a lane is a cluster's name.
 
@@ -28,7 +37,7 @@ class WorkerPool:
     however many clusters hang while they are read.
 
     The threads are daemons and nobody joins them: what hangs does not keep the process. With a `size` of 0 there are
-    none, and whoever asks for work does it.
+    none, and whoever asks for work does it; so it is where the system lets us have none.
     """
 
     def __init__(self, size: int = SIZE, share: int = SHARE) -> None:
@@ -60,12 +69,15 @@ class WorkerPool:
             run()
             return future
         with self._changed:
-            self._lanes.setdefault((urgent, lane), deque()).append(run)
-            self._queued += 1
-            if self._queued > self._idle and self._threads < self._size:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="reconciler worker", daemon=True).start()
-            self._changed.notify()
+            if self._queued >= self._idle and self._threads < self._size:
+                self._threads += started(threading.Thread(target=self._serve, name="reconciler worker", daemon=True))
+            alone = self._threads == 0
+            if not alone:
+                self._lanes.setdefault((urgent, lane), deque()).append(run)
+                self._queued += 1
+                self._changed.notify()
+        if alone:
+            run()
         return future
 
     def each(self, lane: str, work: Callable[[T], R], things: Sequence[T], workers: int) -> list[R]:

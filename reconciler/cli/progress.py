@@ -26,6 +26,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.report.summary import outcome_word
 from reconciler.report.wording import counted, is_metadata, name_of, verb_of
 from reconciler.untrusted_text import one_line
+from reconciler.worker_pool import started
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Drawing
@@ -160,7 +161,7 @@ class PlainLines(Progress):
         super().__init__()
         self._every = every
         self._over = threading.Event()
-        threading.Thread(target=self._tell, daemon=True).start()
+        started(threading.Thread(target=self._tell, daemon=True))  # without one, a log has fewer lines
 
     def _tell(self) -> None:
         seconds = 0.0

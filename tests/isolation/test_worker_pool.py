@@ -104,3 +104,27 @@ def test_threads_that_have_nothing_to_do_end_and_none_keeps_the_process() -> Non
     for thread in threads:
         thread.join(60)
     assert pool.submit("lane", lambda: 7).result(60) == 7
+
+
+def no_more_threads(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_the_system_lets_us_have_no_thread_whoever_asks_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", no_more_threads)
+    pool = WorkerPool()
+
+    assert pool.submit("east", threading.get_ident).result(0) == threading.get_ident()
+    assert pool.each("east", lambda number: 2 * number, range(50), 8) == [2 * number for number in range(50)]
+
+
+def test_where_the_system_lets_us_have_one_thread_that_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, ends = WorkerPool(), threading.Event()
+    first = pool.submit("east", lambda: ends.wait(60) and threading.get_ident())
+    monkeypatch.setattr(threading.Thread, "start", no_more_threads)
+    others = [pool.submit("west", threading.get_ident) for _ in range(5)]
+
+    assert not any(one.done() for one in others)
+    ends.set()
+    assert {one.result(60) for one in others} == {first.result(60)}
+    assert first.result() != threading.get_ident()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import LockHeldError, LockLostError, NotFoundError
+from reconciler.errors import LockHeldError, LockLostError, NotFoundError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from tests.backends.clocks import PatientClock
 from tests.real import faults
@@ -75,6 +76,20 @@ def test_a_lease_is_renewed_while_it_is_held(
     wait_until(lambda: a_lease(api_server, api_namespace)["renewTime"] != first, "the lease is renewed", 10)
     assert holder.lock.held()
     holder.lock.release()
+
+
+def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(
+    api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = Holder(api_server, api_namespace, "first")
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(UnreachableError, match="no thread is left to renew its lock"):
+        holder.lock.acquire(5)
+    assert not holder.lock.held()
 
 
 def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, seconds: int = SECONDS) -> None:

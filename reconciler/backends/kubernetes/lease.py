@@ -23,8 +23,10 @@ from reconciler.errors import (
     InvalidError,
     LockHeldError,
     NotFoundError,
+    UnreachableError,
 )
 from reconciler.model import OUR_LABELS
+from reconciler.worker_pool import started
 
 NAME = "reconciler"
 SECONDS = 15
@@ -133,8 +135,11 @@ class LeaseLock:
     def _begin(self) -> None:
         self._done.clear()
         self._requests.fence = self.held
-        self._renewing = threading.Thread(target=self._renew, name=f"lease of {self._cluster}", daemon=True)
-        self._renewing.start()
+        renewing = threading.Thread(target=self._renew, name=f"lease of {self._cluster}", daemon=True)
+        if not started(renewing):
+            self._lose()
+            raise UnreachableError(f"{self._cluster}: no thread is left to renew its lock, expected one; run it again")
+        self._renewing = renewing
 
     def _renew(self) -> None:
         """Runs beside the writing until the lock is given back or lost."""

@@ -18,6 +18,7 @@ from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
+from reconciler.worker_pool import started
 
 T = TypeVar("T")
 W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw)
@@ -196,7 +197,8 @@ def _in_background(send: Callable[[], HttpResponse]) -> Future[HttpResponse]:
         except Exception as error:  # noqa: BLE001 - handed on to who waits
             future.set_exception(error)
 
-    threading.Thread(target=run, name="next page", daemon=True).start()
+    if not started(threading.Thread(target=run, name="next page", daemon=True)):
+        run()
     return future
 
 
