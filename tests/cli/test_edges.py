@@ -54,6 +54,28 @@ def test_r8_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link
     assert (quickstart.path / "precious").read_text() == "x"
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_place(quickstart, repository, form):
+    call = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-o", form]
+    where = {**os.environ, "PYTHONPATH": str(repository)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *call],
+            cwd=quickstart.path,
+            env=where,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert "error: operating system: No space left on device" in done.stderr
+    assert ("the run goes on" in done.stderr) is (form == "text")
+    again = json.loads(quickstart.plan("2026-11-20T22:01:00Z", "-o", "json").out)
+    assert again["actions"] == []
+
+
 @pytest.mark.parametrize("file", ["pipe", "/dev/full"])
 def test_r8_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
     os.mkfifo(quickstart.path / "pipe")
