@@ -148,7 +148,7 @@ class Kubelet:
         self._plane = plane
         self._pods: dict[str, tuple[Process, list[str]]] = {}
         self._beats_at = 0.0
-        self._not_ready: set[str] = set()
+        self._untold: set[str] = set()
         self._numbers = itertools.count(1)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
@@ -172,7 +172,11 @@ class Kubelet:
                 print(f"kubelet: {error}", file=sys.stderr)
 
     def _beat(self) -> None:
-        """Renew the Lease of the node: without it the node counts as gone after less than a minute, with its pods."""
+        """Renew the Lease of the node, and say that it is ready.
+
+        Without the Lease it counts as gone after less than a minute, as after an outage of the API server that takes
+        longer; a Lease alone does not bring it back, and no pod is scheduled there.
+        """
         now = time.monotonic()
         if now < self._beats_at:
             return
@@ -182,6 +186,7 @@ class Kubelet:
         lease = an_object("coordination.k8s.io/v1", "Lease", NODE_NAME, spec=spec)
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE_NAME}"
         self._plane.api.patch(path, lease, APPLY_PATCH, fieldManager="kubelet", force="true")
+        self._plane.api.patch(f"/api/v1/nodes/{NODE_NAME}/status", {"status": _ready_node()})
 
     def _look_at(self, pod: Object) -> None:
         uid, metadata = pod["metadata"]["uid"], pod["metadata"]
@@ -191,7 +196,7 @@ class Kubelet:
             self._end(pod)
         elif uid not in self._pods:
             self._start_pod(pod)
-        elif uid in self._not_ready:
+        elif uid in self._untold:
             self._probe(pod)
 
     def _start_pod(self, pod: Object) -> None:
@@ -206,21 +211,18 @@ class Kubelet:
         arguments.append(annotations.get(_DELAY, "0"))
         log = self._plane.logs / "pods" / f"{metadata['name']}.log"
         self._pods[metadata["uid"]] = (Process(Path(sys.executable), arguments, log), addresses)
-        has_no_probe = _DELAY in annotations
-        self._tell(pod, addresses, ready=has_no_probe)
-        if not has_no_probe and _NEVER_READY not in annotations:
-            self._not_ready.add(metadata["uid"])
+        self._untold.add(metadata["uid"])  # first: the API server may be away before it is told
+        self._tell(pod, addresses, ready=_DELAY in annotations)
 
     def _probe(self, pod: Object) -> None:
         """Tell that a pod is ready once it accepts connections, as its readiness probe would."""
-        _, addresses = self._pods[pod["metadata"]["uid"]]
-        try:
-            for address in addresses:
-                socket.create_connection((address, POD_PORT), timeout=5).close()
-        except OSError:
+        metadata = pod["metadata"]
+        _, addresses = self._pods[metadata["uid"]]
+        annotations = metadata.get("annotations", {})
+        if _DELAY not in annotations and _NEVER_READY not in annotations and not _accept(addresses):
             return
-        self._tell(pod, addresses, ready=True)
-        self._not_ready.discard(pod["metadata"]["uid"])
+        self._tell(pod, addresses, ready=_DELAY in annotations or _NEVER_READY not in annotations)
+        self._untold.discard(metadata["uid"])
 
     def _tell(self, pod: Object, addresses: list[str], *, ready: bool) -> None:
         state = "True" if ready else "False"
@@ -243,7 +245,7 @@ class Kubelet:
             return
         if process is not None:
             del self._pods[pod["metadata"]["uid"]]
-            self._not_ready.discard(pod["metadata"]["uid"])
+            self._untold.discard(pod["metadata"]["uid"])
             for address in addresses:
                 network_namespace.remove_address(address)
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
@@ -252,6 +254,16 @@ class Kubelet:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+
+def _accept(addresses: list[str]) -> bool:
+    """Whether a pod accepts connections at all of its addresses."""
+    try:
+        for address in addresses:
+            socket.create_connection((address, POD_PORT), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def _node() -> Object:
