@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.backends.config_map_store import entry_patch
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
 from reconciler.decide.decisions import Decision, Verb
@@ -32,7 +33,7 @@ from reconciler.errors import (
     StaleError,
     reason_of,
 )
-from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, PatchOperation, Run, Write
+from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
 from reconciler.policy.types import Fleet, Writes
 from reconciler.workload_kinds import workload_kind
@@ -294,8 +295,7 @@ class History:
             manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: text}}
             self._cluster.write(Write("create", ref, "v1", manifest=manifest))
             return True
-        test = PatchOperation("test", f"/binaryData/{_KEY}", found.binary_data.get(_KEY))
-        patch = (test, PatchOperation("replace", f"/binaryData/{_KEY}", text))
+        patch = entry_patch("binaryData", found.binary_data, _KEY, text, found.binary_data.get(_KEY))
         self._cluster.write(Write("patch", ref, "v1", uid=found.uid, patch=patch))
         return False
 

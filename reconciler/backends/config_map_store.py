@@ -61,7 +61,7 @@ class ConfigMapStore:
             }
             self._cluster.write(Write("create", self._ref, "v1", manifest=manifest))
         else:
-            patch = _patch(found, entry, value, expected)
+            patch = entry_patch("data", found.data, entry, value, expected)
             self._cluster.write(Write("patch", self._ref, "v1", uid=found.uid, patch=patch))
 
     def _check_size(self, data: Mapping[str, str], entry: str, value: str) -> None:
@@ -86,10 +86,17 @@ def entry_name(key: str) -> str:
     return _ESCAPED.sub(lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), key)
 
 
-def _patch(found: ConfigMap, entry: str, value: str | None, expected: str | None) -> tuple[PatchOperation, ...]:
-    if not found.data:
-        return PatchOperation("test", "/data", None), PatchOperation("add", "/data", {entry: value})
-    path = f"/data/{entry}"
+def entry_patch(
+    field: str, found: Mapping[str, str], entry: str, value: str | None, expected: str | None
+) -> tuple[PatchOperation, ...]:
+    """Return what sets one entry of `field` ("data" or "binaryData"), which has `found`, and tests for `expected`.
+
+    None is an entry that is not there: as `value` it takes it out. Where the field is not there either, it is made; a
+    test below something absent fails.
+    """
+    if not found:
+        return PatchOperation("test", f"/{field}", None), PatchOperation("add", f"/{field}", {entry: value})
+    path = f"/{field}/{entry}"
     test = PatchOperation("test", path, expected)
     if value is None:
         return test, PatchOperation("remove", path)

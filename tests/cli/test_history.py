@@ -32,7 +32,7 @@ from reconciler.apply.history import (
 )
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
-from reconciler.backends.protocols import HISTORY_LABEL
+from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.cli.fleet_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
@@ -387,3 +387,31 @@ def test_a_copy_that_somebody_made_of_a_day_is_none(tmp_path: Path, name: str) -
     copy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     cluster.write(Write("create", ObjectRef("east", "reconciler", "ConfigMap", name), "v1", manifest=copy))
     assert History(cluster, "reconciler").kept() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param({}, id="with nothing in it"),
+        pytest.param({"data": {"note": "x"}}, id="with a text of somebody"),
+        pytest.param({"binaryData": {"other": "eA=="}}, id="with another key"),
+    ],
+)
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_day_without_its_key_is_written_and_what_others_keep_there_stays(
+    tmp_path: Path, content: dict[str, Any], times: int
+) -> None:
+    cluster = access_of(tmp_path).cluster
+    ref = ObjectRef("east", "reconciler", "ConfigMap", f"{HISTORY_PREFIX}{NOW.date().isoformat()}")
+    metadata = {"name": ref.name, "namespace": "reconciler", "labels": {**OUR_LABELS, HISTORY_LABEL: "changes"}}
+    emptied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **content}
+    cluster.write(Write("create", ref, "v1", manifest=emptied))
+    both = Interrupted(cluster, times)
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    run = Run(NOW, "run-1")
+    access = replace(access_of(tmp_path), cluster=both)
+    assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == Recorded(tuple(ours))
+    assert History(cluster, "reconciler").kept()[NOW.date()].changes == (*both.others, *ours)
+    (found,) = (one for one in cluster.list(CONFIG_MAPS, namespace="reconciler") if one.ref.name == ref.name)
+    assert content.get("data", {}).items() <= found.data.items()
+    assert content.get("binaryData", {}).items() <= found.binary_data.items()
