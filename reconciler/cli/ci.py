@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,9 @@ _RUNS = {"github": github_run, "gitlab": gitlab_run}
     "also what is unknown.",
 )
 @option("--comment/--no-comment", default=True, help="Write a comment on the pull request.")
+@option(
+    "--check-timeout", type=seconds, metavar="SECONDS", default=120.0, help="How long the policies may take to check."
+)
 @option("--plan-timeout", type=seconds, metavar="SECONDS", default=300.0, help="How long the plan may take.")
 def ci_command(platform: str, path: str, **flags: Any) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
@@ -52,7 +58,7 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
     request, which later runs update. Live clusters are never read.
     """
-    asked = _Asked(path, flags["base"], flags["snapshot"], flags["plan_timeout"])
+    asked = _Asked(path, flags["base"], flags["snapshot"], flags["plan_timeout"], flags["check_timeout"])
     review, warnings, code = _reviewed(asked)
     if platform == "github":
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
@@ -65,6 +71,7 @@ class _Asked(Struct, frozen=True):
     base: str | None
     snapshot: str | None
     seconds: float
+    check_seconds: float
 
 
 def _reviewed(asked: _Asked) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
@@ -73,16 +80,45 @@ def _reviewed(asked: _Asked) -> tuple[ReviewComment, tuple[Problem, ...], ExitCo
         if link := _link_in(given):
             problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
             return ReviewComment(asked.path, (problem,)), (), ExitCode.MALFORMED
-    policies, problems = checked(asked.path)
+    try:
+        with _at_most(asked.check_seconds):
+            policies, problems = checked(asked.path)
+            before, base_problems = (None, ()) if policies is None or asked.base is None else checked(asked.base)
+    except _OutOfTimeError:
+        words = f"{asked.path}: the policies were not checked within {asked.check_seconds:g} s, expected it sooner"
+        return ReviewComment(asked.path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
     if policies is None:
         return ReviewComment(asked.path, problems), (), ExitCode.MALFORMED
-    before, base_problems = (None, ()) if asked.base is None else checked(asked.base)
     review = ReviewComment(asked.path, (), base_problems)
     if asked.snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
     review, code = _planned(review, asked, compared=before is not None)
     return review, policies.warnings, code
+
+
+class _OutOfTimeError(BaseException):
+    """The time is over; no `except` for what can be wrong with a file takes it for that."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Let what is done inside take so long: whoever opens a pull request decides what there is to check.
+
+    Raises:
+        _OutOfTimeError: it takes longer.
+    """
+
+    def over(_signal: int, _frame: object) -> None:
+        raise _OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _link_in(path: str) -> str:

@@ -143,6 +143,12 @@ def test_a_plan_that_takes_too_long_is_a_comment_too(folder, host):
     assert "there was no plan within 0 s" in host.comments[0]["body"]
 
 
+def test_policies_that_take_too_long_to_check_are_a_comment_too(folder, host):
+    said = folder.call(*CHECK, "--check-timeout", "0")
+    assert said.code == 1
+    assert "the policies were not checked within 0 s, expected it sooner" in host.comments[0]["body"]
+
+
 def test_without_a_snapshot_the_policies_are_checked_and_no_cluster_is_read(folder, host):
     said = folder.call(*CHECK)
     assert said.code == 0
