@@ -44,6 +44,12 @@ class WorkloadKind(Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def served(self) -> dict[str, str | tuple[str, ...]]:
+        """What a cluster says of it."""
+        names = ("group", "version", "kind", "plural", "replicas_path", "status_path")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def counts(self) -> bool:
         """Whether it has a number of replicas of its own."""
         return self.scaled_by == "Replicas"

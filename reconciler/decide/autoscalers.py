@@ -25,6 +25,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
+from reconciler.workload_kinds import workload_kind
 
 
 class Autoscalers(Struct, frozen=True):
@@ -46,7 +47,7 @@ def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
         keda={
             (workload.ref.namespace, *workload.scale_target): workload
             for workload in cluster.workloads
-            if workload.scale_target is not None
+            if workload.scale_target is not None and workload_kind(workload.ref.kind).scaled_by == "Pause"
         },
     )
 

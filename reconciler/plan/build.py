@@ -340,6 +340,8 @@ def _parts(state: ObservedState) -> Iterator[list[Any]]:
             value = getattr(cluster, field)
             if value is None:
                 continue
+            if field == "scale_kinds":  # what we know of a kind ourselves is no part of a cluster
+                value = tuple(kind.served for kind in cluster.scale_kinds)
             if isinstance(value, Mapping):
                 value = sorted(value.items())
             starts = range(0, len(value), _AT_ONCE)

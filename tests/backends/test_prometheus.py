@@ -150,7 +150,7 @@ NOT_THE_API = "the answer is not what the query API gives, expected its JSON; is
         pytest.param(
             400,
             {"status": "error", "errorType": "bad_data", "error": f"header Bearer {TOKEN} is odd"},
-            "status 400 (bad_data: header Bearer (the secret) is odd), expected 200",
+            "status 400 (bad_data: header Bearer *** is odd), expected 200",
             id="the token sent back",
         ),
         pytest.param(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import model
+from reconciler import model, workload_kinds
 from reconciler.decide import annotations
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.errors import ExitCode
@@ -26,7 +26,7 @@ def test_a_page_written_from_the_code_is_up_to_date(page: Path) -> None:
 
 
 def test_every_annotation_and_label_is_described() -> None:
-    named = {**vars(annotations), **vars(model)}.items()
+    named = {**vars(annotations), **vars(model), **vars(workload_kinds)}.items()
     known = {value for name, value in named if name.isupper() and isinstance(value, str) and "/" in value}
     described = set(re.findall(r"`([a-z.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
     assert described - {"federation.kubernetes.io/replica-set-preferences"} == known

@@ -60,7 +60,7 @@ class HttpRequest:
         found: set[str] = set()
         for name, value in pairs:
             if _SECRET_HEADER.search(name):
-                found.update((value, *value.split(), *_password(value)))
+                found.update((*value.split(), *_password(value)))
         texts = {text.encode() for text in found if len(text) >= _LEAST_SECRET}
         return tuple(sorted(texts | {text.replace(b"/", b"\\/") for text in texts}, key=len, reverse=True))
 
