@@ -180,7 +180,7 @@ def schema_command(kind: str, output: str, url: str | None) -> None:
 
 
 def _catalog(url: str | None) -> dict[str, object]:
-    from reconciler.policy.kinds.json_schema import schema_catalog
+    from reconciler.policy.policy_schemas import schema_catalog
 
     if url is None or not _ADDRESS.fullmatch(url):
         found = "is missing" if url is None else "is no address of a folder"

@@ -12,18 +12,13 @@ from reconciler.errors import Problem
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
-from reconciler.policy.kinds.replica_set import ANNOTATION
 from reconciler.policy.overlaps import undecided_pairs
+from reconciler.policy.policy_kinds import POLICY_KINDS, kind_of
 from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
 
 _GLOB = frozenset("*?[")
-_PICKERS: dict[str, Path] = {
-    "FederatedReplicaSet": ("spec", "downscalePodPicker"),
-    "ReplicaSet": ("spec", "downscalePodPicker"),
-    "DownscalePolicy": ("spec", "podPicker"),
-}
 
 
 class Built(Struct, frozen=True):
@@ -60,7 +55,7 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
                 one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
-    for kind in ("IdlingPolicy", "DownscalePolicy"):
+    for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
         _warn_of_equal_priorities([one for one in built if one.kind == kind], fleet)
     return [warning for one in built for warning in one.document.warnings]
 
@@ -71,11 +66,10 @@ def _warn_of_equal_priorities(built: Sequence[Built], fleet: Fleet) -> None:
     ordered = sorted((one.policy for one in built), key=lambda policy: policy.place)
     for other, policy in undecided_pairs(ordered, fleet.clusters):
         kind = built[0].kind
-        so = "is not changed" if kind == "DownscalePolicy" else "is not newly idled"
         documents[policy.name].warn(
             ("spec", "priority"),
             f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; what "
-            f"both select {so}",
+            f"both select {POLICY_KINDS[kind].equals}",
         )
 
 
@@ -87,7 +81,7 @@ def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
 
 def _selectors(one: Built) -> Iterator[tuple[Path, Selector]]:
     """Yield what a policy selects and what it excludes, with their paths."""
-    if one.kind in ("IdlingPolicy", "DownscalePolicy"):
+    if POLICY_KINDS[one.kind].equals:
         yield ("spec", "selector"), one.policy.selector
         yield from ((("spec", "exclude", n), selector) for n, selector in enumerate(one.policy.exclude))
 
@@ -96,7 +90,7 @@ def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
     """Yield the namespaces that are named outright, with their paths."""
     if isinstance(one.policy, FederatedReplicaSet):
         yield ("metadata", "namespace"), one.policy.namespace
-    if one.kind in ("IdlingPolicy", "DownscalePolicy"):
+    if POLICY_KINDS[one.kind].equals:
         include: Path = ("spec", "selector", "namespaces", "include")
         yield from (
             ((*include, position), name) for position, name in enumerate(one.policy.selector.namespaces.include)
@@ -110,10 +104,9 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
         metadata = document.value.get("metadata")
         if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
-        federated = kind in ("FederatedReplicaSet", "ReplicaSet")
-        namespace = str(metadata.get("namespace", "default")) if federated else ""
+        namespace = str(metadata.get("namespace", "default")) if POLICY_KINDS[kind].into == "federated" else ""
         owner = owners.of(document.file)
-        key = ("FederatedReplicaSet" if federated else kind, namespace, metadata["name"], owner)
+        key = (kind_of(kind), namespace, metadata["name"], owner)
         first = seen.setdefault(key, document)
         if first is not document:
             yield document.problem(
@@ -162,7 +155,7 @@ def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
     if judged(("spec", "clusters")):
         for path in _cluster_paths(one):
             _check_cluster(one, path, fleet.policy)
-    picker = _PICKERS.get(one.kind)
+    picker = POLICY_KINDS[one.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
         check_host(one.document, picker, one.policy.pod_picker, fleet.policy)
     return one.document.problems[known:]
@@ -174,11 +167,10 @@ def _cluster_paths(one: Built) -> Iterator[Path]:
         for part in ("include", "exclude"):
             names: Path = (*selector, "clusters", part)
             yield from ((*names, position) for position in range(len(one.document.get(names) or ())))
-    clusters: Path = ("spec", "preferences", "clusters")
-    if one.kind == "FederatedReplicaSet":
-        yield from ((*clusters, name) for name in one.document.get(clusters) or ())
-    if one.kind == "ReplicaSet":
-        yield from ((*ANNOTATION, name) for name in one.policy.clusters)
+    clusters = POLICY_KINDS[one.kind].clusters
+    if clusters is not None:
+        written = one.document.get(clusters)
+        yield from ((*clusters, name) for name in (written if isinstance(written, dict) else one.policy.clusters))
 
 
 def _check_cluster(one: Built, path: Path, fleet: Fleet) -> None:

@@ -10,22 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
-from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
-from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
-from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
-from reconciler.policy.kinds.json_schema import DOCUMENTS
-from reconciler.policy.kinds.replica_set import ReplicaSetDocument, replica_set_of
+from reconciler.policy.kinds.idling_policy import Calendars
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
@@ -33,7 +27,6 @@ from reconciler.yaml.documents import Document
 from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
-POLICY_KINDS = tuple(kind for kind in DOCUMENTS if kind != "ReplicaSet")
 _ENDINGS = (".yaml", ".yml")
 _NEARLY = (*_ENDINGS, ".txt", ".json")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
@@ -236,7 +229,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     if main is None:
         return shaped
     document = PolicyDocument(main)
-    fleet, spec = _made(document, document.read("Fleet", FleetDocument), Calendars({}))
+    fleet, spec = _made("Fleet", document, Calendars({}))
     owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
     if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
         words = f"is in {main.file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
@@ -357,13 +350,10 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
         )
         return None
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in (*POLICY_KINDS, "ReplicaSet"):
-        words = (
-            f"is {shown(kind)}, expected {alternatives(POLICY_KINDS)}"
-            if "kind" in value
-            else f"is missing, expected {alternatives(POLICY_KINDS)}"
-        )
-        problems.append(document.problem(("kind",), f"{words}{nearest(kind, POLICY_KINDS) if kind else ''}"))
+    if not isinstance(kind, str) or kind not in POLICY_KINDS:
+        what = f"is {shown(kind)}" if "kind" in value else "is missing"
+        words = f"{what}, expected {alternatives(OWN_KINDS)}{nearest(kind, OWN_KINDS) if kind else ''}"
+        problems.append(document.problem(("kind",), words))
         return None
     return kind
 
@@ -382,7 +372,7 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
         if id(source) in made:
             continue
         document, owner = PolicyDocument(source), found.owners.of(source.file)
-        policy, spec = _made(document, document.read(kind, DOCUMENTS[kind]), known.seen_from(source.file))
+        policy, spec = _made(kind, document, known.seen_from(source.file))
         name = policy.name
         if owner is not None and found.fleet is not None:
             policy = bounded(document, policy, owner, found.fleet)
@@ -420,22 +410,10 @@ class _KnownCalendars:
         return "" if tenant is None else tenant.name
 
 
-def _made(document: PolicyDocument, fields: Any, calendars: Calendars) -> tuple[Any, msgspec.Struct]:
+def _made(kind: str, document: PolicyDocument, calendars: Calendars) -> tuple[Any, Struct]:
     """Return the policy, and its spec in the form of its kind."""
-    if isinstance(fields, ReplicaSetDocument):
-        return replica_set_of(document, fields)
-    if isinstance(fields, CalendarDocument):
-        return calendar_of(document, ("spec",), fields.spec, fields.metadata.name), fields.spec
-    if isinstance(fields, IdlingPolicyDocument):
-        return idling_policy_of(document, fields, calendars), fields.spec
-    return _POLICIES[type(fields)](document, fields), fields.spec
-
-
-_POLICIES: dict[type[msgspec.Struct], Any] = {
-    FleetDocument: fleet_of,
-    FederatedReplicaSetDocument: federated_replica_set_of,
-    DownscalePolicyDocument: downscale_policy_of,
-}
+    row = POLICY_KINDS[kind]
+    return row.build(document, document.read(kind, row.document), calendars)
 
 
 def _name_of(document: Document) -> str:
@@ -462,23 +440,24 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
             wrong.setdefault(tenant.name, []).append(problem)
     kept = [one for one in found.built if one.tenant not in wrong] if wrong else found.built
 
-    def of(*kinds: str) -> list[Any]:
-        return [built.policy for built in kept if built.kind in kinds]
-
+    sets: dict[str, list[Any]] = {}
+    for built in kept:
+        sets.setdefault(POLICY_KINDS[built.kind].into, []).append(built.policy)
+    (fleet,) = sets.pop("fleet")
+    in_order: Any = {into: tuple(sorted(those, key=_namespace_and_name)) for into, those in sets.items()}
     return PolicySet(
-        fleet=of("Fleet")[0],
-        idling=tuple(sorted(of("IdlingPolicy"), key=lambda policy: policy.name)),
-        calendars=tuple(sorted(of("Calendar"), key=lambda calendar: calendar.name)),
-        federated=tuple(
-            sorted(of("FederatedReplicaSet", "ReplicaSet"), key=lambda policy: (policy.namespace, policy.name))
-        ),
-        downscale=tuple(sorted(of("DownscalePolicy"), key=lambda policy: policy.name)),
+        fleet=fleet,
+        **in_order,
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
         specs={built.document.place: built.spec for built in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )
+
+
+def _namespace_and_name(policy: Any) -> tuple[str, str]:
+    return (getattr(policy, "namespace", ""), policy.name)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.

@@ -16,6 +16,7 @@ from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.globs import TooComplexError, is_within, path_regex
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.replica_set import ANNOTATION
+from reconciler.policy.policy_kinds import kind_of
 from reconciler.policy.types import (
     Calendar,
     DownscalePolicy,
@@ -27,9 +28,6 @@ from reconciler.policy.types import (
     Tenant,
 )
 from reconciler.yaml.documents import Document
-
-_REPLICA_SET = "FederatedReplicaSet"  # both forms count as that kind
-
 
 FLEET_FILE = "fleet.yaml"
 """Where a Fleet with tenants is, below the policy directory: a place that no file of a tenant can take."""
@@ -134,7 +132,7 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
 
 def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
     """Return that `tenant` may have no policy of `kind`, None where it may."""
-    if (_REPLICA_SET if kind == "ReplicaSet" else kind) in tenant.kinds:
+    if kind_of(kind) in tenant.kinds:
         return None
     words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {_at(tenant)}"
     return document.problem(("kind",), words)

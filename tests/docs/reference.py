@@ -17,7 +17,7 @@ from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
 from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
 from reconciler.policy.explain import Field, fields
-from reconciler.policy.load import POLICY_KINDS
+from reconciler.policy.policy_kinds import OWN_KINDS
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -141,7 +141,7 @@ SHARED = {
 
 
 def policies_page() -> str:
-    kinds = sorted({*POLICY_KINDS} - {"ReplicaSet"}, key=lambda name: (name != "Fleet", name))
+    kinds = sorted(OWN_KINDS, key=lambda name: (name != "Fleet", name))
     trees = {kind: parts_of(kind) for kind in kinds}
     stand = Counter(part.shape for tree in trees.values() for part in every(tree) if len(part.inside) > 1)
     shared: dict[tuple[object, ...], Part] = {}

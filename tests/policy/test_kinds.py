@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from reconciler.policy.kinds.federated_replica_set import PreferencesFields
 from reconciler.policy.kinds.fields import scalar_of
-from reconciler.policy.kinds.json_schema import DOCUMENTS, policy_schema
 from reconciler.policy.kinds.replica_set import PREFERENCES
+from reconciler.policy.policy_kinds import POLICY_KINDS
+from reconciler.policy.policy_schemas import policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
 from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
@@ -28,13 +29,14 @@ def fits(value: Any, fields: type[msgspec.Struct]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize("kind", POLICY_KINDS)
 def test_the_schemas_in_the_repository_are_those_of_the_structs(kind):
     assert load_schema(kind) == policy_schema(kind), "run: python -m tests.report.write_schemas"
 
 
 def test_valid_policies_fit():
-    assert {value["kind"]: fits(value, DOCUMENTS[value["kind"]]) for value in PARSED} == dict.fromkeys(DOCUMENTS, True)
+    found = {value["kind"]: fits(value, POLICY_KINDS[value["kind"]].document) for value in PARSED}
+    assert found == dict.fromkeys(POLICY_KINDS, True)
 
 
 def agree(documents: list[Any]) -> None:
@@ -42,7 +44,7 @@ def agree(documents: list[Any]) -> None:
     for value, valid in zip(documents, PARSED, strict=True):
         kind = valid["kind"]
         errors = list(validator_of(kind).iter_errors(value))
-        if fits(value, DOCUMENTS[kind]):
+        if fits(value, POLICY_KINDS[kind].document):
             assert [error.message for error in errors if PREFERENCES not in error.message] == []
         elif not errors:
             assert any(isinstance(one, float) and one.is_integer() for one in leaves(value))
@@ -86,7 +88,7 @@ def test_criteria_are_checked_at_any_depth(inner, valid):
     deep = {**nested(20), **inner}
     deep["anyOf"] = [{**deep["anyOf"][0], "anyOf": [{**nested(5), **inner}]}]
     value = {**policy, "spec": {**policy["spec"], "idleWhen": [deep]}}
-    assert fits(value, DOCUMENTS["IdlingPolicy"]) == validator_of("IdlingPolicy").is_valid(value) == valid
+    assert fits(value, POLICY_KINDS["IdlingPolicy"].document) == validator_of("IdlingPolicy").is_valid(value) == valid
 
 
 WITHOUT_JSONSCHEMA = """

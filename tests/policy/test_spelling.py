@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
-from reconciler.policy.load import POLICY_KINDS, read_fleet_for_wakes, read_policies
+from reconciler.policy.load import read_fleet_for_wakes, read_policies
+from reconciler.policy.policy_kinds import OWN_KINDS
 from reconciler.policy.problems import RENAMED
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
@@ -288,7 +289,7 @@ def values_of(schema) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_15_pages_quote_policies_as_they_are_spelt(page):
     allowed: dict[str, set[str]] = {}
-    for kind in POLICY_KINDS:
+    for kind in OWN_KINDS:
         for name, value in values_of(load_schema(kind)):
             allowed.setdefault(name, set()).add(value)
     compounds = {one.lower(): one for known in allowed.values() for one in known if re.search("[a-z][A-Z]", one)}

@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct, UnsetType, structs
 
-from reconciler.policy.kinds.calendar import CalendarDocument
-from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument
-from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, PreferencesFields
-from reconciler.policy.kinds.fields import API_VERSION, Duration, Share, scalar_text
-from reconciler.policy.kinds.fleet import FleetDocument
-from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument
-from reconciler.policy.kinds.replica_set import ReplicaSetDocument
+from reconciler.policy.kinds.fields import Duration, Share, scalar_text
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -187,80 +181,3 @@ def _portable(schema: Mapping[str, Any]) -> _Schema:
     """Return `schema` with its pattern as every reader of JSON Schema knows it."""
     pattern = schema.get("pattern")
     return {**schema, "pattern": pattern.replace(r"\Z", "$")} if isinstance(pattern, str) else {**schema}
-
-
-# The kinds of policies: the document of each, and its JSON Schema.
-
-
-DOCUMENTS: dict[str, type[Struct]] = {
-    "Fleet": FleetDocument,
-    "IdlingPolicy": IdlingPolicyDocument,
-    "Calendar": CalendarDocument,
-    "FederatedReplicaSet": FederatedReplicaSetDocument,
-    "DownscalePolicy": DownscalePolicyDocument,
-    "ReplicaSet": ReplicaSetDocument,
-}
-"""The last one is the seed's form of a FederatedReplicaSet."""
-
-
-def policy_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of policies of `kind`."""
-    parts = (PreferencesFields,) if kind == "ReplicaSet" else ()
-    schema = json_schema(DOCUMENTS[kind], parts)
-    head = {"$schema": schema.pop("$schema"), "$id": f"urn:{API_VERSION.replace('/', ':')}:{kind}", "title": kind}
-    return {**head, **schema}
-
-
-def any_policy_schema() -> dict[str, Any]:
-    """Return the one JSON Schema of policies of any kind, for editors: a file may hold several kinds."""
-    kinds = {kind: policy_schema(kind) for kind in DOCUMENTS}
-    return {
-        "$schema": JSON_SCHEMA,
-        "$id": f"urn:{API_VERSION.replace('/', ':')}:Policy",
-        "title": "Policy",
-        "description": "A policy of any kind.",
-        "type": "object",
-        "required": ["apiVersion", "kind", "metadata"],
-        "properties": {"kind": {"enum": list(kinds)}},
-        "allOf": [
-            {"if": {"properties": {"kind": {"const": kind}}}, "then": {"$ref": f"#/$defs/{kind}"}} for kind in kinds
-        ],
-        "$defs": {kind: _embedded(schema, kind) for kind, schema in kinds.items()},
-    }
-
-
-def _embedded(schema: Any, kind: str) -> Any:
-    """Return `schema` as it stands among the `$defs` of another one: its references lead there."""
-    if isinstance(schema, list):
-        return [_embedded(one, kind) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: _embedded(value, kind) for key, value in schema.items() if key not in ("$schema", "$id")}
-    if isinstance(found.get("$ref"), str):
-        found["$ref"] = found["$ref"].replace("#/", f"#/$defs/{kind}/", 1)
-    return found
-
-
-def schema_catalog(address: str) -> dict[str, Any]:
-    """Return a catalog of the schemas, for editors, in the form of SchemaStore; `address` is where they are served.
-
-    Source: SchemaStore/schemastore src/schemas/json/schema-catalog.json.
-    """
-    return {
-        "$schema": "https://www.schemastore.org/schema-catalog.json",
-        "version": 1,
-        "schemas": [
-            {
-                "name": "reconciler policies",
-                "description": "Policies of the reconciler: the scale of workloads on many Kubernetes clusters",
-                "fileMatch": ["*.reconciler.yaml", "*.reconciler.yml"],
-                "url": f"{address}/policy.schema.json",
-            },
-            {
-                "name": "reconciler policy tests",
-                "description": "Tests of policies of the reconciler",
-                "fileMatch": ["*.reconciler_test.yaml", "*.reconciler_test.yml"],
-                "url": f"{address}/policytest.schema.json",
-            },
-        ],
-    }

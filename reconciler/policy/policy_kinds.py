@@ -1,0 +1,89 @@
+"""The kinds of policies, one row each: its document, what becomes of it, and what of it names other things.
+
+The job that decides by a policy is not in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.messages import Path
+from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
+from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
+from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
+from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.replica_set import ANNOTATION, ReplicaSetDocument, replica_set_of
+
+
+class PolicyKind(Struct, frozen=True, kw_only=True):
+    """What is known of a kind of policies. Paths are those of fields; None: it has none.
+
+    `build` makes the policy of a document and its fields, and returns it with the fields of its spec; problems are
+    gathered in the document. `into` is the field of a PolicySet that has the policies of the kind.
+    """
+
+    document: type[Struct]
+    build: Callable[[PolicyDocument, Any, Calendars], tuple[Any, Struct]]
+    into: str
+    form_of: str = ""  # the kind that it is another way to write
+    equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
+    clusters: Path | None = None  # of a mapping by the name of a cluster
+    pod_picker: Path | None = None
+
+
+def _alone(build: Callable[[PolicyDocument, Any], Any]) -> Callable[[PolicyDocument, Any, Calendars], Any]:
+    """Return how a policy is made that names no calendar."""
+    return lambda document, fields, _: (build(document, fields), fields.spec)
+
+
+POLICY_KINDS = {
+    "Fleet": PolicyKind(document=FleetDocument, build=_alone(fleet_of), into="fleet"),
+    "IdlingPolicy": PolicyKind(
+        document=IdlingPolicyDocument,
+        build=lambda document, fields, calendars: (idling_policy_of(document, fields, calendars), fields.spec),
+        into="idling",
+        equals="is not newly idled",
+    ),
+    "Calendar": PolicyKind(
+        document=CalendarDocument,
+        build=lambda document, fields, _: (
+            calendar_of(document, ("spec",), fields.spec, fields.metadata.name),
+            fields.spec,
+        ),
+        into="calendars",
+    ),
+    "FederatedReplicaSet": PolicyKind(
+        document=FederatedReplicaSetDocument,
+        build=_alone(federated_replica_set_of),
+        into="federated",
+        clusters=("spec", "preferences", "clusters"),
+        pod_picker=("spec", "downscalePodPicker"),
+    ),
+    "DownscalePolicy": PolicyKind(
+        document=DownscalePolicyDocument,
+        build=_alone(downscale_policy_of),
+        into="downscale",
+        equals="is not changed",
+        pod_picker=("spec", "podPicker"),
+    ),
+    "ReplicaSet": PolicyKind(
+        document=ReplicaSetDocument,
+        build=lambda document, fields, _: replica_set_of(document, fields),
+        into="federated",
+        form_of="FederatedReplicaSet",
+        clusters=ANNOTATION,
+        pod_picker=("spec", "downscalePodPicker"),
+    ),
+}
+OWN_KINDS = tuple(kind for kind, row in POLICY_KINDS.items() if not row.form_of)
+"""The kinds of our own API group."""
+
+
+def kind_of(name: str) -> str:
+    """Return the kind that policies written as `name` are of: a ReplicaSet states a FederatedReplicaSet."""
+    return POLICY_KINDS[name].form_of or name
