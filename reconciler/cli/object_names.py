@@ -7,27 +7,13 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from reconciler.errors import UsageError
+from reconciler.kind_names import KNOWN, kind_of, names_kind
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster, Writes
 
 EXPECTED = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
 """How an object is named."""
-_SHORT = {
-    "deploy": "deployment",
-    "sts": "statefulset",
-    "rs": "replicaset",
-    "rc": "replicationcontroller",
-    "cj": "cronjob",
-    "svc": "service",
-    "hpa": "horizontalpodautoscaler",
-    "so": "scaledobject",
-    "ep": "endpoints",
-    "cm": "configmap",
-    "po": "pod",
-    "clone": "cloneset",
-    "ro": "rollout",
-}
 
 
 class ObjectArgument(Struct, frozen=True):
@@ -43,7 +29,7 @@ class ObjectArgument(Struct, frozen=True):
         return (
             self.cluster == ref.cluster
             and self.namespace in ("", ref.namespace)
-            and self.kind in ("", *_forms(ref.kind.lower()))
+            and (not self.kind or names_kind(self.kind, ref.kind))
             and self.name in ("", ref.name)
         )
 
@@ -58,7 +44,7 @@ def object_name(text: str) -> ObjectArgument:
     if not parts[0] or len(parts) > 4 or not all(parts):
         raise UsageError(f'"{text}" does not name an object, expected {EXPECTED}')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
-    return ObjectArgument(cluster, namespace, _kind(kind), name)
+    return ObjectArgument(cluster, namespace, kind_of(kind), name)
 
 
 def check_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> None:
@@ -80,7 +66,7 @@ def known_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> FleetCluster
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
         known = [one.name for one in fleet.clusters]
-        as_kubectl = text.count("/") == 1 and name.cluster.lower() in _KNOWN  # KIND/NAME
+        as_kubectl = text.count("/") == 1 and name.cluster.lower() in KNOWN  # KIND/NAME
         expected = f"CLUSTER/NAMESPACE/{text}" if as_kubectl else EXPECTED
         hint = nearest(name.cluster, known) or f", expected {expected}"
         raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{hint}')
@@ -112,9 +98,9 @@ def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
     """Return the name of the one object whose parts are in `subject`, in order but not all; "" for none or several."""
     found = set()
     for ref in refs:
-        parts = iter((ref.cluster, ref.namespace, _kind(ref.kind), ref.name))
+        parts = iter((ref.cluster, ref.namespace, kind_of(ref.kind), ref.name))
         *before, last = subject.strip("/").split("/")
-        asked = [*(part if _kind(part) != _kind(ref.kind) else _kind(part) for part in before), last]
+        asked = [*(part if kind_of(part) != kind_of(ref.kind) else kind_of(part) for part in before), last]
         if last == ref.name and all(part in parts for part in asked):
             found.add("/".join((ref.cluster, ref.namespace, ref.kind, ref.name)))
     scaled = sorted(one for one in found if one.split("/")[2] not in ("Service", "Endpoints")) or sorted(found)
@@ -124,17 +110,3 @@ def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
 def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
     for found in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers, cluster.namespaces):
         yield from (one.ref for one in found)
-
-
-def _kind(text: str) -> str:
-    """Return the kind that `text` names, in lower case; a custom kind may be in the plural still."""
-    lower = text.lower().split(".")[0]
-    return _KNOWN.get(lower, lower)
-
-
-def _forms(kind: str) -> tuple[str, ...]:
-    """Return how people write a kind: itself and its plurals. One that ends in "s", like Redis, is no plural."""
-    return (kind, f"{kind}s", f"{kind}es", f"{kind.removesuffix('y')}ies")
-
-
-_KNOWN = {form: kind for short, kind in _SHORT.items() for form in (*_forms(kind), short, f"{short}s")}

@@ -26,6 +26,7 @@ from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
 from reconciler.forecast.moments import calendar_edges, recorded_moments
 from reconciler.forecast.pod_requests import Requests, requests_of
+from reconciler.kind_names import names_kind
 from reconciler.model import (
     JOURNAL,
     NOTHING,
@@ -152,14 +153,13 @@ class Simulation:
         self.change(ref, {"metadata": {"annotations": dict(annotations)}})
 
     def find(self, cluster: str, namespace: str, kind: str, name: str) -> ObjectRef | None:
-        """Return the object of that name, whatever its API group; the case of `kind` does not matter.
+        """Return the object of that name, whatever its API group; `kind` is as people write it.
 
         None: there is none.
         """
-        wanted = (kind.lower(), namespace, name)
         found = self._clusters.get(cluster)
         for entry in () if found is None else found.entries():
-            if (entry.kind.lower(), entry.namespace, entry.name) == wanted:
+            if (entry.namespace, entry.name) == (namespace, name) and names_kind(kind, entry.kind):
                 return ObjectRef(cluster, entry.namespace, entry.kind, entry.name, entry.group)
         return None
 

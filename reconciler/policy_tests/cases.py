@@ -208,6 +208,9 @@ class _Reader:
 
     def _expectation(self, path: Path, fields: ExpectFields, start: datetime) -> Expectation:
         self._one_of(path, fields, ("object", "namespaces"))
+        for name in ("clusters", "kinds") if given(fields.object) is not None else ():
+            if given(getattr(fields, name)) is not None:
+                self.document.add((*path, name), "stands beside object, expected it beside namespaces", key=True)
         if all(given(getattr(fields, name)) is None for name in _CHECKS):
             self.document.add(path, f"expects nothing, expected at least one of {', '.join(_CHECKS)}")
         code = given(fields.reason)

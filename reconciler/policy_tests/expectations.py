@@ -11,6 +11,7 @@ from typing import NamedTuple
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.forecast.simulation import Step
+from reconciler.kind_names import names_kind
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import spellings_of
@@ -101,12 +102,16 @@ def _is_meant(ref: ObjectRef, fields: ExpectFields) -> bool:
     named, kinds = given(fields.object), given(fields.kinds)
     if named is not None:
         cluster, namespace, kind, name = named.split("/", 3)
-        return (ref.cluster, ref.namespace, ref.kind.lower(), ref.name) == (cluster, namespace, kind.lower(), name)
+        return (ref.cluster, ref.namespace, ref.name) == (cluster, namespace, name) and names_kind(kind, ref.kind)
     return (
         any(fnmatchcase(ref.namespace, pattern) for pattern in given(fields.namespaces) or ())
-        and any(fnmatchcase(ref.cluster, pattern) for pattern in fields.clusters)
-        and (kinds is None or ref.kind in kinds)
+        and _is_on(ref.cluster, fields)
+        and (kinds is None or any(names_kind(kind, ref.kind) for kind in kinds))
     )
+
+
+def _is_on(cluster: str, fields: ExpectFields) -> bool:
+    return any(fnmatchcase(cluster, pattern) for pattern in given(fields.clusters) or ("*",))
 
 
 def _nobody(one: Expectation, step: Step) -> Failure:
@@ -122,7 +127,7 @@ def _unread(one: Expectation, step: Step) -> Iterator[Failure]:
     if given(one.fields.object) is not None:
         return  # it is missing then
     for cluster, why in step.plan.unknown.items():
-        if "/" not in cluster and any(fnmatchcase(cluster, pattern) for pattern in one.fields.clusters):
+        if "/" not in cluster and _is_on(cluster, one.fields):
             yield Failure(one.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
 
 

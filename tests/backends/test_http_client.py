@@ -434,6 +434,19 @@ def test_an_answer_is_unpacked(packed: Callable[[bytes], bytes], body: bytes) ->
         assert asked(server.url).body == body
 
 
+@pytest.mark.parametrize("before", [[100], [103], [102, 103, 103]], ids=str)
+def test_informational_answers_come_before_the_answer(before: list[int]) -> None:
+    early = "".join(f"HTTP/1.1 {status} Early\r\nLink: </style.css>\r\n\r\n" for status in before).encode()
+    with Server(early + an_answer(b"late", "X-Own: 1")) as server:
+        response = asked(server.url)
+    assert (response.status, response.body, response.headers.get("x-own"), response.headers.get("link")) == (
+        200,
+        b"late",
+        "1",
+        None,
+    )
+
+
 def test_an_answer_of_several_gzip_members_is_read_to_its_end() -> None:
     members = b"".join(gzip.compress(part) for part in (b"one ", b"two ", b"three"))
     with Server(an_answer(members, "Content-Encoding: gzip")) as server:

@@ -89,6 +89,15 @@ HOLDS = [
     pytest.param(
         f"{NIGHT}, expect: [{{object: east/dev-a/deployment/api, state: idle}}]", id="state, kind in lower case"
     ),
+    pytest.param(f"{NIGHT}, expect: [{{object: east/dev-a/deploy/api, state: idle}}]", id="state, a short name"),
+    pytest.param(
+        f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [deploy, statefulsets], never: idle}}]",
+        id="kinds as kubectl takes them",
+    ),
+    pytest.param(
+        f"{DAY}, given: [{{scale: east/prod/deploy/shop, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 9}}]",
+        id="a short name of what is scaled",
+    ),
     pytest.param(f"{DAY}, expect: [{{object: {API}, state: awake, policy: nights}}]", id="policy"),
     pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, policy: none, never: idle}}]", id="no policy"),
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: InDowntime}}]", id="reason"),
@@ -465,6 +474,16 @@ WRONG = [
         "given: [{scale: a/b, replicas: 1}]", "expected an object: CLUSTER/NAMESPACE/KIND/NAME", id="no object"
     ),
     pytest.param("expect: [{replicas: 1}]", "has none of object, namespaces", id="of nobody"),
+    pytest.param(
+        "expect: [{object: a/b/c/d, kinds: [Deployment], replicas: 1}]",
+        "kinds: stands beside object, expected it beside namespaces",
+        id="kinds of one object",
+    ),
+    pytest.param(
+        "expect: [{object: a/b/c/d, clusters: [x], replicas: 1}]",
+        "clusters: stands beside object, expected it beside namespaces",
+        id="clusters of one object",
+    ),
     pytest.param(
         "expect: [{object: a/b/c/d}]", "expects nothing, expected at least one of replicas", id="expects nothing"
     ),

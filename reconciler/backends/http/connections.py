@@ -12,6 +12,7 @@ other.
 from __future__ import annotations
 
 import errno
+import http.client
 import os
 import re
 import socket
@@ -264,6 +265,8 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
         return opened
 
     class Connection(HTTPConnection):
+        response_class = _Response
+
         def _new_conn(self) -> socket.socket:
             try:
                 return connect(self._dns_host, self.port)
@@ -280,6 +283,21 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
         ConnectionCls = SecureConnection
 
     return {"http": Pool, "https": SecurePool}
+
+
+_MOST_INFORMATIONAL = 20  # and answers, as a server might send them for ever
+
+
+class _Response(http.client.HTTPResponse):
+    """Informational answers (RFC 9110, section 15.2) come before the answer: the base class skips only `100`."""
+
+    def begin(self) -> None:
+        for _ in range(_MOST_INFORMATIONAL):
+            super().begin()
+            if self.status >= 200 or self.status == http.HTTPStatus.SWITCHING_PROTOCOLS:
+                return
+            self.headers = self.msg = None  # type: ignore[assignment]
+        raise http.client.HTTPException("the answer itself never comes")
 
 
 class _Socket(socket.socket):

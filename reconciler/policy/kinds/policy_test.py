@@ -113,10 +113,12 @@ class ExpectFields(Fields, frozen=True, kw_only=True):
         Meta(description="namespaces are patterns of namespaces. Each workload in them is meant, at least one."),
     ] = UNSET
     clusters: Annotated[
-        tuple[ClusterPattern, ...], Meta(description="clusters are patterns of clusters, beside namespaces.")
-    ] = ("*",)
+        tuple[ClusterPattern, ...] | UnsetType,
+        Meta(description="clusters are patterns of clusters, beside namespaces. By default all."),
+    ] = UNSET
     kinds: Annotated[
-        tuple[Kind, ...] | UnsetType, Meta(description="kinds are the kinds meant, beside namespaces. By default all.")
+        tuple[Kind, ...] | UnsetType,
+        Meta(description="kinds are the kinds meant, or kubectl's short names, beside namespaces. By default all."),
     ] = UNSET
     replicas: Annotated[
         Replicas | UnsetType,
