@@ -56,16 +56,15 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
             if namespace in fleet.protected:
                 one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
-        _warn_of_equal_priorities([one for one in built if one.kind == kind], fleet)
+        _warn_of_equal_priorities(kind, [one for one in built if kind_of(one.kind) == kind], fleet)
     return [warning for one in built for warning in one.document.warnings]
 
 
-def _warn_of_equal_priorities(built: Sequence[Built], fleet: Fleet) -> None:
+def _warn_of_equal_priorities(kind: str, built: Sequence[Built], fleet: Fleet) -> None:
     """Warn where two policies of one kind may select the same object and neither wins."""
     documents = {one.policy.name: one.document for one in built}
     ordered = sorted((one.policy for one in built), key=lambda policy: policy.place)
     for other, policy in undecided_pairs(ordered, fleet.clusters):
-        kind = built[0].kind
         documents[policy.name].warn(
             ("spec", "priority"),
             f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; what "
@@ -88,9 +87,10 @@ def _selectors(one: Built) -> Iterator[tuple[Path, Selector]]:
 
 def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
     """Yield the namespaces that are named outright, with their paths."""
-    if isinstance(one.policy, FederatedReplicaSet):
-        yield ("metadata", "namespace"), one.policy.namespace
-    if POLICY_KINDS[one.kind].equals:
+    row = POLICY_KINDS[one.kind]
+    if row.namespace is not None:
+        yield row.namespace, str(one.document.get(row.namespace) or "default")
+    if row.equals:
         include: Path = ("spec", "selector", "namespaces", "include")
         yield from (
             ((*include, position), name) for position, name in enumerate(one.policy.selector.namespaces.include)
@@ -104,7 +104,7 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
         metadata = document.value.get("metadata")
         if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
-        namespace = str(metadata.get("namespace", "default")) if POLICY_KINDS[kind].into == "federated" else ""
+        namespace = str(metadata.get("namespace", "default")) if POLICY_KINDS[kind].namespace else ""
         owner = owners.of(document.file)
         key = (kind_of(kind), namespace, metadata["name"], owner)
         first = seen.setdefault(key, document)

@@ -12,12 +12,15 @@ from msgspec import Struct
 
 from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.downscale_policy import DownscalePolicyDocument, downscale_policy_of
+from reconciler.policy.kinds.downscale_policy import POD_PICKER, DownscalePolicyDocument, downscale_policy_of
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ANNOTATION, ReplicaSetDocument, replica_set_of
+
+_NAMESPACE: Path = ("metadata", "namespace")
 
 
 class PolicyKind(Struct, frozen=True, kw_only=True):
@@ -32,6 +35,7 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     into: str
     form_of: str = ""  # the kind that it is another way to write
     equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
+    namespace: Path | None = None  # where it names the one namespace that it is for
     clusters: Path | None = None  # of a mapping by the name of a cluster
     pod_picker: Path | None = None
 
@@ -61,6 +65,7 @@ POLICY_KINDS = {
         document=FederatedReplicaSetDocument,
         build=_alone(federated_replica_set_of),
         into="federated",
+        namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
         pod_picker=("spec", "downscalePodPicker"),
     ),
@@ -69,21 +74,32 @@ POLICY_KINDS = {
         build=_alone(downscale_policy_of),
         into="downscale",
         equals="is not changed",
-        pod_picker=("spec", "podPicker"),
+        pod_picker=POD_PICKER,
     ),
     "ReplicaSet": PolicyKind(
         document=ReplicaSetDocument,
         build=lambda document, fields, _: replica_set_of(document, fields),
         into="federated",
         form_of="FederatedReplicaSet",
+        namespace=_NAMESPACE,
         clusters=ANNOTATION,
         pod_picker=("spec", "downscalePodPicker"),
+    ),
+    "Deployment": PolicyKind(
+        document=DeploymentDocument,
+        build=lambda document, fields, _: deployment_of(document, fields),
+        into="downscale",
+        form_of="DownscalePolicy",
+        namespace=_NAMESPACE,
+        pod_picker=PICKER,
     ),
 }
 OWN_KINDS = tuple(kind for kind, row in POLICY_KINDS.items() if not row.form_of)
 """The kinds of our own API group."""
+FORMS = tuple(kind for kind, row in POLICY_KINDS.items() if row.form_of)
+"""The kinds of Kubernetes that are another way to write one of these."""
 
 
 def kind_of(name: str) -> str:
-    """Return the kind that policies written as `name` are of: a ReplicaSet states a FederatedReplicaSet."""
+    """Return the kind of a policy written as `name`, which is another where that is one of `FORMS`."""
     return POLICY_KINDS[name].form_of or name

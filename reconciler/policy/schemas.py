@@ -19,6 +19,7 @@ SCHEMA_KINDS = (
     "FederatedReplicaSet",
     "DownscalePolicy",
     "ReplicaSet",
+    "Deployment",
     "PolicyTest",
     "Plan",
     "Report",

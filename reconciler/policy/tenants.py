@@ -16,7 +16,7 @@ from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.globs import TooComplexError, is_within, path_regex
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.policy_kinds import kind_of
+from reconciler.policy.policy_kinds import POLICY_KINDS, kind_of
 from reconciler.policy.types import (
     Calendar,
     DownscalePolicy,
@@ -138,20 +138,25 @@ def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | Non
     return document.problem(("kind",), words)
 
 
-def bounded(document: PolicyDocument, policy: Any, tenant: Tenant, fleet: Fleet) -> Any:
-    """Return `policy` as one of `tenant`: with its name, and selecting nothing else than what it has.
+def bounded(document: PolicyDocument, kind: str, policy: Any, tenant: Tenant, fleet: Fleet) -> Any:
+    """Return `policy`, written as `kind`, as one of `tenant`: with its name, and selecting nothing else than what it
+    has.
 
     What reaches further is a problem of `document`.
     """
-    bounds = _Bounds(document, tenant, fleet)
+    row, bounds = POLICY_KINDS[kind], _Bounds(document, tenant, fleet)
+    if row.namespace is not None:
+        bounds.check_namespace(row.namespace)
+    if row.pod_picker is not None:
+        bounds.check_picker(policy, row.pod_picker)
+    if row.equals:
+        bounds.check_selecting(policy)
     if isinstance(policy, IdlingPolicy):
         order = replace(policy.wake_order, group=f"{tenant.name}/{policy.wake_order.group}")
-        return replace(bounds.selecting(policy), wake_order=order)
+        return replace(bounds.owned(policy), wake_order=order)
     if isinstance(policy, DownscalePolicy):
-        bounds.check_picker(policy, ("spec", "podPicker"))
-        return bounds.selecting(policy)
+        return bounds.owned(policy)
     if isinstance(policy, FederatedReplicaSet):
-        bounds.check_picker(policy, ("spec", "downscalePodPicker"))
         return bounds.placed(policy)
     return replace(policy, name=f"{tenant.name}/{policy.name}") if isinstance(policy, Calendar) else policy
 
@@ -165,34 +170,34 @@ class _Bounds(Struct, frozen=True):
     tenant: Tenant
     fleet: Fleet
 
-    def selecting(self, policy: Any) -> Any:
-        """Return a policy with a selector within the bounds."""
+    def check_selecting(self, policy: Any) -> None:
+        """Add a problem for each part of a policy's selector that is outside of the bounds, and for its priority."""
         tenant = self.tenant
         if policy.priority > tenant.max_priority:
             words = f'is "{policy.priority}", expected at most {tenant.max_priority}, maxPriority of {_at(tenant)}'
             self.document.add(("spec", "priority"), words)
-        return replace(
-            policy,
-            name=f"{tenant.name}/{policy.name}",
-            tenant=tenant.name,
-            selector=self._selector(("spec", "selector"), policy.selector),
-            exclude=tuple(self._within(one) for one in policy.exclude),
-        )
-
-    def _selector(self, path: Path, selector: Selector) -> Selector:
         for part, patterns, allowed in (
-            ("clusters", selector.clusters.include, self.tenant.clusters),
-            ("namespaces", selector.namespaces.include, self.tenant.namespaces),
+            ("clusters", policy.selector.clusters.include, tenant.clusters),
+            ("namespaces", policy.selector.namespaces.include, tenant.namespaces),
         ):
             for position, pattern in enumerate(patterns):
                 if pattern != "*" and not _is_within(pattern, allowed):
                     self.document.add(
-                        (*path, part, "include", position),
+                        ("spec", "selector", part, "include", position),
                         f"is {shown(pattern)}, expected {part} within {alternatives(allowed)}, "
                         f"those of {_at(self.tenant)}"
                         '; "*" means all of them',
                     )
-        return self._within(selector)
+
+    def owned(self, policy: Any) -> Any:
+        """Return a policy with a selector, as one that is the tenant's and selects nothing else than what it has."""
+        return replace(
+            policy,
+            name=f"{self.tenant.name}/{policy.name}",
+            tenant=self.tenant.name,
+            selector=self._within(policy.selector),
+            exclude=tuple(self._within(one) for one in policy.exclude),
+        )
 
     def _within(self, selector: Selector) -> Selector:
         return replace(
@@ -201,12 +206,16 @@ class _Bounds(Struct, frozen=True):
             namespaces=replace(selector.namespaces, within=self.tenant.namespaces),
         )
 
+    def check_namespace(self, path: Path) -> None:
+        """Add a problem where the one namespace at `path` is not the tenant's."""
+        namespace = str(self.document.get(path) or "default")
+        if not self.tenant.has_namespace(namespace):
+            words = f"expected one within {alternatives(self.tenant.namespaces)}, those of {_at(self.tenant)}"
+            self.document.add(path, f"is {shown(namespace)}, {words}")
+
     def placed(self, policy: FederatedReplicaSet) -> FederatedReplicaSet:
         """Return a federated ReplicaSet whose "*" is all clusters of the tenant."""
         tenant = self.tenant
-        if not tenant.has_namespace(policy.namespace):
-            words = f"expected one within {alternatives(tenant.namespaces)}, those of {_at(tenant)}"
-            self.document.add(("metadata", "namespace"), f"is {shown(policy.namespace)}, {words}")
         if policy.template is not None and tenant.templates == "None":
             words = f"expected targetRef, as the templates of {_at(tenant)} are None; pods would run with any rights"
             self.document.add(("spec", "template"), f"is a pod template, {words}")

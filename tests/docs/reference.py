@@ -32,7 +32,8 @@ Schema for your editor. Names in `include`, `exclude` and the like may hold `*`.
 `1h30m`, `2d`. A field in bold is required. `*` in a path stands for any name.
 
 A plain `apps/v1` ReplicaSet with the annotation `federation.kubernetes.io/replica-set-preferences` is read as a
-FederatedReplicaSet. What several fields hold is described once, under [Shared types](#shared-types).
+FederatedReplicaSet, and a Deployment with `spec.downscalePodPicker` as a DownscalePolicy for it. What several fields
+hold is described once, under [Shared types](#shared-types).
 Every document begins with `apiVersion: reconciler/v1alpha1` and its `kind`.
 """
 _OPTIONS = "| option | default | meaning |\n|---|---|---|"

@@ -108,6 +108,19 @@ spec:
           valueFrom: {secretKeyRef: {name: my-secret, key: token}}
     maxRetries: 3
 """
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: sorter, namespace: sorting}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: sorter}}
+  template:
+    metadata: {labels: {app: sorter}}
+    spec: {containers: [{name: sorter, image: "registry.example/sorter:1"}]}
+  downscalePodPicker:
+    http: {host: sorter.sorting.svc, path: /downscale-pod-picker}
+"""
 FILES = {
     "fleet.yaml": FLEET,
     "idling.yaml": IDLING,
@@ -116,6 +129,7 @@ FILES = {
     "replicaset.yaml": REPLICA_SET,
     "downscale.yaml": DOWNSCALE,
 }
+OF_ALL_KINDS = {**FILES, "deployment.yaml": DEPLOYMENT}
 
 
 def edited(file: str, old: str, new: str) -> dict[str, str]:

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconciler.yaml.reader import read_documents
-from tests.policy.base import FILES
+from tests.policy.base import OF_ALL_KINDS
 
-PARSED = [one.value for name, text in FILES.items() for one in read_documents(name, text).found]
+PARSED = [one.value for name, text in OF_ALL_KINDS.items() for one in read_documents(name, text).found]
 ODD_VALUES = (
     *(None, True, False, 0, -1, 1, 1.5, 2**53 + 1, 2**64, -(2**70), "", " ", "Europe/Paris\n", "\x00", "\u2028"),
     *("x", "*", "0", "-1", "true", "30m", "0s", "999999d", "25%", "Europe", "../etc/passwd", "{{ window", "a/b"),

@@ -94,7 +94,7 @@ def test_any_text_that_looks_like_yaml(folder, content):
     check(folder, content.encode(errors="replace"))
 
 
-KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")
+KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Deployment")
 PUBLISHED = {kind: Draft202012Validator(load_schema(kind)) for kind in KINDS}
 
 

@@ -12,7 +12,7 @@ from reconciler.policy.explain import Field, explain_field, fields
 from reconciler.policy.schemas import load_schema
 
 KINDS = (
-    *("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet"),
+    *("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Deployment"),
     *("PolicyTest", "Plan", "Report", "Change"),
 )
 

@@ -34,9 +34,9 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from reconciler.yaml.reader import read_documents
-from tests.policy.base import FILES
+from tests.policy.base import OF_ALL_KINDS
 
-KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet")
+KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Deployment")
 REPOSITORY = Path(__file__).parents[2]
 Schema = Mapping[str, Any]
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -117,6 +117,7 @@ def test_every_field_is_described_in_whole_sentences(kind):
 
 
 OPEN = {
+    "Deployment": {"metadata", "spec"},
     "FederatedReplicaSet": {
         "spec.template",
         "spec.template.metadata",
@@ -291,7 +292,7 @@ def test_the_policies_of_this_repository_meet_them(folder):
 
 
 def test_a_valid_set_of_all_kinds_meets_them(tmp_path):
-    for name, text in FILES.items():
+    for name, text in OF_ALL_KINDS.items():
         (tmp_path / name).write_text(text)
     values = {document.value["kind"]: document.value for document in load(tmp_path).documents}
     assert values.keys() == set(KINDS)

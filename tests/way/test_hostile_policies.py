@@ -34,6 +34,13 @@ def picking(http: str) -> str:
     )
 
 
+def deployment(namespace: str, host: str) -> str:
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: {namespace}}}\n"
+        f"spec: {{downscalePodPicker: {{http: {{host: {host}, path: /}}}}}}\n"
+    )
+
+
 def replica_set(preferences: str) -> str:
     return f"""\
 apiVersion: apps/v1
@@ -52,6 +59,17 @@ spec:
 
 # What the team writes, and the place in its file of what is refused.
 REACHING = [
+    pytest.param(
+        deployment("tools", "rank.team-a-web.svc"), "3:34: metadata.namespace", id="a Deployment of the platform"
+    ),
+    pytest.param(
+        deployment("team-b-web", "rank.team-b-web.svc"), "3:34: metadata.namespace", id="a Deployment of the other team"
+    ),
+    pytest.param(
+        deployment("team-a-web", "rank.tools.svc"),
+        "4:42: spec.downscalePodPicker.http.host",
+        id="a Deployment that asks a picker of the platform",
+    ),
     pytest.param(FLEET.replace('"team-a-*"', '"*"'), "2:7: kind", id="a Fleet of its own"),
     pytest.param(idling() + "---\n" + FLEET, "9:7: kind", id="a Fleet behind a policy"),
     pytest.param(

@@ -166,8 +166,13 @@ class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
     spec: Annotated[DownscalePolicyFields, Meta(description="spec states what is scaled down, and in which order.")]
 
 
-def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocument) -> DownscalePolicy:
-    """Return the policy; its problems are gathered in `document`."""
+POD_PICKER: Path = ("spec", "podPicker")
+
+
+def downscale_policy_of(
+    document: PolicyDocument, fields: DownscalePolicyDocument, pod_picker: Path = POD_PICKER
+) -> DownscalePolicy:
+    """Return the policy; its problems are gathered in `document`, which has the pod picker at `pod_picker`."""
     spec = fields.spec
     policy = DownscalePolicy(
         name=fields.metadata.name,
@@ -177,7 +182,7 @@ def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocumen
         mode=spec.mode,
         priority=spec.priority,
         target=_target(document, ("spec", "target"), given(spec.target)),
-        pod_picker=pod_picker_of(document, ("spec", "podPicker"), spec.pod_picker),
+        pod_picker=pod_picker_of(document, pod_picker, spec.pod_picker),
         strategy=spec.strategy,
         logarithm_base=spec.logarithm.base,
         topology_key=spec.zone_balanced.topology_key,

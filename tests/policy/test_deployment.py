@@ -1,0 +1,57 @@
+"""A Deployment with a pod picker is another form of a DownscalePolicy."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.policy.compiled import compile_policies
+from reconciler.policy.load import read_policies
+from tests.policy.base import DEPLOYMENT, FLEET, problems_in
+from tests.way.calls import inside
+
+
+def deployment(old: str = "", new: str = "") -> dict[str, str]:
+    assert not old or DEPLOYMENT.count(old) == 1
+    return {"fleet.yaml": FLEET, "deployment.yaml": DEPLOYMENT.replace(old, new) if old else DEPLOYMENT}
+
+
+def test_a_deployment_with_a_pod_picker_is_a_downscale_policy_for_it_alone(tmp_path):
+    assert problems_in(tmp_path, deployment()) == []
+    with inside(tmp_path):
+        (policy,) = read_policies("policies").downscale
+        (rule,) = [one for one in compile_policies(read_policies("policies"))["rules"] if one["kind"] != "Fleet"]
+    assert (policy.name, policy.target, policy.mode) == ("deployment.sorting.sorter", None, "Enforce")
+    assert policy.pod_picker is not None
+    assert policy.pod_picker.host == "sorter.sorting.svc"
+    assert (rule["kind"], rule["spec"]["podPicker"]["http"]["port"]) == ("DownscalePolicy", 443)
+    assert rule["spec"]["selector"]["namespaces"]["include"] == ["sorting"]
+    workloads = rule["spec"]["selector"]["workloads"]
+    assert (workloads["kinds"], workloads["include"]) == (["Deployment"], ["sorter"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(
+            "  downscalePodPicker:\n    http: {host: sorter.sorting.svc, path: /downscale-pod-picker}\n",
+            "",
+            "policies/deployment.yaml:5:3: spec.downscalePodPicker: is missing, expected a mapping",
+            id="without one",
+        ),
+        pytest.param(
+            "sorter.sorting.svc",
+            "sorter.example",
+            "policies/deployment.yaml:11:18: spec.downscalePodPicker.http.host: is",
+            id="a host that the Fleet does not allow",
+        ),
+        pytest.param(
+            "{name: sorter, namespace: sorting}",
+            "{name: Sorter, namespace: sorting}",
+            "policies/deployment.yaml:3:18: metadata.name: is",
+            id="no name of a Deployment",
+        ),
+    ],
+)
+def test_a_deployment_that_says_nothing_or_too_much_is_refused(tmp_path, old, new, expected):
+    (problem,) = problems_in(tmp_path, deployment(old, new))
+    assert problem.startswith(expected)
