@@ -1,7 +1,8 @@
 """The public API: what other programs import. Semantic versioning covers these names and nothing else.
 
 - `validate(path)` says what is wrong with a directory of policies.
-- `plan(path, snapshot=..., now=...)` says what they would change on the clusters of a snapshot.
+- `plan(path, snapshot=..., now=...)` says what they would change on the clusters of a snapshot, `plan(path,
+  clients=..., now=...)` what on live ones.
 - `allocate_replicas(...)` spreads replicas over clusters.
 - `rank_victims(...)` says which pods of a ReplicaSet go first.
 
@@ -10,17 +11,20 @@ Nothing here writes anything.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from reconciler.backends.kubernetes.client import RequestSettings
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, rank_victims
 from reconciler.decide.placement.allocation import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
+from reconciler.messages import nearest, shown
 from reconciler.model import Pod
 from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
@@ -30,6 +34,9 @@ from reconciler.plan.model import Action
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.world import open_world
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
 
 __all__ = [
     "Action",
@@ -82,19 +89,38 @@ def validate(path: str | Path) -> ValidationResult:
     return ValidationResult(problems, None if problems else policies)
 
 
-def plan(path: str | Path, *, snapshot: str | Path, now: datetime) -> Plan:
-    """Return what the policies below `path` would change on the clusters of `snapshot` at the time `now`.
+def plan(
+    path: str | Path,
+    *,
+    snapshot: str | Path | None = None,
+    clients: Mapping[str, ApiClient] | None = None,
+    now: datetime,
+) -> Plan:
+    """Return what the policies below `path` would change at the time `now`: on the clusters of `snapshot`, or on live
+    ones that are reached as `clients` are, by the names that the Fleet has for them.
+
+    Of an `ApiClient` of the package kubernetes the address, the credentials and the TLS settings count; the requests
+    are ours. A cluster without one is reached as the Fleet says. One that cannot be read is in `unknown` of the plan.
 
     The same inputs and the same `now` (whole seconds count) give the same plan. Nothing is written.
 
     Raises:
         PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` has no time zone,
-            or is outside of the years 1970 to 9000.
+            or is outside of the years 1970 to 9000; not exactly one of `snapshot` and `clients` is given, or a client
+            for a cluster that the Fleet does not have.
     """
     at = _moment(now)
+    if (snapshot is None) == (clients is None):
+        words = "has neither snapshot nor clients" if snapshot is None else "has snapshot and clients"
+        raise UsageError(f"plan: {words}, expected exactly one of the two")
     policies = read_policies(path)
-    made = make_plan(policies, open_world(policies.fleet, str(snapshot), at), RunRequest(now=at))
-    return Plan(**asdict(made))
+    names = [one.name for one in policies.fleet.clusters]
+    for name in clients or {}:
+        if name not in names:
+            raise UsageError(f"clients: {shown(name)} is no cluster of the Fleet{nearest(name, names)}")
+    settings = RequestSettings(clients=clients or {})
+    world = open_world(policies.fleet, None if snapshot is None else str(snapshot), at, settings)
+    return Plan(**asdict(make_plan(policies, world, RunRequest(now=at))))
 
 
 def _moment(now: datetime) -> datetime:

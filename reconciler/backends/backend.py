@@ -86,7 +86,8 @@ class LiveSettings(Struct, frozen=True):
 
 def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
     """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
-    found = [(connection, Connection(connection, live.clock)) for connection in connections]
+    clients = live.settings.clients
+    found = [(one, Connection(one, live.clock, client=clients.get(one.name))) for one in connections]
     backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
 
     def warnings() -> tuple[str, ...]:

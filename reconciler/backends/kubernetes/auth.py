@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -67,9 +67,15 @@ class Connection:
     than the deadline that is given.
     """
 
-    def __init__(self, settings: ClusterConnection, clock: Clock, largest_read: int | None = LARGEST_READ) -> None:
-        """`largest_read` is how many bytes one reading may have, None: a process without end has no end."""
+    def __init__(
+        self, settings: ClusterConnection, clock: Clock, largest_read: int | None = LARGEST_READ, client: Any = None
+    ) -> None:
+        """`largest_read` is how many bytes one reading may have, None: a process without end has no end.
+
+        `client` is a `kubernetes.client.ApiClient` whose connection counts in place of what `settings` say.
+        """
         self._settings = settings
+        self._client = client
         self._clock = clock
         self._guard = threading.Lock()
         self._budget = None if largest_read is None else ByteBudget(largest_read)
@@ -91,6 +97,8 @@ class Connection:
     @property
     def context(self) -> str:
         """Where the cluster is reached, in words for a message."""
+        if self._client is not None:
+            return "an ApiClient"
         if self._settings.in_cluster:
             return "the pod's own service account"
         return f'context "{self._settings.context or self._settings.name}"'
@@ -134,7 +142,7 @@ class Connection:
     @contextmanager
     def _alone(self, deadline: Deadline) -> Iterator[None]:
         """Let one thread in: the others wait for what it reads, each as long as it has time."""
-        with _in_our_words(self._settings):
+        with _in_our_words(self._settings, "" if self._client is None else "ApiClient"):
             while not self._guard.acquire(timeout=deadline.step("no credentials in time")):
                 pass
             try:
@@ -144,10 +152,17 @@ class Connection:
 
     def _opened(self, deadline: Deadline) -> ApiServer:
         if self._endpoint is None:
-            endpoint = opened(self._settings, self._budget, deadline)
+            endpoint = opened(self._access(deadline), self._budget)
             self._ask(endpoint, deadline)
             self._endpoint = endpoint
         return self._endpoint
+
+    def _access(self, deadline: Deadline) -> ServerAccess:
+        if self._client is None:
+            return access_to(self._settings, deadline)
+        from reconciler.backends.kubernetes.official_client import access_of
+
+        return access_of(self._client)
 
     def _ask(self, endpoint: ApiServer, deadline: Deadline) -> None:
         self._header = endpoint.authorization(deadline)
@@ -160,11 +175,10 @@ def load_libraries() -> None:
     import reconciler.backends.kubernetes.kubeconfig  # noqa: F401
 
 
-def opened(settings: ClusterConnection, budget: ByteBudget | None, deadline: Deadline) -> ApiServer:
-    """Return the endpoint that the kubeconfig, or the pod's service account, describes; no request is sent to it."""
+def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
+    """Return the endpoint of `access`; no request is sent to it."""
     from reconciler.backends.http.connections import connections, environment_proxy
 
-    access = _access(settings, deadline)
     pool = connections(
         tls=_tls(access) if access.is_secured else None,
         server_name=access.server_name or None,
@@ -187,7 +201,8 @@ def opened(settings: ClusterConnection, budget: ByteBudget | None, deadline: Dea
     )
 
 
-def _access(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
+def access_to(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
+    """Return what the kubeconfig, or the pod's service account, says."""
     from reconciler.backends.kubernetes import kubeconfig
 
     if settings.in_cluster:
@@ -236,11 +251,11 @@ def _certificate(access: ServerAccess) -> bytes:
 
 
 @contextmanager
-def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
+def _in_our_words(settings: ClusterConnection, client: str = "") -> Iterator[None]:
     """Let what goes wrong with a kubeconfig, and with those that give credentials, be one of our errors."""
     import yaml
 
-    where = _where(settings)
+    where = f"{settings.name}: {client}" if client else _where(settings)
     try:
         yield
     except TimedOutError as error:
@@ -248,7 +263,8 @@ def _in_our_words(settings: ClusterConnection) -> Iterator[None]:
     except CredentialError as error:
         raise UnauthorisedError(f"{where}: {error}, expected valid credentials") from error
     except KubeconfigError as error:
-        raise UnreachableError(f"{where}: {_one_line(error)}, expected a kubeconfig that names it") from error
+        expected = "" if client else ", expected a kubeconfig that names it"
+        raise UnreachableError(f"{where}: {_one_line(error)}{expected}") from error
     except yaml.YAMLError as error:
         raise UnreachableError(f"{where}: {_place(error)}, expected a kubeconfig in YAML") from error
     except ssl.SSLError as error:

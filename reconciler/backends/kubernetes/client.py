@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
@@ -21,6 +22,7 @@ from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, Clock, Traffic
 from reconciler.backends.stop import Stop
 from reconciler.errors import LockLostError, StoppedError
+from reconciler.model import NOTHING
 from reconciler.version import VERSION
 
 _RETRIES = RetryPolicy()
@@ -42,6 +44,8 @@ class RequestSettings(Struct, frozen=True):
     `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
     `until` is the moment on the clock's monotonic time after which nothing is waited for; None: there is none. Once
     `stop` is asked, what is in flight has a few seconds, and nothing is begun.
+
+    `clients` are `kubernetes.client.ApiClient`s by cluster: their connections count in place of what the Fleet says.
     """
 
     timeout: float = 30.0
@@ -49,6 +53,7 @@ class RequestSettings(Struct, frozen=True):
     until: float | None = None
     in_flight: int = 16
     stop: Stop = field(default_factory=Stop)
+    clients: Mapping[str, Any] = NOTHING
 
     def seconds_left(self, clock: Clock) -> float:
         """Return how many seconds one step may take now; 0 or less: the run's time is over."""

@@ -1,0 +1,136 @@
+"""The package `kubernetes` beside us: its clients as connections, and as a witness of what we wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubernetes import client as official
+from kubernetes import config
+from reconciler.api import UsageError, plan
+from tests.live.one_cluster import Desk
+from tests.real.control_plane import ControlPlane
+from tests.real.objects import a_deployment, a_service
+from tests.real.worlds import create
+
+NIGHT = datetime(2035, 11, 20, 23, 0, tzinfo=UTC)
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: mine}}
+spec: {{home: member, namespace: "{namespace}-own", clusters: [{{name: member}}]}}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {{name: nights}}
+spec:
+  selector: {{namespaces: {{include: [{namespace}]}}, services: {{}}}}
+  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["20:00-07:00"]}}}}]
+  minAge: 0s
+  minAwake: 0s
+"""
+
+
+@pytest.fixture
+def policies(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Path:
+    settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+    create(api_server.api, [a_service("web"), a_deployment("web", 3) | {"status": settled}], api_namespace)
+    api_server.api.create("/api/v1/namespaces", {"metadata": {"name": f"{api_namespace}-own"}})
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "all.yaml").write_text(POLICIES.format(namespace=api_namespace))
+    return tmp_path / "policies"
+
+
+def with_token(plane: ControlPlane, **more: Any) -> official.ApiClient:
+    settings = official.Configuration(host=plane.url, **more)
+    settings.ssl_ca_cert = str(plane.ca_file)
+    settings.api_key = {"authorization": f"Bearer {plane.admin_token}"}
+    return official.ApiClient(settings)
+
+
+def of_a_kubeconfig(plane: ControlPlane) -> official.ApiClient:
+    return config.new_client_from_config(str(plane.kubeconfig("member")), context="member")
+
+
+@pytest.mark.parametrize("made", [with_token, of_a_kubeconfig], ids=["token and authority", "kubeconfig"])
+def test_an_api_client_is_a_connection(api_server, api_namespace, policies, made):
+    found = plan(policies, clients={"member": made(api_server)}, now=NIGHT)
+    assert found.unknown == {}
+    verbs = {(str(one.verb), one.ref.kind, one.ref.namespace) for one in found.actions}
+    assert ("idle", "Deployment", api_namespace) in verbs
+
+
+def test_a_token_that_the_client_renews_is_asked_for_each_time(api_server, policies):
+    client = with_token(api_server)
+    client.configuration.api_key = {"authorization": "Bearer old"}
+    renewed: list[str] = []
+
+    def renew(settings: official.Configuration) -> None:
+        settings.api_key = {"authorization": f"Bearer {api_server.admin_token}"}
+        renewed.append("yes")
+
+    client.configuration.refresh_api_key_hook = renew
+    assert plan(policies, clients={"member": client}, now=NIGHT).unknown == {}
+    assert renewed
+
+
+def anybody(plane: ControlPlane) -> official.ApiClient:
+    return official.ApiClient(official.Configuration(host=plane.url, ssl_ca_cert=str(plane.ca_file)))
+
+
+def of_another_authority(plane: ControlPlane) -> official.ApiClient:
+    settings = official.Configuration(host=plane.url)
+    settings.api_key = {"authorization": f"Bearer {plane.admin_token}"}
+    return official.ApiClient(settings)
+
+
+def with_a_hostname_of_its_own(plane: ControlPlane) -> official.ApiClient:
+    return with_token(plane, assert_hostname=False)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        pytest.param(anybody, "forbidden", id="no credentials"),
+        pytest.param(of_another_authority, "its certificate is not valid", id="an authority that does not vouch"),
+        pytest.param(with_a_hostname_of_its_own, "has assert_hostname in its configuration", id="any host name"),
+        pytest.param(lambda _: "eu-west", "is a str, expected a kubernetes.client.ApiClient", id="no client"),
+    ],
+)
+def test_what_cannot_be_read_so_is_unknown_in_the_plan(api_server, policies, made, why):
+    found = plan(policies, clients={"member": made(api_server)}, now=NIGHT)
+    assert found.actions == ()
+    assert why in found.unknown["member"], found.unknown
+
+
+def test_either_a_snapshot_or_clients(policies):
+    with pytest.raises(UsageError, match="has neither snapshot nor clients, expected exactly one"):
+        plan(policies, now=NIGHT)
+    with pytest.raises(UsageError, match="has snapshot and clients, expected exactly one"):
+        plan(policies, snapshot=policies, clients={}, now=NIGHT)
+    with pytest.raises(UsageError, match='"membr" is no cluster of the Fleet, did you mean "member"'):
+        plan(policies, clients={"membr": None}, now=NIGHT)  # type: ignore[dict-item]
+
+
+def test_it_sees_what_a_night_wrote_and_that_the_morning_left_nothing(api_server, api_namespace, policies):
+    """An independent reader of the API: typed objects of another client, not our own decoding."""
+    witness = official.AppsV1Api(with_token(api_server))
+    core = official.CoreV1Api(with_token(api_server))
+    desk = Desk(policies.parent, api_server.kubeconfig("member"))
+    before = witness.read_namespaced_deployment("web", api_namespace)
+    said = desk.call("apply", "policies", "--auto-approve", "--now", "2035-11-20T23:00:00Z")
+    assert said.code == 0, said.out + said.err
+    asleep = witness.read_namespaced_deployment("web", api_namespace)
+    assert asleep.spec.replicas == 0
+    assert asleep.metadata.annotations["idling.kubernetes.io/previous-scale"] == "3"
+    service = core.read_namespaced_service("web", api_namespace)
+    assert any(key.startswith("idling.") for key in service.metadata.annotations)
+    said = desk.call("apply", "policies", "--auto-approve", "--now", "2035-11-21T08:00:00Z")
+    assert said.code == 0, said.out + said.err
+    awake = witness.read_namespaced_deployment("web", api_namespace)
+    assert awake.spec.to_dict() == before.spec.to_dict()
+    left = core.read_namespaced_service("web", api_namespace).metadata.annotations or {}
+    assert not any(key.startswith("idling.") for key in left)
