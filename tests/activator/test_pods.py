@@ -217,37 +217,43 @@ def port_of(api: Api, namespace: str, service: str) -> int:
     return found[0]
 
 
+STRANGERS = {
+    "a node": (NODE, None),
+    "a node, as if it was a Pod": (NODE, "web-1"),
+    "a Pod of another namespace": (OTHER_POD, "api-1"),
+    "a Pod of another namespace, as if it was another Pod": (OTHER_POD, "web-1"),
+    "a Pod that has the address now of one that ended": (OTHER_POD, "done"),
+    "a Pod of another namespace, by a name that is a path": (OTHER_POD, "../../other/pods/api-1"),
+}
+
+
 @pytest.mark.real
-@pytest.mark.parametrize(
-    ("address", "pod"),
-    [
-        pytest.param(NODE, None, id="a node"),
-        pytest.param(NODE, "web-1", id="a node, as if it was a Pod"),
-        pytest.param(OTHER_POD, "api-1", id="a Pod of another namespace"),
-        pytest.param(OTHER_POD, "web-1", id="a Pod of another namespace, as if it was another Pod"),
-        pytest.param(OTHER_POD, "done", id="a Pod that has the address now of one that ended"),
-        pytest.param(OTHER_POD, "../../other/pods/api-1", id="a Pod of another namespace, by a name that is a path"),
-    ],
-)
 def test_what_an_endpointslice_names_that_is_no_pod_of_its_namespace_gets_no_connection(
-    plane: ControlPlane, activator: ActivatorProcess, address: str, pod: str | None
+    plane: ControlPlane, activator: ActivatorProcess
 ) -> None:
+    """All of them at once: each is held until the time for that is over."""
     namespace = f"shop-{secrets.token_hex(3)}"
-    idle_services(plane, namespace, ["strange", "web"], behind=True)
+    services = [f"strange-{number}" for number in range(len(STRANGERS))]
+    idle_services(plane, namespace, [*services, "web"], behind=True)
     a_pod(plane, namespace, "web-1", [POD])
     a_pod(plane, namespace, "done", [OTHER_POD], "Succeeded")
-    stranger, own = Listening(address), Listening(POD)
-    ports = [port_of(plane.api, namespace, name) for name in ("strange", "web")]
-    clients = [socket.create_connection((ACTIVATOR, port), timeout=60) for port in ports]
-    for client in clients:
-        client.sendall(b"hello\n")
-    slices = [endpoints("strange", address, stranger.port, pod), endpoints("web", POD, own.port, "web-1")]
-    create(plane.api, slices, namespace)
-    assert clients[1].recv(6) == b"hello\n"
-    with pytest.raises(ConnectionResetError):
-        clients[0].recv(1)
-    assert (stranger.count, own.count > 0) == (0, True)
-    for one in (stranger, own, *clients):
+    strangers, own = [Listening(address) for address, _ in STRANGERS.values()], Listening(POD)
+    ports = [port_of(plane.api, namespace, name) for name in (*services, "web")]
+    *clients, client = [socket.create_connection((ACTIVATOR, port), timeout=60) for port in ports]
+    for one in (*clients, client):
+        one.sendall(b"hello\n")
+    slices = [
+        endpoints(service, address, stranger.port, pod)
+        for service, stranger, (address, pod) in zip(services, strangers, STRANGERS.values(), strict=True)
+    ]
+    create(plane.api, [*slices, endpoints("web", POD, own.port, "web-1")], namespace)
+    assert client.recv(6) == b"hello\n"
+    for one, what in zip(clients, STRANGERS, strict=True):
+        with pytest.raises(ConnectionResetError):
+            print(what, one.recv(1))
+    assert dict(zip(STRANGERS, (one.count for one in strangers), strict=True)) == dict.fromkeys(STRANGERS, 0)
+    assert own.count > 0
+    for one in (*strangers, own, *clients, client):
         one.close()
     forget(plane, namespace)
 

@@ -34,7 +34,7 @@ def test_four_hundred_deployments_of_250_kilobytes_are_read_and_others_are_woken
         empty_stage.write_policies(SMALL)
         said = empty_stage.apply()
         assert said.code in (0, 6), said  # 6 where another cluster of the stage could not be read whole
-        assert replicas_of(api, "asleep", "web") == 3
+        assert replicas_of(api, "asleep", "web") == 3, said.out + said.err
         pages = [
             one.query["limit"][0]
             for one in empty_stage.proxies["east"].requests
