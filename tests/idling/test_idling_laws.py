@@ -457,7 +457,7 @@ def _with_state(cluster: FleetCluster, state: str) -> FleetCluster:
 
 
 def test_the_laws_hold_over_random_histories():
-    run_state_machine_as_test(Idling, settings=settings(max_examples=250, stateful_step_count=25))
+    run_state_machine_as_test(Idling, settings=settings(max_examples=150, stateful_step_count=25))
 
 
 @pytest.mark.soak

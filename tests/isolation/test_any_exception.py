@@ -57,7 +57,7 @@ def test_without_a_fault_all_clusters_reach_their_end(tmp_path: Path) -> None:
     assert again.outcomes == ()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     kind=st.sampled_from(KINDS),
     at=st.integers(0, 90),
