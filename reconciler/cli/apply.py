@@ -32,7 +32,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.output import failure_lines, say
+from reconciler.cli.output import FORMATS, failure_lines, say
 from reconciler.cli.plan_file import (
     check_saved,
     check_world,
@@ -55,7 +55,7 @@ from reconciler.policy.types import PolicySet
 @path_argument("[PATH|PLAN]")
 @world_options
 @now_option
-@output_option("text", "json", "yaml", "markdown", "html")
+@output_option(*FORMATS)
 @option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @option(
     "--lock-timeout",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from reconciler.cli.output import rendered, say, say_text, show
+from reconciler.cli.output import FORMATS, say, say_text, show
 from reconciler.cli.run import RunOptions, interruptible
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
@@ -16,7 +16,7 @@ from reconciler.pipeline import Applied
 from reconciler.plan.build import doable
 from reconciler.plan.differences import NO_POLICIES, Compared
 from reconciler.plan.model import Action, Plan
-from reconciler.report.text import change_of, render_changed
+from reconciler.report.text import change_of, render_changed, render_text
 from reconciler.report.wording import what_of
 
 DECLINED = "declined at the prompt; nothing was done"
@@ -40,7 +40,7 @@ class Approval:
         """Return whether the run may go on; on a terminal a person decides, after reading `plan`."""
         if not self.ask:
             return True
-        self._show(rendered(plan, None, "text", self._call.style))
+        self._show(render_text(plan, None, self._call.style))
         say("Apply these changes? Only yes is accepted: ", nl=False)
         self._approved = plan
         with interruptible():
@@ -62,7 +62,7 @@ class Approval:
     def choose_all(self, plan: Plan) -> tuple[Action, ...]:
         """Return every action, once the plan was shown."""
         if plan.actions and self._approved is None:
-            self._show(rendered(plan, None, "text", self._call.style))
+            self._show(render_text(plan, None, self._call.style))
         return plan.actions
 
     def _show(self, text: str) -> None:
@@ -92,7 +92,7 @@ class Approval:
         for lost in applied.lost:
             say(f"warning: {lost}")
         style = replace(self._call.style, changes=not self._shown)
-        show(rendered(applied.plan, applied.outcomes, self._output, style), self._output, color=self._call.color)
+        show(FORMATS[self._output](applied.plan, applied.outcomes, style), self._output, color=self._call.color)
 
 
 @dataclass

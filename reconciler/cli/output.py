@@ -10,7 +10,7 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -116,27 +116,42 @@ def as_text(value: object, output: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def rendered(made: Plan, outcomes: Sequence[Outcome] | None, output: str, style: Style) -> str:
-    """Return a plan, or with `outcomes` the report of its apply, in the form `output`; `style` is that of text."""
-    if output == "text":
-        return render_text(made, outcomes, style)
-    if output == "markdown":
-        from reconciler.report.markdown import render_markdown
+def _markdown(made: Plan, outcomes: Sequence[Outcome] | None, style: Style) -> str:
+    from reconciler.report.markdown import render_markdown
 
-        return render_markdown(made, outcomes, style)
-    if output == "html":
-        from reconciler.report.html import render_html
-
-        return render_html(made, outcomes)
-    return _as_values(made, outcomes, output)
+    return render_markdown(made, outcomes, style)
 
 
-def _as_values(made: Plan, outcomes: Sequence[Outcome] | None, output: str) -> str:
+def _html(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+    from reconciler.report.html import render_html
+
+    return render_html(made, outcomes)
+
+
+def _json(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+    return plan_to_json(made) if outcomes is None else as_text(_values_of(made, outcomes), "json")
+
+
+def _yaml(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+    return as_text(_values_of(made, outcomes), "yaml")
+
+
+def _values_of(made: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
     if outcomes is None:
-        return plan_to_json(made) if output == "json" else as_text(plan_to_dict(made), "yaml")
+        return plan_to_dict(made)
     from reconciler.report.json import report_to_dict
 
-    return as_text(report_to_dict(made, outcomes), output)
+    return report_to_dict(made, outcomes)
+
+
+FORMATS: dict[str, Callable[[Plan, Sequence[Outcome] | None, Style], str]] = {
+    "text": render_text,
+    "json": _json,
+    "yaml": _yaml,
+    "markdown": _markdown,
+    "html": _html,
+}
+"""Each form of a plan, or with outcomes of the report of its apply, and what renders it; the style is that of text."""
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:

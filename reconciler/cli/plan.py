@@ -27,7 +27,7 @@ from reconciler.cli.options import (
     verbose_option,
     world_options,
 )
-from reconciler.cli.output import rendered, show
+from reconciler.cli.output import FORMATS, show
 from reconciler.cli.progress import TrackedRun, planned_run, progress_option
 from reconciler.cli.run import RunOptions, check_out, exit_of_plan, save
 from reconciler.errors import ExitCode, UsageError, first_exit_code
@@ -41,7 +41,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @context_option
 @world_options
 @now_option
-@output_option("text", "json", "yaml", "markdown", "html")
+@output_option(*FORMATS)
 @option("--out", metavar="FILE", help="Save the plan there too, for `reconciler apply FILE`.")
 @option("--base", metavar="PATH", help="Compare with these policies, over the coming days: what a change of them does.")
 @option(
@@ -101,7 +101,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
     run.metrics.decided(made)
     run.progress.close()
     saved = save(made, flags["out"])
-    show(rendered(made, None, output, options.style), output, color=options.color)
+    show(FORMATS[output](made, None, options.style), output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
 
 

@@ -18,7 +18,7 @@ from reconciler.cli.options import (
     verb,
     verbose_option,
 )
-from reconciler.cli.output import rendered, show
+from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
@@ -200,7 +200,7 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
 
 @verb("show")
 @click.argument("file", type=click.Path())
-@output_option("text", "json", "yaml", "markdown", "html")
+@output_option(*FORMATS)
 @color_option
 @verbose_option
 @summary_option
@@ -211,4 +211,4 @@ def show_command(file: str, output: str, color: str, verbose: bool, summary: boo
     made, outcomes = plan_and_outcomes(json_in_file(file), where=file)
     check_allowed(made, file)
     style = Style(colored(color), verbose, summary, text_width())
-    show(rendered(made, outcomes, output, style), output, color=style.color)
+    show(FORMATS[output](made, outcomes, style), output, color=style.color)
