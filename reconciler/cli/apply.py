@@ -179,7 +179,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
         seen = compare()
         found = differences.left(seen)
         approved = seen.differing.keys() - found.differing.keys()
-        check_replicas((one for one in made.actions if one.id in approved), policies or PolicySet(fleet), file)
+        check_replicas([one for one in made.actions if one.id in approved], policies or PolicySet(fleet), file)
         return replace(found, differing={**found.differing, **not_done})
 
     applied = apply_saved(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -11,10 +11,12 @@ from msgspec import Struct, structs
 from reconciler.decide.annotations import (
     CAUSE,
     FEDERATED_LABEL,
+    OPENSHIFT_UNIDLE_TARGETS,
     OUR_ANNOTATIONS,
     PLACED,
+    PREVIOUS_BOUNDS,
     PREVIOUS_SCALE,
-    read_placed,
+    UNIDLE_TARGETS,
 )
 from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
@@ -26,7 +28,7 @@ from reconciler.plan.json import change_document
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short, whole_number_in
-from reconciler.workload_kinds import workload_kind
+from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
 
 NO_POLICIES = "there are no policies to compare it with"
 NOT_PLANNED = "a fresh plan does not make this change; plan again"
@@ -34,6 +36,8 @@ OTHERWISE = "a fresh plan makes another change of it; plan again"
 NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
 _ANNOTATIONS = ("metadata", "annotations")
+_RECORDS = (PREVIOUS_SCALE, PLACED, UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS)
+_LISTS = ("Service", "Endpoints")  # what lists the replicas of others
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
@@ -100,10 +104,7 @@ def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
 
 def _placeless(text: Any) -> Any:
     """Return what our annotation says of the cause, without the place in the files: they may lie elsewhere now."""
-    try:
-        said = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return text
+    said = _json(text)
     return {**said, "at": ""} if isinstance(said, dict) else text
 
 
@@ -123,18 +124,25 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
             )
 
 
-def check_replicas(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
+def check_replicas(actions: Sequence[Action], policies: PolicySet, where: str) -> None:
     """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than the record on its
-    object, or its FederatedReplicaSet, says, or records more for a later run.
+    object, or its FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where what
+    is changed together with it counts, and as a bound of an autoscaler.
 
     Raises:
         PlanFileError: one does; nobody can approve of that.
     """
     clusters = [one.name for one in policies.fleet.clusters]
     totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
+    together: dict[str, int] = {}
     for action in actions:
-        ref, most = action.ref, _most_replicas(action.decision, totals)
-        asked = max(action.decision.replicas_after or 0, *_recorded(action.decision, after=True))
+        group = action.decision.group
+        together[group] = max(together.get(group, 0), _most_replicas(action.decision, totals))
+    for action in actions:
+        decision, ref = action.decision, action.ref
+        lists = ref.kind in _LISTS
+        most = together[decision.group] if lists else _most_replicas(decision, totals)
+        asked = max(decision.replicas_after or 0, *_counts(decision, after=True), 0)
         if asked > most:
             raise PlanFileError(
                 f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
@@ -148,21 +156,39 @@ def _most_replicas(decision: Decision, totals: Mapping[ObjectRef, int]) -> int:
     """
     return max(
         decision.replicas_before or 0,
-        *_recorded(decision, after=False),
+        *_counts(decision, after=False),
         totals.get(decision.ref, 0) if decision.job == "placement" else 0,
         0 if workload_kind(decision.ref.kind).counts else 1,
     )
 
 
-def _recorded(decision: Decision, *, after: bool) -> tuple[int, int]:
-    """Return the previous scale and the scale before placement that the object records before or after `decision`."""
-    records = {
-        change.path[-1]: str((change.after if after else change.before) or "")
-        for change in decision.changes
-        if change.path[:-1] == _ANNOTATIONS
-    }
-    placed = read_placed({PLACED: records.get(PLACED, "")})
-    return whole_number_in(records.get(PREVIOUS_SCALE, "")) or 0, 0 if placed is None else placed.previous
+def _counts(decision: Decision, *, after: bool) -> Iterator[int]:
+    """Yield the replicas that the object's records, and the bounds of an autoscaler, say before or after `decision`."""
+    for change in decision.changes:
+        value = change.after if after else change.before
+        if change.path[:-1] == _ANNOTATIONS and change.path[-1] in _RECORDS:
+            yield from _whole_numbers(value)
+        elif decision.ref.kind == "HorizontalPodAutoscaler" and isinstance(value, int):
+            yield value
+
+
+def _whole_numbers(text: Any) -> Iterator[int]:
+    """Yield every whole number in the text of a record: a number, or JSON."""
+    number = whole_number_in(str(text))
+    waiting = [_json(text) if number is None else number]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            waiting += found.values() if isinstance(found, dict) else found
+        elif type(found) is int:
+            yield found
+
+
+def _json(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _is_as_stated(decision: Decision, form: Form | None) -> bool:

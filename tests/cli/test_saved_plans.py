@@ -433,6 +433,57 @@ def test_r4_nobody_can_approve_a_record_of_more_replicas_than_there_are(quicksta
     assert "asks for 2147483647 replicas, expected at most " in said.err
 
 
+AUTOSCALER = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: api, namespace: dev-a}
+spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: api}}
+"""
+
+
+def with_autoscaler(folder: Folder) -> None:
+    """Idle at one replica, where the bounds of an autoscaler are held."""
+    folder.write("snapshot/eu-west/autoscaler.yaml", AUTOSCALER)
+    policies = folder.path / "policies" / "idling.yaml"
+    at_one = policies.read_text().replace("  wakeOrder:", "  idleReplicas: 1\n  wakeOrder:", 1)
+    policies.write_text(at_one)
+
+
+MANY = '[{"kind":"Deployment","name":"api","group":"apps","replicas":2147483647}]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        pytest.param("Service", "/metadata/annotations/idling.kubernetes.io~1unidle-targets", MANY, id="a list"),
+        pytest.param(
+            "HorizontalPodAutoscaler",
+            "/metadata/annotations/reconciler~1previous-bounds",
+            '{"minReplicas":2,"maxReplicas":2147483647}',
+            id="bounds that are recorded",
+        ),
+        pytest.param("HorizontalPodAutoscaler", "/spec/maxReplicas", 2**31 - 1, id="a bound"),
+    ],
+)
+def test_r4_nobody_can_approve_more_replicas_beside_the_workload(quickstart, kind, path, value):
+    with_autoscaler(quickstart)
+    before = quickstart.objects()
+    said = edited(quickstart, setting(kind, "api", value, "after", path), "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before), said
+    assert "asks for 2147483647 replicas, expected at most " in said.err
+
+
+def test_what_an_autoscaler_has_and_a_service_lists_may_be_approved(quickstart):
+    """The other changes of the same group, when only one thing is not as in a fresh plan."""
+    with_autoscaler(quickstart)
+    path = "/metadata/annotations/idling.kubernetes.io~1unidle-targets"
+    said = edited(
+        quickstart, setting("Service", "api", MANY.replace("2147483647", "1"), "after", path), "--approve-differences"
+    )
+    assert said.code in (0, 6), said
+    assert quickstart.replicas("eu-west", "dev-a", "Deployment", "api") == 1
+
+
 @pytest.mark.parametrize("key", ["reconciler/exclude", "reconciler/exclude-until"])
 def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
     before = quickstart.objects()
