@@ -13,7 +13,7 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.overlaps import undecided_pairs
-from reconciler.policy.policy_kinds import POLICY_KINDS, kind_of
+from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
@@ -56,7 +56,7 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
             if namespace in fleet.protected:
                 one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
-        _warn_of_equal_priorities(kind, [one for one in built if kind_of(one.kind) == kind], fleet)
+        _warn_of_equal_priorities(kind, [one for one in built if kind_stated_by(one.kind) == kind], fleet)
     return [warning for one in built for warning in one.document.warnings]
 
 
@@ -106,7 +106,7 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
             continue
         namespace = str(metadata.get("namespace", "default")) if POLICY_KINDS[kind].namespace else ""
         owner = owners.of(document.file)
-        key = (kind_of(kind), namespace, metadata["name"], owner)
+        key = (kind_stated_by(kind), namespace, metadata["name"], owner)
         first = seen.setdefault(key, document)
         if first is not document:
             yield document.problem(

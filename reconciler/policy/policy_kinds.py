@@ -100,6 +100,6 @@ FORMS = tuple(kind for kind, row in POLICY_KINDS.items() if row.form_of)
 """The kinds of Kubernetes that are another way to write one of these."""
 
 
-def kind_of(name: str) -> str:
+def kind_stated_by(name: str) -> str:
     """Return the kind of a policy written as `name`, which is another where that is one of `FORMS`."""
     return POLICY_KINDS[name].form_of or name

@@ -16,7 +16,7 @@ from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.globs import TooComplexError, is_within, path_regex
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.policy_kinds import POLICY_KINDS, kind_of
+from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.types import (
     Calendar,
     DownscalePolicy,
@@ -132,7 +132,7 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
 
 def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
     """Return that `tenant` may have no policy of `kind`, None where it may."""
-    if kind_of(kind) in tenant.kinds:
+    if kind_stated_by(kind) in tenant.kinds:
         return None
     words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {_at(tenant)}"
     return document.problem(("kind",), words)
