@@ -19,7 +19,7 @@ from reconciler.policy.check import Built, cross_problems, cross_warnings
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.idling_policy import Calendars
-from reconciler.policy.policy_kinds import FORMS, OWN_KINDS, POLICY_KINDS
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
@@ -136,8 +136,8 @@ def overlooked(path: str | Path) -> tuple[Problem, ...]:
 
 
 def _are_manifests(documents: Sequence[Document]) -> bool:
-    """Return whether `documents` have objects of Kubernetes and none of ours; some may be either."""
-    values = [one.value for one in documents if isinstance(one.value, dict) and one.value.get("kind") not in FORMS]
+    """Return whether `documents` have objects of Kubernetes and none of ours; a ReplicaSet may be either."""
+    values = [one.value for one in documents if isinstance(one.value, dict) and one.value.get("kind") != "ReplicaSet"]
     groups = {str(value["apiVersion"]).partition("/")[0] for value in values if "apiVersion" in value}
     return bool(groups) and API_VERSION.partition("/")[0] not in groups
 

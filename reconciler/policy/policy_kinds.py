@@ -96,10 +96,8 @@ POLICY_KINDS = {
 }
 OWN_KINDS = tuple(kind for kind, row in POLICY_KINDS.items() if not row.form_of)
 """The kinds of our own API group."""
-FORMS = tuple(kind for kind, row in POLICY_KINDS.items() if row.form_of)
-"""The kinds of Kubernetes that are another way to write one of these."""
 
 
 def kind_stated_by(name: str) -> str:
-    """Return the kind of a policy written as `name`, which is another where that is one of `FORMS`."""
+    """Return the kind of a policy written as `name`, which is another where that is a form of it."""
     return POLICY_KINDS[name].form_of or name
