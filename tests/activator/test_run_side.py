@@ -24,7 +24,7 @@ from reconciler.observe.pods import activators_of
 from reconciler.plan.json import plan_from_dict
 from reconciler.policy.types import PolicySet
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_service, a_state
-from tests.idling.idling_policies import a_policy
+from tests.decide.idling.idling_policies import a_policy
 from tests.way.calls import Folder
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "an-activator-takes-over"

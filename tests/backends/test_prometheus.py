@@ -23,7 +23,7 @@ from reconciler.backends import prometheus
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryAnswer, Sample
-from tests.downscale.picker_server import PickerServer, drip, raw, reply, silent
+from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, silent
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
 TOKEN = "s3cr3t.T0ken"

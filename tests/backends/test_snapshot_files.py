@@ -21,7 +21,7 @@ from reconciler.errors import ClusterError, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.yaml.reader import Documents
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, manifests_in, patch
-from tests.downscale.world import controllers_order
+from tests.decide.downscale.world import controllers_order
 
 ANNOTATE = ("add", "/metadata/annotations", {"idled-at": "2026-11-20T15:41:23Z", "at": "22:30", "on": "on"})
 

@@ -11,8 +11,8 @@ from reconciler.model import ObservedState
 from reconciler.policy.types import ClusterPreference, TargetRef
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
-from tests.idling.idling_policies import NIGHT, NOON, a_policy, a_schedule, workloads_selector
-from tests.placement.placements import a_placed
+from tests.decide.idling.idling_policies import NIGHT, NOON, a_policy, a_schedule, workloads_selector
+from tests.decide.placement.placements import a_placed
 
 # As in the program, which collects no garbage; and the time of the processor, as others may be using the machine.
 pytestmark = [pytest.mark.bench, pytest.mark.benchmark(disable_gc=True, timer=time.process_time)]

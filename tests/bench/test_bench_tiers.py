@@ -13,8 +13,8 @@ from reconciler.plan.json import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload
-from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, labelled, run_in
-from tests.idling.world import a_world
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, labelled, run_in
+from tests.decide.idling.world import a_world
 
 # The time of the processor, as others may be using the machine.
 pytestmark = [pytest.mark.bench, pytest.mark.benchmark(timer=time.process_time)]

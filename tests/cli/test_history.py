@@ -42,7 +42,7 @@ from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
 from tests.builders import NOW, a_fleet
-from tests.downscale.world import controllers_order
+from tests.decide.downscale.world import controllers_order
 from tests.plan.decisions import a_decision
 from tests.way.calls import Folder
 from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.backends.kubernetes.test_auth import a_kubeconfig, an_exec_plugin
 from tests.backends.test_http_client import full_backlog
-from tests.kubernetes.test_auth import a_kubeconfig, an_exec_plugin
 from tests.real.worlds import wait_until
 from tests.way.calls import Folder
 

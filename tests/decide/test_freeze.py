@@ -28,7 +28,7 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.idling.idling_policies import NIGHT, a_policy
+from tests.decide.idling.idling_policies import NIGHT, a_policy
 from tests.plan.decisions import a_decision
 
 SOON = NOW + timedelta(hours=4)

@@ -22,7 +22,7 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
 from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, TargetRef, WorkloadSelector
 from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_ref, a_workload
-from tests.idling.idling_policies import a_policy
+from tests.decide.idling.idling_policies import a_policy
 
 OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "1")}
 BACK = WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("tier", "back"),))))

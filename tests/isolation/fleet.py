@@ -23,7 +23,7 @@ from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.world import World, open_world
-from tests.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
+from tests.decide.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
 
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 CLUSTERS = ("east", "north", "west")

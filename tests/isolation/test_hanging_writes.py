@@ -20,7 +20,7 @@ from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
-from tests.downscale.world import Clock, Held, Picker
+from tests.decide.downscale.world import Clock, Held, Picker
 from tests.plan.decisions import a_decision
 
 CLUSTERS = ("east", "west", "south")

@@ -22,10 +22,6 @@ ALLOWED = 0.05
 ACCEPTED = Path(__file__).with_name("accepted.yaml")
 TESTS = (
     "tests/decide",
-    "tests/idling",
-    "tests/placement",
-    "tests/downscale",
-    "tests/schedule",
     "tests/plan",
     "tests/report/test_plan_json.py",
     "tests/isolation/test_faulty_clusters.py",

@@ -103,5 +103,5 @@ def test_a_run_tells_what_no_test_notices():
             [sys.executable, "-m", "tests.mutation", *words], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout
 
-    assert "1 mutants, 0 survive, 5% are allowed" in run("tests/idling/test_idling_aggregates.py")
-    assert "1 mutants, 1 survive, 5% are allowed" in run("tests/schedule/test_schedule.py")
+    assert "1 mutants, 0 survive, 5% are allowed" in run("tests/decide/idling/test_idling_aggregates.py")
+    assert "1 mutants, 1 survive, 5% are allowed" in run("tests/decide/schedule/test_schedule.py")

@@ -16,7 +16,7 @@ from reconciler.plan.build import number
 from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, check_templates, compared
 from reconciler.plan.model import Plan
 from tests.builders import a_fleet, a_policy_set, a_ref, said
-from tests.placement.placements import a_federated, a_local
+from tests.decide.placement.placements import a_federated, a_local
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan
 

@@ -21,7 +21,7 @@ from reconciler.observe.sources import Source
 from reconciler.plan.build import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
-from tests.downscale.world import controllers_order, namespace
+from tests.decide.downscale.world import controllers_order, namespace
 
 OURS = [
     pytest.param(FREEZE, id="freeze"),

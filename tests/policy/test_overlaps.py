@@ -14,7 +14,7 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.overlaps import may_share, undecided_pairs
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_downscale_policy, a_fleet, a_service, a_workload
-from tests.idling.idling_policies import a_policy
+from tests.decide.idling.idling_policies import a_policy
 from tests.policy.test_values import warnings
 
 CLUSTERS = (*a_fleet("east").clusters, *(replace(one, labels={"tier": "b"}) for one in a_fleet("west").clusters))

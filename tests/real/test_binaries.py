@@ -93,7 +93,7 @@ def test_building_all_tells_each_part_that_fails(workshop, capsys):
 def test_defect_3_tests_that_need_a_part_say_that_they_build_it(workshop, repository, workers):
     """As somebody calls it who knows nothing of `make parts`; what is built here fails, so the tests are skipped."""
     workshop.go(_FAILS)
-    call = [sys.executable, "-m", "pytest", "-n", workers, "tests/kubernetes/test_lease.py"]
+    call = [sys.executable, "-m", "pytest", "-n", workers, "tests/backends/kubernetes/test_lease.py"]
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
     run = subprocess.run(call, cwd=repository, env=bare, capture_output=True, text=True, check=False)
     assert (run.returncode, workshop.installs) == (0, 1), run.stdout

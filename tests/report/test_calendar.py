@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.schedule import open_periods
 from reconciler.report.calendar import CalendarView, clock_changes, render_calendar
-from tests.schedule.calendars import a_calendar
+from tests.decide.schedule.calendars import a_calendar
 
 
 def shown(calendar, start, days=7, name="office-hours-off"):

@@ -22,7 +22,7 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.way.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"

@@ -33,7 +33,7 @@ from reconciler.model import ObjectRef, ObservedCluster, Run, Workload, Write
 from reconciler.plan.build import in_order
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
-from tests.idling.idling_policies import office_hours_off
+from tests.decide.idling.idling_policies import office_hours_off
 from tests.way.loop_policies import Policies
 from tests.way.loop_world import CLUSTERS, PAUSED, TICK, Faults, LoopWorld, all_applied, ref_of
 

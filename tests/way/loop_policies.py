@@ -26,8 +26,8 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from tests.builders import a_downscale_policy, a_fleet, a_policy_set
-from tests.idling.idling_policies import a_metric, a_policy, a_schedule
-from tests.placement.placements import a_federated
+from tests.decide.idling.idling_policies import a_metric, a_policy, a_schedule
+from tests.decide.placement.placements import a_federated
 from tests.way.loop_world import CLUSTERS
 
 SERVICES = Selector(services=ObjectSelector())

@@ -23,9 +23,9 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
-from tests.idling.world import World, a_world
-from tests.placement.placements import a_federated, a_placed
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
+from tests.decide.idling.world import World, a_world
+from tests.decide.placement.placements import a_federated, a_placed
 from tests.plan.decisions import a_decision
 
 WEB = a_ref("web")

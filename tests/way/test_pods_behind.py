@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.downscale.world import a_pod_manifest, a_workload_manifest, namespace
+from tests.decide.downscale.world import a_pod_manifest, a_workload_manifest, namespace
 from tests.way.calls import Folder
 
 POLICIES = """

@@ -1,0 +1,328 @@
+"""The choke point over plain sockets: what hangs, drips, is asked to stop, or comes too fast."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import kubernetes.client.rest  # the first import takes longer than a request may here
+import pytest
+
+from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate, RequestSettings
+from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.stop import Stop
+from reconciler.connection_settings import ClusterConnection
+from reconciler.errors import (
+    ClusterError,
+    LockLostError,
+    MalformedAnswerError,
+    StoppedError,
+    ThrottledError,
+    UnreachableError,
+)
+from reconciler.world import RealClock
+from tests.backends.clocks import CountingClock, PatientClock
+from tests.backends.kubernetes.test_auth import a_kubeconfig
+from tests.builders import NOW
+
+assert kubernetes.client.rest
+
+READ = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
+WRITE = ApiRequest(
+    "PATCH", "/x", Operation("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True
+)
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@contextlib.contextmanager
+def a_server(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator[tuple[str, list[float]]]:
+    """A server that answers each request as told; yields its address, and when requests came."""
+    asked: list[float] = []
+    listener = socket.create_server(("127.0.0.1", port))
+    ended = threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            while piece := client.recv(65536):
+                if piece.startswith((b"GET ", b"PATCH ")):  # the body may come in a piece of its own
+                    asked.append(time.monotonic())
+                    answer(client)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while not ended.is_set():
+                client, _ = listener.accept()
+                threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+    finally:
+        ended.set()
+        listener.close()
+
+
+def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
+    kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
+    clock = PatientClock()
+    return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock), settings, clock)
+
+
+def hang(_: socket.socket) -> None:
+    time.sleep(20)
+
+
+def drip_a_header(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b"x")
+
+
+def drip_a_body(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b" ")
+
+
+def drip_until_it_closes(client: socket.socket) -> None:
+    client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    for _ in range(100):
+        time.sleep(0.1)
+        client.sendall(b" ")
+
+
+@pytest.mark.parametrize("answer", [hang, drip_a_header, drip_a_body, drip_until_it_closes])
+def test_no_answer_takes_longer_than_a_request_may(answer: Callable[[socket.socket], None], tmp_path: Path) -> None:
+    """And what hung is not tried again: it would take as long once more."""
+    with a_server(answer) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(timeout=0.8))
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"^east: get /version: "):
+            requests.send(READ)
+        assert time.monotonic() - began < 9  # dripping takes ten seconds, hanging twenty
+        assert len(asked) == 1
+
+
+def test_defect_30_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings())
+
+    def start_again() -> None:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            listener.settimeout(30)  # where nobody comes any more, this ends all the same
+            client, _ = listener.accept()
+            client.recv(65536)
+            client.sendall(HELLO)
+
+    starting = threading.Timer(2.0, start_again)  # four attempts in half a second did not live so long
+    starting.start()
+    assert requests.send(READ).status == 200
+    starting.join()
+
+
+def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
+    """Not by each request anew: a cluster that is away would use up the time of the run."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings(timeout=2.0))
+    for tried in (range(2, 9), (1,), (1,)):
+        before = requests.traffic().requests
+        with pytest.raises(UnreachableError, match="the connection was refused"):
+            requests.send(READ)
+        assert requests.traffic().requests - before in tried
+    with a_server(lambda client: client.sendall(HELLO), port) as (_, asked):
+        assert requests.send(READ).status == 200
+        assert len(asked) == 1
+        assert not requests.is_away
+
+
+def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_path: Path) -> None:
+    def flood(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
+        client.sendall(bytes(99999999))
+
+    with a_server(flood) as (url, asked):
+        with pytest.raises(MalformedAnswerError, match="get /version: the answer is longer than 32 MiB, expected"):
+            requests_to(url, tmp_path, RequestSettings()).send(READ)
+        assert len(asked) == 1
+
+
+def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
+    stop = Stop()
+    with a_server(hang) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(stop=stop))
+        threading.Timer(0.3, stop.ask, ["stopped by SIGTERM"]).start()
+        with pytest.raises(ClusterError):
+            requests.send(READ)
+        with pytest.raises(StoppedError, match="get /version: not sent, stopped by SIGTERM"):
+            requests.send(READ)
+        assert len(asked) == 1
+
+
+def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Path) -> None:
+    stop = Stop()
+    outcomes: list[str] = []
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(qps=2, stop=stop))
+        requests.fence = lambda: True
+
+        def write() -> None:
+            try:
+                requests.send(WRITE)
+                outcomes.append("sent")
+            except StoppedError:
+                outcomes.append("stopped")
+
+        writers = [threading.Thread(target=write) for _ in range(12)]
+        for writer in writers:
+            writer.start()
+        while len(asked) < 2:
+            time.sleep(0.01)
+        stop.ask("stopped by SIGTERM")
+        for writer in writers:
+            writer.join()
+        assert outcomes.count("sent") == len(asked) < 6
+        assert outcomes.count("stopped") == 12 - len(asked)
+
+
+def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(qps=0.5, until=PatientClock().monotonic() + 1))
+        requests.send(WRITE)
+        with pytest.raises(StoppedError, match="not sent, the run's --timeout is over"):
+            requests.send(WRITE)
+        assert len(asked) == 1
+
+
+def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) -> None:
+    slow, go_on = threading.Event(), threading.Event()
+
+    def answer(client: socket.socket) -> None:
+        if not slow.is_set():
+            slow.set()
+            go_on.wait(10)
+        client.sendall(HELLO)
+
+    with a_server(answer) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings(in_flight=1))
+        writer = threading.Thread(target=lambda: requests.send(WRITE))
+        writer.start()
+        slow.wait(10)
+        lease = ApiRequest("GET", "/lease", Operation("east", "get", "leases"), seconds=2.0)
+        assert requests.send(lease).status == 200
+        go_on.set()
+        writer.join()
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("until", "delay"), [pytest.param(-1, 0.3, id="over"), pytest.param(30, 1.5, id="going on")])
+def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, until: float, delay: float) -> None:
+    def late(client: socket.socket) -> None:
+        time.sleep(delay)
+        client.sendall(HELLO)
+
+    with a_server(late) as (url, _):
+        settings = RequestSettings(until=PatientClock().monotonic() + until)
+        last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
+        assert requests_to(url, tmp_path, settings).send(last).status == 200
+
+
+def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
+    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
+        requests = requests_to(url, tmp_path, RequestSettings())
+        requests.fence = lambda: False
+        with pytest.raises(LockLostError):
+            requests.send(WRITE)
+        assert requests.send(READ).status == 200
+        assert len(asked) == 1
+
+
+def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
+    def answer(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{}")
+        client.shutdown(socket.SHUT_WR)
+
+    with a_server(answer) as (url, _):
+        assert requests_to(url, tmp_path, RequestSettings()).send(READ).body == b"{}"
+
+
+def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
+    answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\n{}", HELLO])
+    with a_server(lambda client: client.sendall(next(answers))) as (url, asked):
+        assert requests_to(url, tmp_path, RequestSettings(timeout=2.5)).send(READ).status == 200
+        assert asked[1] - asked[0] >= 3
+
+
+def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
+    busy = b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}"
+    with a_server(lambda client: client.sendall(busy)) as (url, asked):
+        with pytest.raises(ThrottledError):
+            requests_to(url, tmp_path, RequestSettings(until=PatientClock().monotonic() + 5)).send(READ)
+        assert len(asked) == 1
+
+
+def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
+    status = json.dumps({"kind": "Status", "message": "no\nway", "reason": "Forbidden"}).encode()
+    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(status) + status
+    expected = pytest.raises(ClusterError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
+    with a_server(lambda client: client.sendall(answer)) as (url, _), expected:
+        requests_to(url, tmp_path, RequestSettings()).send(READ)
+
+
+def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
+    clock = CountingClock()
+    rate = Rate(10, clock)
+
+    def wait(seconds: float) -> bool:
+        clock.sleep(seconds)
+        return True
+
+    for _ in range(10):
+        assert rate.take(wait)
+    assert clock.now == 0
+    for _ in range(20):
+        rate.take(wait)
+    assert clock.now == pytest.approx(2.0)
+
+
+def test_no_rate_waits_for_nobody() -> None:
+    def never(_: float) -> bool:
+        raise AssertionError("nobody waits")
+
+    assert all(Rate(0, CountingClock()).take(never) for _ in range(1000))
+
+
+@pytest.mark.parametrize("answer", [hang, drip_a_header, drip_a_body], ids=["hangs", "drips a header", "drips a body"])
+def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.socket], None], tmp_path: Path) -> None:
+    """Its thread is free for other clusters long before the request may time out."""
+    is_asked = threading.Event()
+
+    def served(client: socket.socket) -> None:
+        is_asked.set()
+        answer(client)
+
+    with a_server(served) as (url, _):
+        kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": url})
+        live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60), RealClock())
+        backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
+        cluster = backend.cluster
+        assert cluster is not None
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(cluster.identity)
+            assert is_asked.wait(30)
+            began = time.monotonic()
+            backend.give_up("nobody waits for it")
+            with pytest.raises(ClusterError):
+                reading.result(30)
+            assert time.monotonic() - began < 9  # dripping takes ten seconds, hanging twenty

@@ -1,0 +1,227 @@
+"""Every way in, on a real API server: tokens, certificates, a pod's account, plugins, proxies; and those that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from reconciler.backends.http.exchange import Deadline
+from reconciler.backends.kubernetes import kubeconfig
+from reconciler.backends.kubernetes.config_node import CredentialError
+from reconciler.backends.protocols import NAMESPACES
+from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
+from tests.backends.kubernetes.live import opened
+from tests.real.kubeconfig import Access, write_kubeconfig
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+
+def test_a_token(api_server: ControlPlane) -> None:
+    assert opened(api_server.kubeconfig("east")).identity() == api_server.identity()
+
+
+def test_a_client_certificate(api_server: ControlPlane, tmp_path: Path) -> None:
+    certificate, key = api_server.client_certificate("operator", "system:masters")
+    access = replace(api_server.access(), user={"client-certificate": str(certificate), "client-key": str(key)})
+    assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
+
+
+def test_an_exec_plugin(api_server: ControlPlane, tmp_path: Path) -> None:
+    plugin = tmp_path / "login"
+    plugin.write_text(
+        f"#!{sys.executable}\n"
+        'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+        f' "status": {{"token": "{api_server.admin_token}"}}}}\')\n'
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    access = replace(api_server.access(), user=user)
+    assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
+
+
+def a_program(folder: Path, *lines: str) -> dict[str, Any]:
+    """A user whose credentials come from a Python program with `lines`; each start adds a line to "starts"."""
+    program = folder / "login"
+    starts = folder / "starts"
+    starts.touch()
+    program.write_text("\n".join((f"#!{sys.executable}", f"open({str(starts)!r}, 'a').write('x')", *lines)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
+
+
+def a_kubeconfig(folder: Path, user: dict[str, Any], names: list[str]) -> str:
+    access = Access("https://127.0.0.1:1", None, user)
+    return str(write_kubeconfig(folder / "config", dict.fromkeys(names, access)))
+
+
+GIVES = (
+    'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",\'',
+    '      \' "status": {"token": "of-the-program"}}\')',
+)
+
+
+def test_clusters_with_the_same_program_have_it_run_once(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(60)]
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, *GIVES), names)
+
+    with ThreadPoolExecutor(16) as pool:
+        accesses = list(pool.map(lambda name: kubeconfig.kubeconfig_context(config, name, Deadline(30)), names))
+
+    assert {one.authorization(Deadline(30)) for one in accesses} == {"Bearer of-the-program"}
+    assert (tmp_path / "starts").read_text() == "x"
+    kubeconfig.forget_credentials()
+    kubeconfig.kubeconfig_context(config, "c0", Deadline(30))
+    assert (tmp_path / "starts").read_text() == "xx"
+
+
+def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(16)]
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, "import sys, time", "time.sleep(1)", "sys.exit(3)"), names)
+
+    def words(name: str) -> str:
+        with pytest.raises(CredentialError) as refused:
+            kubeconfig.kubeconfig_context(config, name, Deadline(60))
+        return str(refused.value)
+
+    with ThreadPoolExecutor(16) as pool:
+        said = set(pool.map(words, names))
+
+    assert len(said) == 1
+    assert "ended with 3" in said.pop()
+    assert len((tmp_path / "starts").read_text()) < len(names) / 2
+
+
+def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
+    config = a_kubeconfig(tmp_path, a_program(tmp_path, "while True: print('x' * 65536)"), ["east"])
+
+    with pytest.raises(CredentialError, match="printed more than 1048576 bytes"):
+        kubeconfig.kubeconfig_context(config, "east", Deadline(60))
+
+
+def test_an_address_without_a_scheme_is_https(tmp_path: Path) -> None:
+    access = Access("127.0.0.1:6443", None, {"token": "secret-token"})
+    config = str(write_kubeconfig(tmp_path / "config", {"east": access}))
+
+    found = kubeconfig.kubeconfig_context(config, "east", Deadline(5))
+
+    assert (found.server, found.is_secured) == ("https://127.0.0.1:6443", True)
+
+
+def test_a_token_that_was_rotated_in_its_file_is_taken_up(api_server: ControlPlane, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(api_server.admin_token)
+    access = replace(api_server.access(), user={"tokenFile": str(token)})
+    kubeconfig = write_kubeconfig(tmp_path / "config", {"east": access})
+    token.write_text("expired")
+    cluster = opened(kubeconfig)
+    with pytest.raises(UnauthorisedError):
+        cluster.identity()
+    token.write_text(api_server.admin_token)
+    assert cluster.identity() == api_server.identity()
+
+
+def test_a_pod_with_its_service_account(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is one that rotates; it may read nothing yet, and who it is shows in the refusal."""
+    (tmp_path / "token").write_text(api_server.service_account(api_namespace, "reconciler"))
+    shutil.copy(api_server.ca_file, tmp_path / "ca.crt")
+    place = urlsplit(api_server.url)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.port))
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
+    with pytest.raises(ForbiddenError, match=f"system:serviceaccount:{api_namespace}:reconciler"):
+        opened(None).identity()
+
+
+def test_a_server_whose_certificate_nobody_vouches_for_is_not_talked_to(
+    api_server: ControlPlane, tmp_path: Path
+) -> None:
+    import trustme
+
+    other = tmp_path / "other.crt"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    kubeconfig = write_kubeconfig(tmp_path / "config", {"east": replace(api_server.access(), authority=other)})
+    with pytest.raises(UnreachableError, match=r"its certificate is not valid \("):
+        opened(kubeconfig).identity()
+
+
+@pytest.mark.filterwarnings("error")
+def test_verification_is_off_only_where_the_kubeconfig_says_so(api_server: ControlPlane, tmp_path: Path) -> None:
+    access = replace(api_server.access(), authority=None, cluster={"insecure-skip-tls-verify": True})
+    kubeconfig = write_kubeconfig(tmp_path / "config", {"east": access})
+    assert opened(kubeconfig).identity() == api_server.identity()
+
+
+def test_a_wrong_token(api_server: ControlPlane) -> None:
+    with pytest.raises(UnauthorisedError, match=r"^east: get namespaces kube-system: the credentials were not"):
+        opened(api_server.kubeconfig("east", token="wrong")).identity()
+
+
+def test_an_account_without_rights_is_told_which_rule_it_lacks(api_server: ControlPlane, api_namespace: str) -> None:
+    cluster = opened(api_server.kubeconfig("east", token=api_server.service_account(api_namespace, "nobody")))
+    with pytest.raises(ForbiddenError) as raised:
+        cluster.list(NAMESPACES)
+    assert str(raised.value).startswith("east: list namespaces: forbidden (")
+    assert 'a ClusterRole with {apiGroups: [""], resources: [namespaces], verbs: [list]}' in str(raised.value)
+
+
+def test_through_a_proxy(api_server: ControlPlane, tmp_path: Path) -> None:
+    with a_tunnel() as (address, asked):
+        access = replace(api_server.access(), cluster={"proxy-url": address})
+        kubeconfig = write_kubeconfig(tmp_path / "config", {"east": access})
+        assert opened(kubeconfig).identity() == api_server.identity()
+    place = urlsplit(api_server.url)
+    assert [line.rpartition(" ")[0] for line in asked] == [f"CONNECT {place.hostname}:{place.port}"]
+
+
+@contextlib.contextmanager
+def a_tunnel() -> Iterator[tuple[str, list[str]]]:
+    """A proxy that knows CONNECT only; yields its address, and what it was asked."""
+    asked: list[str] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=_tunnel, args=(client, asked), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
+    finally:
+        listener.close()
+
+
+def _tunnel(client: socket.socket, asked: list[str]) -> None:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += client.recv(4096)
+    line = head.split(b"\r\n")[0].decode()
+    asked.append(line)
+    host, _, port = line.split()[1].rpartition(":")
+    server = socket.create_connection((host, int(port)))
+    client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    threading.Thread(target=_copy, args=(server, client), daemon=True).start()
+    _copy(client, server)
+
+
+def _copy(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while piece := one.recv(65536):
+            other.sendall(piece)
+        other.shutdown(socket.SHUT_WR)

@@ -1,0 +1,127 @@
+"""Everything with /scale, on a real API server: where replicas are comes from the definition, not from the name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconciler.backends.protocols import workloads_of
+from reconciler.errors import ForbiddenError, StaleError
+from reconciler.model import ObjectRef, PatchOperation, Write
+from reconciler.workload_kinds import WorkloadKind
+from tests.backends.kubernetes.live import opened, requests_to, scaled
+from tests.real.objects import a_crd, an_object
+from tests.real.worlds import create, served_meanwhile
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+GROUP = "scales.example"
+VIEW_ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
+
+
+def a_sized_crd() -> dict[str, Any]:
+    """Replicas in spec.size, two versions of which the second is stored, and a kind that others have too."""
+    crd = a_crd("Deployment", GROUP, version="v1beta1", scale=True)
+    first = crd["spec"]["versions"][0]
+    first["subresources"]["scale"].update(specReplicasPath=".spec.size", statusReplicasPath=".status.size")
+    second = copy.deepcopy(first)
+    first["storage"] = False
+    second["name"] = "v1"
+    crd["spec"]["versions"].append(second)
+    return crd
+
+
+@pytest.fixture(scope="module")
+def sized(api_server: ControlPlane) -> Iterator[ControlPlane]:
+    crds = [a_sized_crd(), a_crd("Plain", GROUP), a_crd("Hidden", "hidden.example", scale=True)]
+    with served_meanwhile(api_server.api, crds):
+        yield api_server
+
+
+SIZED = WorkloadKind(GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"))
+
+
+def test_a_kind_is_found_with_its_paths_and_its_stored_version(sized: ControlPlane) -> None:
+    kinds = opened(sized.kubeconfig("east")).scale_kinds()
+    assert [kind for kind in kinds if kind.group == GROUP] == [SIZED]
+
+
+def test_kinds_of_the_same_name_in_two_groups_are_told_apart(sized: ControlPlane, api_namespace: str) -> None:
+    cluster = opened(sized.kubeconfig("east"))
+    create(sized.api, [an_object(f"{GROUP}/v1", "Deployment", "web", spec={"size": 3})], api_namespace)
+    (found,) = cluster.list(workloads_of(SIZED), namespace=api_namespace)
+    assert (found.ref.group, found.replicas, found.replicas_path) == (GROUP, 3, ("spec", "size"))
+    assert (
+        cluster.list(workloads_of(WorkloadKind("apps", "v1", "Deployment", "deployments")), namespace=api_namespace)
+        == ()
+    )
+
+
+def test_only_replicas_go_through_scale(sized: ControlPlane, api_namespace: str) -> None:
+    create(sized.api, [an_object(f"{GROUP}/v1", "Deployment", "web", spec={"size": 3})], api_namespace)
+    cluster = opened(sized.kubeconfig("east"))
+    ref = ObjectRef("east", api_namespace, "Deployment", "web", GROUP)
+    cluster.write(scaled(ref, f"{GROUP}/v1", 3, 5, "/spec/size"))
+    path = f"/apis/{GROUP}/v1/namespaces/{api_namespace}/deployments/web"
+    assert sized.api.get(path)["spec"]["size"] == 5
+    assert "scale" in [entry.get("subresource") for entry in sized.api.get(path)["metadata"]["managedFields"]]
+    with pytest.raises(StaleError, match="/spec/size is 5, expected 3"):
+        cluster.write(scaled(ref, f"{GROUP}/v1", 3, 0, "/spec/size"))
+    assert sized.api.get(path)["spec"]["size"] == 5
+
+
+def test_replicas_and_marks_of_a_custom_kind_change_in_one_request(sized: ControlPlane, api_namespace: str) -> None:
+    create(sized.api, [an_object(f"{GROUP}/v1", "Deployment", "web", spec={"size": 3})], api_namespace)
+    patch = (
+        PatchOperation("test", "/metadata/annotations", None),
+        PatchOperation("test", "/spec/size", 3),
+        PatchOperation("add", "/metadata/annotations", {"idling.kubernetes.io/previous-scale": "3"}),
+        PatchOperation("replace", "/spec/size", 0),
+    )
+    ref = ObjectRef("east", api_namespace, "Deployment", "web", GROUP)
+    opened(sized.kubeconfig("east")).write(Write("patch", ref, f"{GROUP}/v1", patch=patch))
+    found = sized.api.get(f"/apis/{GROUP}/v1/namespaces/{api_namespace}/deployments/web")
+    assert found["spec"]["size"] == 0
+    assert found["metadata"]["annotations"] == {"idling.kubernetes.io/previous-scale": "3"}
+
+
+def test_a_definition_that_may_not_be_read_makes_its_kind_unreadable_and_no_other(
+    sized: ControlPlane, api_namespace: str
+) -> None:
+    token = sized.service_account(api_namespace, "reader")
+    definitions = {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "resourceNames": [f"deployments.{GROUP}"],
+        "verbs": ["get"],
+    }
+    everything = {"apiGroups": ["hidden.example", GROUP, "apps"], "resources": ["*"], "verbs": ["get", "list"]}
+    name = f"reader-{api_namespace}"
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": api_namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    version = "rbac.authorization.k8s.io/v1"
+    create(sized.api, [an_object(version, "ClusterRole", name, rules=[definitions, everything])])
+    create(sized.api, [an_object(version, "ClusterRoleBinding", name, roleRef=role, subjects=[subject])])
+
+    cluster = opened(sized.kubeconfig("east", token=token))
+    kinds = {kind.group: kind for kind in cluster.scale_kinds()}
+    assert kinds[GROUP] == SIZED
+    assert cluster.list(workloads_of(SIZED), namespace=api_namespace) == ()
+    with pytest.raises(ForbiddenError, match=r"get customresourcedefinitions.* hiddens\.hidden\.example: forbidden"):
+        cluster.list(workloads_of(kinds["hidden.example"]))
+
+
+def test_what_is_served_is_asked_once(sized: ControlPlane) -> None:
+    from reconciler.backends.kubernetes.cluster import KubernetesCluster
+
+    requests = requests_to(sized.kubeconfig("east"))
+    cluster = KubernetesCluster("east", requests)
+    cluster.scale_kinds()
+    before = requests.traffic().requests
+    cluster.scale_kinds()
+    cluster.list(workloads_of(SIZED))
+    assert requests.traffic().requests == before + 1

@@ -1,0 +1,255 @@
+"""Servers that answer without end: reading them ends all the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
+from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
+from reconciler.errors import MalformedAnswerError, ReadLimitError
+from reconciler.model import EVERY_KIND
+from tests.backends.kubernetes.live import requests_to
+from tests.backends.kubernetes.test_auth import a_kubeconfig
+
+JSON = "application/json"
+
+
+def served(kinds: int = 0) -> dict[str, Any]:
+    """What aggregated discovery says: the built-in kinds, and so many custom ones with a scale."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    found = [(one.group, one.kind, one.plural) for one in BUILT_IN_SCALES]
+    found += [("many.example", f"Kind{number}", f"kind{number}s") for number in range(kinds)]
+    for group, kind, plural in found:
+        scale = [{"subresource": "scale"}] if group == "many.example" else []
+        resource = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]}
+        groups.setdefault(group, []).append({**resource, "subresources": scale})
+    items = [
+        {"metadata": {"name": name}, "versions": [{"version": "v1", "resources": all_of}]}
+        for name, all_of in groups.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "items": items}
+
+
+def a_cluster(
+    server: HTTPServer,
+    folder: Path,
+    answer: Callable[[Request], Any],
+    kinds: int = 0,
+    budget: ReadBudget | None = None,
+    says: bool = False,
+    **entry: Any,
+) -> KubernetesCluster:
+    def handler(request: Request) -> Response:
+        said = served(kinds) if request.path == "/apis" and not says else answer(request)
+        body = json.dumps(said).encode()
+        if len(body) > 128 << 10 and "gzip" in request.accept_encodings:  # as API servers do
+            return Response(gzip.compress(body, 1), headers={"Content-Encoding": "gzip"}, content_type=JSON)
+        return Response(body, content_type=JSON)
+
+    server.expect_request(re.compile(".*")).respond_with_handler(handler)
+    kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": server.url_for("").rstrip("/"), **entry})
+    return KubernetesCluster("east", requests_to(Path(kubeconfig)), None, budget)
+
+
+def endless(numbers: Any) -> Callable[[Request], Any]:
+    return lambda _: {"metadata": {"continue": f"page-{next(numbers)}"}, "items": []}
+
+
+def test_h2_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: HTTPServer, tmp_path: Path) -> None:
+    pages = endless(count())
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: pages(request) if "deployments" in request.path else {"items": []}
+    )
+    with pytest.raises(MalformedAnswerError, match=r"list deployments.apps: has more than 400 pages, expected its end"):
+        cluster.list(workloads_of(BUILT_IN_SCALES[0]))
+    assert cluster.list(SERVICES) == ()
+
+
+def test_h2_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServer, tmp_path: Path) -> None:
+    cluster = a_cluster(httpserver, tmp_path, endless(count()), budget=ReadBudget(30))
+    with pytest.raises(ReadLimitError, match=r"list services: more than 30 pages were read of this cluster"):
+        cluster.list(SERVICES)
+    with pytest.raises(ReadLimitError):
+        cluster.list(workloads_of(BUILT_IN_SCALES[0]))
+    assert len(httpserver.log) == 33, "the first page of a list, which is asked for by us, does not count"
+
+
+def test_each_reading_has_all_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+    pages = {"": "1", "1": "2", "2": ""}
+    budget = ReadBudget(2)
+    cluster = a_cluster(
+        httpserver,
+        tmp_path,
+        lambda request: {"metadata": {"continue": pages[request.args.get("continue", "")]}, "items": []},
+        budget=budget,
+    )
+    assert cluster.list(SERVICES) == ()
+    with pytest.raises(ReadLimitError):
+        cluster.list(SERVICES)
+    budget.renew()
+    assert cluster.list(SERVICES) == ()
+
+
+def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
+    httpserver: HTTPServer, tmp_path: Path
+) -> None:
+    """140 Services of 250 KB: one page of all is longer than is read of one answer."""
+    names = [f"web-{number:03}" for number in range(140)]
+    fat = "x" * 250_000
+
+    def page(request: Request) -> Any:
+        start, limit = int(request.args.get("continue", "0")), int(request.args["limit"])
+        following = str(start + limit) if start + limit < len(names) else ""
+        shown = [
+            {"metadata": {"name": name, "namespace": "shop", "annotations": {"a": fat}}}
+            for name in names[start : start + limit]
+        ]
+        return {"metadata": {"continue": following}, "items": shown}
+
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: page(request) if "services" in request.path else {"items": []}
+    )
+    assert [one.ref.name for one in cluster.list(SERVICES)] == names
+    limits = [request.args["limit"] for request, _ in httpserver.log if request.path.endswith("/services")]
+    assert limits == ["500", "250", "125", "125"]
+
+
+def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
+    tokens = iter(["a", "b", "a", "b", "a"])
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"metadata": {"continue": next(tokens)}, "items": []})
+    with pytest.raises(MalformedAnswerError, match="goes on where it was already, expected another page"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) == 3
+
+
+def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HTTPServer, tmp_path: Path) -> None:
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3000)
+    custom = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
+    assert [(kind.group, kind.kind) for kind in custom] == [("many.example", EVERY_KIND)]
+    with pytest.raises(MalformedAnswerError, match=f"3000 custom kinds with a scale, expected at most {MOST_KINDS}"):
+        cluster.list(workloads_of(custom[0]))
+    assert cluster.list(workloads_of(BUILT_IN_SCALES[0])) == ()
+    assert len(httpserver.log) == 2
+
+
+def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+    budget = ReadBudget()
+
+    def answer(_: Request) -> Any:
+        if len(httpserver.log) == 10:
+            budget.give_up("too slow")
+        return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
+
+    cluster = a_cluster(httpserver, tmp_path, answer, budget=budget)
+    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) == 11
+
+
+@pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])
+def test_what_has_no_items_is_no_list(httpserver: HTTPServer, tmp_path: Path, said: dict[str, str]) -> None:
+    """As an empty list it would say that nothing is there: what stands before an API server may answer so."""
+    cluster = a_cluster(httpserver, tmp_path, lambda _: said)
+    with pytest.raises(MalformedAnswerError, match=r"list services: the answer is malformed \(.* `items`"):
+        cluster.list(SERVICES)
+
+
+def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver: HTTPServer, tmp_path: Path) -> None:
+    """A brake such as `freeze`, which looks at namespaces alone, waits for no definition of a custom kind."""
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3)
+    assert cluster.list(NAMESPACES) == ()
+    assert [request.path for request, _ in httpserver.log] == ["/api/v1/namespaces"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "encoding"),
+    [({}, "gzip"), ({"disable-compression": False}, "gzip"), ({"disable-compression": True}, None)],
+)
+def test_long_lists_come_compressed_unless_the_kubeconfig_disables_that(
+    entry: dict[str, bool], encoding: str | None, httpserver: HTTPServer, tmp_path: Path
+) -> None:
+    items = [{"metadata": {"name": f"team-{number}", "uid": str(number)}} for number in range(4000)]
+    cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": items}, **entry)
+    assert {one.ref.name for one in cluster.list(NAMESPACES)} == {one["metadata"]["name"] for one in items}
+    [(_, answer)] = httpserver.log
+    assert answer.headers.get("Content-Encoding") == encoding
+
+
+HOSTILE = [
+    ("*", "*"),
+    ("many.example", "*"),
+    ("", "secrets"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("apps", "controllerrevisions"),
+    ("many.example", "pods/exec"),
+    ("many example", "widgets"),
+]
+
+
+def hostile_discovery() -> dict[str, Any]:
+    said = served(1)
+    for group, plural in HOSTILE:
+        resource = {
+            "resource": plural,
+            "responseKind": {"kind": "Widget"},
+            "scope": "Namespaced",
+            "verbs": ["list"],
+            "subresources": [{"subresource": "scale"}],
+        }
+        said["items"].append({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": [resource]}]})
+    return said
+
+
+def definition(group: str, plural: str, replicas: str, status: str = ".status.replicas") -> dict[str, Any]:
+    scale = {"specReplicasPath": replicas, "statusReplicasPath": status}
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"scale": scale}}
+    names = {"kind": "Kind0", "plural": plural}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
+def test_no_right_is_named_by_what_a_hostile_cluster_serves(httpserver: HTTPServer, tmp_path: Path) -> None:
+    right = definition("many.example", "kind0s", ".spec.replicas")
+    cluster = a_cluster(
+        httpserver, tmp_path, lambda request: hostile_discovery() if request.path == "/apis" else right, says=True
+    )
+    found = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
+    assert {(rule["apiGroups"][0], *rule["resources"]) for rule in role_rules(custom_rights(found))} == {
+        ("many.example", "kind0s"),
+        ("many.example", "kind0s/scale"),
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(definition("many.example", "kind0s", "."), id="the whole object"),
+        pytest.param(definition("many.example", "kind0s", ".spec"), id="the whole spec"),
+        pytest.param(definition("many.example", "kind0s", ".metadata.name"), id="metadata"),
+        pytest.param(definition("many.example", "kind0s", ".spec.a..b"), id="no key"),
+        pytest.param(definition("many.example", "kind0s", ".spec.replicas", ".spec.other"), id="status in spec"),
+        pytest.param(definition("other.example", "kind0s", ".spec.replicas"), id="another kind"),
+    ],
+)
+def test_a_scale_of_another_kind_or_elsewhere_is_not_read(
+    httpserver: HTTPServer, tmp_path: Path, said: dict[str, Any]
+) -> None:
+    cluster = a_cluster(httpserver, tmp_path, lambda _: said, kinds=1)
+    (custom,) = (kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES)
+    assert (custom.group, custom.plural) == ("many.example", "kind0s")
+    with pytest.raises(MalformedAnswerError, match=r"expected kind0s\.many\.example with replicas below \.spec"):
+        cluster.list(workloads_of(custom))

@@ -1,0 +1,518 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.decide.downscale.deletion_order import (
+    RankingRules,
+    Rule,
+    age_scale,
+    compare,
+    deletion_cost,
+    is_active,
+    rank_victims,
+)
+from reconciler.errors import PolicyError
+from reconciler.model import Pod
+from tests.builders import NOW_NS, a_pod
+from tests.decide.downscale import sorts
+
+SECOND = 10**9
+DAY = 86_400 * SECOND
+
+
+def ago(nanoseconds: int) -> int:
+    return NOW_NS - nanoseconds
+
+
+# What separates two pods: the first goes before the second, by this rule.
+RULES = [
+    pytest.param(a_pod("b", node=""), a_pod("a", ready=False), Rule.UNASSIGNED, id="no node before not Ready"),
+    pytest.param(a_pod("b", phase="Pending"), a_pod("a", phase="Unknown"), Rule.PHASE, id="Pending before Unknown"),
+    pytest.param(a_pod("b", phase="Unknown"), a_pod("a"), Rule.PHASE, id="Unknown before Running"),
+    pytest.param(a_pod("b", phase="Odd"), a_pod("a", phase="Unknown"), Rule.PHASE, id="another phase is Pending"),
+    pytest.param(a_pod("b", ready=False), a_pod("a", deletion_cost="-5"), Rule.NOT_READY, id="not Ready before cost"),
+    pytest.param(a_pod("b", deletion_cost="-1"), a_pod("a"), Rule.COST, id="no cost is 0"),
+    pytest.param(a_pod("b", deletion_cost="2"), a_pod("a", deletion_cost="10"), Rule.COST, id="costs are numbers"),
+    pytest.param(
+        a_pod("b", ready_since_ns=None), a_pod("a", ready_since_ns=NOW_NS), Rule.READY_TIME, id="missing time Ready"
+    ),
+    pytest.param(
+        a_pod("b", ready_since_ns=ago(3600 * SECOND)),
+        a_pod("a", ready_since_ns=ago(9000 * SECOND), restarts=9),
+        Rule.READY_TIME,
+        id="shorter time Ready before restarts",
+    ),
+    pytest.param(
+        a_pod("a", ready_since_ns=ago(6000 * SECOND)),
+        a_pod("b", ready_since_ns=ago(5000 * SECOND), restarts=9),
+        Rule.UID,
+        id="uid where the ages have one scale, restarts are skipped",
+    ),
+    pytest.param(a_pod("b", restarts=3), a_pod("a", restarts=2), Rule.RESTARTS, id="more restarts"),
+    pytest.param(a_pod("b", sidecar_restarts=1), a_pod("a"), Rule.SIDECAR_RESTARTS, id="more restarts of the sidecars"),
+    pytest.param(
+        a_pod("b", created_ns=None), a_pod("a", created_ns=NOW_NS), Rule.CREATION_TIME, id="missing time of creation"
+    ),
+    pytest.param(
+        a_pod("b", created_ns=ago(DAY)), a_pod("a", created_ns=ago(9 * DAY)), Rule.CREATION_TIME, id="younger"
+    ),
+    pytest.param(
+        a_pod("a", created_ns=ago(10 * DAY)), a_pod("b", created_ns=ago(9 * DAY)), Rule.UID, id="uid of one scale"
+    ),
+    pytest.param(
+        a_pod("b", ready_since_ns=NOW_NS + SECOND),
+        a_pod("a", ready_since_ns=NOW_NS - 1),
+        Rule.READY_TIME,
+        id="a time to come is before 1 ns",
+    ),
+    pytest.param(
+        a_pod("a", ready_since_ns=NOW_NS),
+        a_pod("b", ready_since_ns=NOW_NS + SECOND),
+        Rule.UID,
+        id="now and a time to come have one scale",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "rule"), RULES)
+def test_rules(first: Pod, second: Pod, rule: Rule) -> None:
+    there, back = compare(first, second, now_ns=NOW_NS), compare(second, first, now_ns=NOW_NS)
+    assert (there.sign, there.rule, back.sign, back.rule) == (-1, rule, 1, rule)
+    ranking = rank_victims([second, first], 1, now_ns=NOW_NS)
+    assert (ranking.victims, ranking.rules, ranking.certain) == ((first,), (rule,), True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(a_pod("a"), a_pod("b"), id="all is equal, the uid does not count"),
+        pytest.param(
+            a_pod("a", ready=False, ready_since_ns=1, created_ns=None),
+            a_pod("b", ready=False, ready_since_ns=None, created_ns=None),
+            id="the time Ready of pods that are not",
+        ),
+        pytest.param(
+            a_pod("a", uid="u", ready_since_ns=ago(8 * DAY)),
+            a_pod("b", uid="u", ready_since_ns=ago(7 * DAY), restarts=3),
+            id="equal uids of one scale",
+        ),
+        pytest.param(
+            a_pod("a", uid="", created_ns=ago(9 * DAY)),
+            a_pod("b", uid="", created_ns=ago(10 * DAY)),
+            id="equal uids, created at one scale",
+        ),
+    ],
+)
+def test_ties(first: Pod, second: Pod) -> None:
+    assert compare(first, second, now_ns=NOW_NS).sign == compare(second, first, now_ns=NOW_NS).sign == 0
+    ranking = rank_victims([first, second], 1, now_ns=NOW_NS)
+    assert (ranking.certain, ranking.rules) == (False, (Rule.CACHE,))
+
+
+@pytest.mark.parametrize(
+    ("rules", "winner"),
+    [
+        pytest.param(RankingRules(), "a", id="all rules"),
+        pytest.param(RankingRules(deletion_cost=False), "b", id="without cost, by time Ready"),
+        pytest.param(RankingRules(deletion_cost=False, base=10), "c", id="base 10 has one scale, by uid"),
+        pytest.param(RankingRules(deletion_cost=False, logarithmic=False), "d", id="plain times, newest first"),
+    ],
+)
+def test_settings(rules: RankingRules, winner: str) -> None:
+    pods = [
+        a_pod("a", uid="4", deletion_cost="-1", ready_since_ns=ago(9 * DAY)),
+        a_pod("b", uid="2", ready_since_ns=ago(4 * DAY)),
+        a_pod("c", uid="1", ready_since_ns=ago(10 * DAY)),
+        a_pod("d", uid="3", ready_since_ns=ago(3 * DAY + 23 * 3600 * SECOND)),
+    ]
+    assert rank_victims(pods, 1, now_ns=NOW_NS, rules=rules).victims[0].name == winner
+
+
+def test_without_the_sidecars_rule() -> None:
+    pods = [a_pod("a", created_ns=ago(DAY)), a_pod("b", sidecar_restarts=3, created_ns=ago(99 * DAY))]
+    assert rank_victims(pods, 1, now_ns=NOW_NS).victims[0].name == "b"
+    assert rank_victims(pods, 1, now_ns=NOW_NS, rules=RankingRules(sidecar_restarts=False)).victims[0].name == "a"
+
+
+@pytest.mark.parametrize(
+    ("siblings", "victim"),
+    [
+        pytest.param((), "a", id="own pods on a node count"),
+        pytest.param((a_pod("x", node="two"), a_pod("y", node="two")), "c", id="siblings count too"),
+        pytest.param((a_pod("x", node="two"),) * 2, "c", id="every sibling given counts"),
+        pytest.param((a_pod("x", node="two", terminating=True),) * 9, "a", id="only active siblings count"),
+        pytest.param(None, "d", id="no Deployment: all ranks are 0"),
+    ],
+)
+def test_colocation(siblings: tuple[Pod, ...] | None, victim: str) -> None:
+    pods = [
+        a_pod("a", node="one", restarts=1),
+        a_pod("b", node="one"),
+        a_pod("c", node="two"),
+        a_pod("d", node="three", restarts=2),
+    ]
+    assert rank_victims(pods, 1, now_ns=NOW_NS, siblings=siblings).victims[0].name == victim
+
+
+@pytest.mark.parametrize("pods", [[], [a_pod("a")]])
+def test_below_zero_nothing_goes(pods: list[Pod]) -> None:
+    ranking = rank_victims(pods, -1, now_ns=NOW_NS)
+    assert (ranking.victims, ranking.order, ranking.certain) == ((), tuple(pods), True)
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        pytest.param(1, "1", id="one"),
+        pytest.param(0.5, "0.5", id="below one"),
+        pytest.param(math.inf, "inf", id="infinite"),
+        pytest.param(math.nan, "nan", id="not a number"),
+        pytest.param("2", "'2'", id="a text"),
+        pytest.param(True, "True", id="a truth value"),
+        pytest.param(-(10**5000), "a value of type int", id="too many digits to be told"),
+    ],
+)
+def test_a_base_that_is_none(base: float, told: str) -> None:
+    with pytest.raises(PolicyError, match=f"^base: {told}, expected a finite number above 1$"):
+        RankingRules(base=base)
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_when_all_go_nothing_is_sorted(count: int) -> None:
+    pods = [a_pod("c"), a_pod("x", terminating=True), a_pod("b", ready=False), a_pod("a")]
+    ranking = rank_victims(pods, count, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.victims] == ["c", "b", "a"]
+    assert [pod.name for pod in ranking.order] == ["b", "a", "c"]
+    assert ranking.certain
+    assert ranking.rules == (Rule.ALL,) * 3
+
+
+def test_nobody_goes() -> None:
+    ranking = rank_victims([a_pod("a"), a_pod("b")], 0, now_ns=NOW_NS)
+    assert (ranking.victims, ranking.rules, ranking.certain, len(ranking.order)) == ((), (), True, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        (None, 0),
+        ("", 0),
+        ("0", 0),
+        ("-0", 0),
+        ("10", 10),
+        ("-10", -10),
+        ("-08", -8),
+        ("-0000000000000000001", -1),
+        ("08", 0),
+        ("00", 0),
+        ("+1", 0),
+        ("1.5", 0),
+        ("1e3", 0),
+        ("0x10", 0),
+        ("1_000", 0),
+        (" 1", 0),
+        ("1 ", 0),
+        ("1\n", 0),
+        ("-", 0),
+        ("--1", 0),
+        ("٣", 0),
+        ("2147483647", 2147483647),
+        ("2147483648", 0),
+        ("-2147483648", -2147483648),
+        ("-2147483649", 0),
+        ("9" * 5000, 0),
+        ("-" + "9" * 5000, 0),
+        ("-" + "0" * 5000, 0),
+        ("-" + "0" * 5000 + "8", -8),
+    ],
+)
+def test_deletion_cost(text: str | None, cost: int) -> None:
+    assert deletion_cost(text) == cost
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "scale"),
+    [
+        pytest.param(5, 0, id="5ns"),
+        pytest.param(23, 1, id="23ns"),
+        pytest.param(71, 1, id="71ns"),
+        pytest.param(10**6, 6, id="1ms"),
+        pytest.param(8 * 10**6, 6, id="8ms"),
+        pytest.param(50 * 10**6, 7, id="50ms"),
+        pytest.param(120 * SECOND, 11, id="2m"),
+        pytest.param(660 * SECOND, 11, id="11m"),
+    ],
+)
+def test_the_table_of_the_seed(age_ns: int, scale: int) -> None:
+    assert age_scale(age_ns, 10) == scale
+
+
+@given(st.integers(1, 2**63 - 1), st.sampled_from([2, 3, 7, 10, 100]))
+def test_scale_is_the_exponent_of_the_power_at_or_below(age_ns: int, base: int) -> None:
+    scale = age_scale(age_ns, base)
+    assert base**scale <= age_ns < base ** (scale + 1)
+
+
+@pytest.mark.parametrize("base", [2, 3, 10, 1000])
+def test_scale_at_powers(base: int) -> None:
+    for exponent in range(1, int(math.log(2**63, base))):
+        assert [age_scale(base**exponent + step, base) for step in (-1, 0, 1)] == [exponent - 1, exponent, exponent]
+
+
+def test_scale_to_the_base_e() -> None:
+    # floor(e**k) for k = 1, 10, 20, 40, written from a table of e**k
+    for exponent, below in ((1, 2), (10, 22026), (20, 485165195), (40, 235385266837019985)):
+        assert (age_scale(below, math.e), age_scale(below + 1, math.e)) == (exponent - 1, exponent)
+
+
+@pytest.mark.parametrize("age_ns", [0, -1])
+def test_scale_of_a_time_to_come(age_ns: int) -> None:
+    assert age_scale(age_ns, 2) == age_scale(age_ns, 10) == -1
+
+
+# Pools so small that ties and cycles are frequent.
+POD = st.builds(
+    Pod,
+    name=st.sampled_from("abcdefgh"),
+    uid=st.sampled_from(["1", "2", "3", "4", "5"]),
+    node=st.sampled_from(["n", "n", "m"]),
+    ready=st.sampled_from([True, True, True, False]),
+    ready_since_ns=st.sampled_from([ago(9 * DAY), ago(8 * DAY), ago(7 * DAY), ago(2 * DAY), None]),
+    created_ns=st.sampled_from([ago(10 * DAY), ago(9 * DAY), ago(2 * DAY), None]),
+    restarts=st.sampled_from([0, 0, 1]),
+    deletion_cost=st.sampled_from([None, None, None, "-1"]),
+)
+DOUBTFUL = st.builds(
+    Pod,
+    name=st.just("p"),
+    uid=st.sampled_from("123456789"),
+    node=st.just("n"),
+    ready_since_ns=st.sampled_from([ago(9 * DAY), ago(9 * DAY), ago(8 * DAY), ago(7 * DAY)]),
+    created_ns=st.sampled_from([ago(10 * DAY), ago(9 * DAY)]),
+    restarts=st.sampled_from([0, 0, 1]),
+)
+PODS = st.lists(POD, min_size=1, max_size=5) | st.lists(DOUBTFUL, min_size=2, max_size=5)
+ALL_RULES = st.builds(RankingRules, logarithmic=st.booleans(), base=st.sampled_from([2, 10]))
+
+
+def numbered(pods: list[Pod]) -> list[Pod]:
+    return [replace(pod, name=f"{pod.name}{index}") for index, pod in enumerate(pods)]
+
+
+def relation(pods: list[Pod], rules: RankingRules) -> set[tuple[int, int]]:
+    """Return the pairs of positions of which the first goes strictly before the second."""
+    on_node = Counter(pod.node for pod in pods)
+    return {
+        (left, right)
+        for left, right in permutations(range(len(pods)), 2)
+        if compare(
+            pods[left],
+            pods[right],
+            ranks=(on_node[pods[left].node], on_node[pods[right].node]),
+            now_ns=NOW_NS,
+            rules=rules,
+        ).sign
+        < 0
+    }
+
+
+def outcomes(pods: list[Pod], count: int, rules: RankingRules, sort: sorts.Sort[int]) -> set[frozenset[int]]:
+    """Return every set of victims (positions) that `sort` comes to, over all orders of the cache."""
+    pairs = relation(pods, rules)
+    caches = permutations(range(len(pods)))
+    return {frozenset(sort(cache, lambda left, right: (left, right) in pairs)[:count]) for cache in caches}
+
+
+@settings(max_examples=400, deadline=None)
+@given(PODS, st.integers(0, 5), ALL_RULES)
+def test_certain_means_every_sort_of_every_cache_gives_the_same(
+    pods: list[Pod], count: int, rules: RankingRules
+) -> None:
+    pods = numbered(pods)
+    ranking = rank_victims(pods, count, now_ns=NOW_NS, rules=rules)
+    victims = frozenset(pods.index(pod) for pod in ranking.victims)
+    by_insertion = outcomes(pods, count, rules, sorts.insertion_sort)
+    assert victims in by_insertion
+    assert ranking.certain == (len(by_insertion) == 1)
+    if ranking.certain:
+        for sort in sorts.ALL:
+            assert outcomes(pods, count, rules, sort) == {victims}
+
+
+@pytest.mark.soak
+@settings(max_examples=2_000, deadline=None)
+@given(st.lists(DOUBTFUL, min_size=6, max_size=7), st.integers(1, 6), ALL_RULES)
+def test_certain_with_more_pods(pods: list[Pod], count: int, rules: RankingRules) -> None:
+    pods = numbered(pods)
+    ranking = rank_victims(pods, count, now_ns=NOW_NS, rules=rules)
+    assert ranking.certain == (len(outcomes(pods, count, rules, sorts.insertion_sort)) == 1)
+
+
+def test_a_cycle_of_three_is_never_certain() -> None:
+    same = ago(9 * DAY)
+    cycle = [
+        a_pod("x", uid="3", ready_since_ns=same, restarts=1),  # before z by restarts
+        a_pod("y", uid="2", ready_since_ns=ago(8 * DAY)),  # before x by uid
+        a_pod("z", uid="1", ready_since_ns=same),  # before y by uid
+    ]
+    assert [rank_victims(cycle, count, now_ns=NOW_NS).certain for count in (0, 1, 2, 3)] == [True, False, False, True]
+    assert Rule.CACHE in rank_victims(cycle, 2, now_ns=NOW_NS).rules
+
+
+def test_a_victim_that_the_last_of_its_run_hides() -> None:
+    """5 and 2 of one time, 6 and 3 of another, each by restarts: 3 stays, is before 5 by uid, and comes after 6."""
+    early, late = ago(9 * DAY), ago(8 * DAY)
+    pods = [
+        a_pod("v5", uid="5", ready_since_ns=early, restarts=1),
+        a_pod("v2", uid="2", ready_since_ns=early),
+        a_pod("v6", uid="6", ready_since_ns=late, restarts=1),
+        a_pod("s3", uid="3", ready_since_ns=late),
+    ]
+    ranking = rank_victims(pods, 3, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.order] == ["v5", "v2", "v6", "s3"]
+    assert not ranking.certain
+
+
+def test_a_victim_of_the_earliest_time_counts_for_what_is_certain() -> None:
+    """7 goes and 5 stays, hidden behind 9 by restarts, although 5 is before 7 by uid; 1 and 2 are of later times."""
+    pods = [
+        a_pod(f"v{uid}", uid=uid, ready_since_ns=ago(days * DAY)) for uid, days in (("7", 12), ("1", 11), ("2", 10))
+    ]
+    pods.append(a_pod("v9", uid="9", ready_since_ns=ago(9 * DAY), restarts=1))
+    pods.append(a_pod("s5", uid="5", ready_since_ns=ago(9 * DAY)))
+    ranking = rank_victims(pods, 4, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.order] == ["v1", "v2", "v7", "v9", "s5"]
+    assert not ranking.certain
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param(
+            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c")], True, id="each by restarts from the next"
+        ),
+        pytest.param(
+            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c", restarts=1)],
+            False,
+            id="the last victim and the first that stays are equal",
+        ),
+        pytest.param(
+            [
+                a_pod(name, uid=uid, created_ns=ago(days * DAY))
+                for name, uid, days in (("a", "1", 12), ("b", "2", 11), ("c", "2", 10), ("d", "3", 9))
+            ],
+            False,
+            id="of one uid, created at one scale",
+        ),
+    ],
+)
+def test_what_is_certain_within_one_time_ready(pods: list[Pod], expected: bool) -> None:
+    ranking = rank_victims(pods, 2, now_ns=NOW_NS)
+    assert [pod.name for pod in ranking.victims] == ["a", "b"]
+    assert ranking.certain is expected
+
+
+def test_equal_uids_come_in_one_order_whatever_the_input() -> None:
+    pods = [a_pod(name, uid="", ready_since_ns=ago(days * DAY)) for name, days in (("a", 9), ("b", 8), ("c", 7))]
+    orders = {rank_victims(list(shuffled), 1, now_ns=NOW_NS).order for shuffled in permutations(pods)}
+    assert len(orders) == 1
+
+
+LARGE = st.lists(
+    st.builds(
+        Pod,
+        name=st.uuids().map(str),
+        uid=st.sampled_from([f"{number:02}" for number in range(40)]),
+        node=st.sampled_from(["", "n", "m"]),
+        phase=st.sampled_from(["Running", "Running", "Pending", "Succeeded"]),
+        ready=st.booleans(),
+        ready_since_ns=st.integers(ago(9 * DAY), ago(7 * DAY)).map(lambda at: at - at % DAY) | st.none(),
+        created_ns=st.integers(ago(9 * DAY), NOW_NS + SECOND) | st.none(),
+        restarts=st.integers(0, 2),
+        terminating=st.sampled_from([False, False, False, True]),
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None)
+@given(LARGE, st.integers(0, 45), ALL_RULES, st.randoms())
+def test_ranking_is_a_permutation_without_neighbours_the_wrong_way_round(pods, count, rules, random) -> None:
+    ranking = rank_victims(pods, count, now_ns=NOW_NS, siblings=None, rules=rules)
+    active = [pod for pod in pods if is_active(pod)]
+    assert sorted(pod.name for pod in ranking.order) == sorted(pod.name for pod in active)
+    for first, second in zip(ranking.order, ranking.order[1:], strict=False):
+        assert compare(second, first, now_ns=NOW_NS, rules=rules).sign >= 0
+    if count < len(active):
+        assert ranking.victims == ranking.order[:count]
+    shuffled = random.sample(pods, len(pods))
+    again = rank_victims(shuffled, count, now_ns=NOW_NS, siblings=None, rules=rules)
+    assert (again.order, again.certain) == (ranking.order, ranking.certain)
+
+
+@settings(deadline=None)
+@given(LARGE | st.lists(DOUBTFUL, max_size=12), st.integers(1, 39), ALL_RULES)
+def test_certain_is_every_victim_before_every_survivor(pods: list[Pod], count: int, rules: RankingRules) -> None:
+    ranking = rank_victims(pods, count, now_ns=NOW_NS, siblings=None, rules=rules)
+    rest = ranking.order[len(ranking.victims) :]
+    apart = all(
+        compare(victim, survivor, now_ns=NOW_NS, rules=rules).sign < 0
+        for victim in ranking.victims
+        for survivor in rest
+    )
+    assert ranking.certain == (apart or not rest)
+
+
+# sorting_deletion_age_ratio
+
+
+@given(st.lists(st.integers(1, 400 * DAY), min_size=2, max_size=30, unique=True), st.data())
+def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
+    pods = [
+        a_pod(f"p{index}", node=f"n{index}", ready_since_ns=ago(age), created_ns=ago(age))
+        for index, age in enumerate(ages)
+    ]
+    count = data.draw(st.integers(1, len(pods) - 1))
+    ranking = rank_victims(pods, count, now_ns=NOW_NS)
+    for place, (victim, ratio) in enumerate(zip(ranking.victims, ranking.age_ratios, strict=True)):
+        youngest = max(pod.created_ns for pod in ranking.order[place:] if pod.created_ns is not None)
+        assert victim.created_ns is not None
+        assert ratio == (NOW_NS - victim.created_ns) / (NOW_NS - youngest)
+        assert 1 <= ratio <= 2
+
+
+def test_defect_26_each_victim_is_measured_when_its_turn_comes() -> None:
+    ages = (DAY // 24, DAY, 10 * DAY)
+    pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
+
+
+def test_defect_26_the_youngest_is_looked_for_among_all_that_are_left() -> None:
+    """Of one scale, so that the uid decides: the second of three is the youngest."""
+    pods = [a_pod(uid, uid=uid, created_ns=ago(days * DAY)) for uid, days in (("1", 10), ("2", 8), ("3", 12))]
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (10 / 8, 1.0)
+
+
+def test_ratio_is_only_of_victims_that_age_chose() -> None:
+    pods = [
+        a_pod("unready", ready=False, created_ns=ago(SECOND)),
+        a_pod("cheap", deletion_cost="-1", created_ns=ago(50 * DAY)),
+        a_pod("young", ready_since_ns=ago(2 * DAY), created_ns=ago(3 * DAY)),
+        a_pod("old", ready_since_ns=ago(9 * DAY), created_ns=ago(10 * DAY)),
+    ]
+    ranking = rank_victims(pods, 3, now_ns=NOW_NS)
+    assert ranking.rules == (Rule.NOT_READY, Rule.COST, Rule.READY_TIME)
+    assert ranking.age_ratios == (None, None, 1.0)
+    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (None, None)
+
+
+def test_ratio_without_any_age_to_divide_by() -> None:
+    pods = [a_pod("a", created_ns=NOW_NS), a_pod("b", created_ns=ago(DAY))]
+    assert rank_victims(pods, 1, now_ns=NOW_NS).age_ratios == (None,)

@@ -1,0 +1,595 @@
+"""The pod picker contract, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.backends import pod_picker
+from reconciler.backends.http import connections as http_connections
+from reconciler.backends.http.exchange import Deadline, TimedOutError
+from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
+from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, is_forbidden
+from reconciler.errors import ForbiddenError, NotFoundError, PickerError
+from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, says, silent
+
+SECRET = "s3cr3t-T0ken"
+PODS = ("web-1", "web-2", "web-3", "web-4")
+
+
+class FakeClock:
+    """Waits no time, and tells how long."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.slept.append(seconds)
+        return True
+
+
+def secrets(namespace: str, name: str, key: str) -> str:
+    known = {
+        ("shop", "picker", "token"): SECRET,
+        ("shop", "picker", "lines"): f"{SECRET}\r\nX-Other: 1",
+        ("shop", "picker", "wide"): f"{SECRET}–ü",
+    }
+    if name == "forbidden":
+        raise ForbiddenError("east: get secrets is forbidden")
+    if (namespace, name, key) not in known:
+        raise NotFoundError(f"east/{namespace}/Secret/{name}: has no key {key}")
+    return known[namespace, name, key]
+
+
+def a_picker(server: PickerServer, **fields: Any) -> PodPicker:
+    defaults = {"host": "127.0.0.1", "port": server.port, "scheme": "http", "path": "/pick", "max_retries": 0}
+    return PodPicker(**(defaults | {"timeout_seconds": 20} | fields))
+
+
+def ask(
+    picker: PodPicker, *, count: int = 2, allowed: tuple[str, ...] = ("127.0.0.1", "localhost"), clock: Any = None
+) -> PickerAnswer:
+    client = HttpPodPicker(secrets, allowed, wait=(clock or FakeClock()).wait)
+    return client.pick(PickerRequest(picker, "shop", count, PODS))
+
+
+def refusal(picker: PodPicker, **options: Any) -> str:
+    """Return the words of the error; whatever happened, no secret is in them."""
+    with pytest.raises(PickerError) as caught:
+        ask(picker, **options)
+    assert SECRET not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
+    assert caught.value.__suppress_context__
+    return str(caught.value)
+
+
+def test_the_request_is_exactly_the_contract() -> None:
+    with PickerServer(says(["web-2", "web-1"])) as server:
+        assert ask(a_picker(server)) == PickerAnswer(("web-2", "web-1"))
+        [received] = server.received
+    assert received.line == "POST /pick HTTP/1.1"
+    assert received.json == {"number_of_pods_requested": 2, "candidate_pods": list(PODS)}
+    assert received.headers["host"] == f"127.0.0.1:{server.port}"
+    assert received.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        pytest.param('{"chosen_pods": ["web-1"]}', PickerAnswer(("web-1",)), id="a missing list is empty"),
+        pytest.param('{"tied_pods": ["web-1"]}', PickerAnswer((), ("web-1",)), id="only tied"),
+        pytest.param('{"chosen_pods": [], "tied_pods": []}', PickerAnswer(), id="no opinion"),
+        pytest.param(
+            '{"chosen_pods": ["web-1", "web-1"], "tied_pods": ["web-2", "web-2"]}',
+            PickerAnswer(("web-1",), ("web-2",)),
+            id="duplicates count once",
+        ),
+        pytest.param(
+            '{"chosen_pods": ["web-1"], "tied_pods": ["web-1", "web-3"]}',
+            PickerAnswer(("web-1",), ("web-3",)),
+            id="chosen and tied at once is chosen",
+        ),
+        pytest.param('{"chosen_pods": ["web-1"], "because": {"a": [1]}}', PickerAnswer(("web-1",)), id="more is said"),
+        pytest.param(' {"chosen_pods":["web\\u002d1"]}\r\n', PickerAnswer(("web-1",)), id="escapes and white space"),
+    ],
+)
+def test_answers(body: str, answer: PickerAnswer) -> None:
+    assert answer_in(body.encode(), PODS) == answer
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b"", "no JSON object", id="empty"),
+        pytest.param(b"[]", "no JSON object", id="a list"),
+        pytest.param(b"{}", "neither chosen_pods nor tied_pods", id="both lists missing"),
+        pytest.param(b'{"chosen_pods": ["web-9"]}', "names 1 pods that were no candidates", id="no candidate"),
+        pytest.param(b'{"chosen_pods": ["web-1", "web-9"]}', "no candidates", id="one of two is no candidate"),
+        pytest.param(b'{"tied_pods": ["shop/web-1"]}', "no candidates", id="a name with its namespace"),
+        pytest.param(b'{"chosen_pods": "web-1"}', "no list of strings", id="a string for a list"),
+        pytest.param(b'{"chosen_pods": null}', "no list of strings", id="null for a list"),
+        pytest.param(b'{"chosen_pods": [1]}', "no list of strings", id="a number"),
+        pytest.param(b'{"chosen_pods": [["web-1"]]}', "no list of strings", id="a list in the list"),
+        pytest.param(b'{"chosen_pods": [], "chosen_pods": ["web-1"]}', "each key once", id="duplicate keys"),
+        pytest.param(b'{"chosen_pods": [], "x": {"a": 1, "a": 1}}', "each key once", id="duplicate keys inside"),
+        pytest.param(b'{"chosen_pods": ["web-1"]}{}', "no JSON object", id="two objects"),
+        pytest.param(b'{"chosen_pods": [], "x": NaN}', "no JSON object", id="NaN"),
+        pytest.param(b'\xff\xfe{"chosen_pods": []}', "no JSON object", id="not UTF-8"),
+        pytest.param(b'\xef\xbb\xbf{"chosen_pods": []}', "no JSON object", id="a byte order mark"),
+        pytest.param('{"chosen_pods": []}'.encode("utf-16"), "no JSON object", id="UTF-16"),
+        pytest.param(b'{"chosen_pods": ' + b"[" * 100_000, "no JSON object", id="deep"),
+        pytest.param(b'{"chosen_pods": [], "x": ' + b"9" * 10_000 + b"}", "no JSON object", id="a number too long"),
+    ],
+)
+def test_broken_contract(body: bytes, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        answer_in(body, PODS)
+
+
+@given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()))
+def test_no_body_is_more_than_refused(body: bytes) -> None:
+    try:
+        answer = answer_in(body, PODS)
+    except Refused:
+        return
+    assert {*answer.chosen, *answer.tied} <= set(PODS)
+
+
+def test_a_broken_contract_is_not_asked_again() -> None:
+    with PickerServer(says(["web-9"]), says(["web-1"])) as server:
+        assert "no candidates" in refusal(a_picker(server, max_retries=3))
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_statuses_that_are_asked_again(status: int) -> None:
+    clock = FakeClock()
+    with PickerServer(reply("", status), reply("", status), says(["web-1"])) as server:
+        assert ask(a_picker(server, max_retries=2), clock=clock).chosen == ("web-1",)
+    assert server.connections == 3
+    assert all(0.25 <= slept <= 1.5 for slept in clock.slept)
+
+
+@pytest.mark.parametrize("status", [201, 204, 400, 401, 403, 404, 409, 422, 501, 505])
+def test_statuses_that_are_final(status: int) -> None:
+    with PickerServer(reply("", status), says(["web-1"])) as server:
+        assert f"status {status}, expected 200" in refusal(a_picker(server, max_retries=3))
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_errors(status: int) -> None:
+    with PickerServer(says(["web-1"])) as other:
+        location = f"http://127.0.0.1:{other.port}/"
+        with PickerServer(reply("", status, Location=location)) as server:
+            assert "a redirect" in refusal(a_picker(server, max_retries=3))
+    assert (server.connections, other.connections) == (1, 0)
+
+
+def test_attempts_are_the_retries_and_one() -> None:
+    clock = FakeClock()
+    with PickerServer(reply("", 503)) as server:
+        assert "status 503, expected an answer; tried 4 times" in refusal(a_picker(server, max_retries=3), clock=clock)
+    assert server.connections == 4
+    assert len(clock.slept) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [
+        pytest.param("3", 3, 3, id="seconds"),
+        pytest.param("10", 10, 10, id="ten seconds"),
+        pytest.param("3600", 10, 10, id="no longer than ten seconds"),
+        pytest.param("Sat, 21 Nov 2026 12:00:07 GMT", 7, 7, id="a date"),
+        pytest.param("Sat, 21 Nov 2026 21:00:00 GMT", 10, 10, id="a date far away"),
+        pytest.param("Sat, 21 Nov 2026 11:00:00 GMT", 0, 0, id="a date gone by"),
+        pytest.param(f"Sat, 21 Nov {9**30} 12:00:00 GMT", 0.25, 0.75, id="a year beyond all years, backs off"),
+        pytest.param("9" * 5000, 0.25, 0.75, id="endless seconds, backs off"),
+        pytest.param("soon", 0.25, 0.75, id="nonsense, backs off"),
+        pytest.param("-5", 0.25, 0.75, id="a negative number, backs off"),
+    ],
+)
+def test_retry_after(value: str, low: float, high: float) -> None:
+    clock = FakeClock()
+    with PickerServer(
+        reply("", 429, Retry_After=value, Date="Sat, 21 Nov 2026 12:00:00 GMT"), says(["web-1"])
+    ) as server:
+        ask(a_picker(server, max_retries=1), clock=clock)
+    [slept] = clock.slept
+    assert low <= slept <= high
+
+
+def test_jitter_differs_and_grows() -> None:
+    random.seed(1)
+    clock = FakeClock()
+    with PickerServer(reply("", 500)) as server:
+        refusal(a_picker(server, max_retries=12), clock=clock)
+    assert len(set(clock.slept)) == 12
+    assert max(clock.slept) <= 10
+    assert min(clock.slept[5:]) >= 3
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(silent, id="says nothing"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n" + b" " * 400, 0.05), id="drips"),
+        pytest.param(drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 400, 0.05), id="drips its headers"),
+    ],
+)
+def test_the_limit_is_for_the_whole_exchange(script: Any) -> None:
+    with PickerServer(script, says(["web-1"])) as server:
+        assert ask(a_picker(server, timeout_seconds=0.8, max_retries=1)).chosen == ("web-1",)
+        assert server.connections == 2
+
+
+def test_the_limit_holds_for_a_slow_name_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", lambda *_, **__: release.wait(30))
+    with PickerServer(says(["web-1"])) as server:
+        words = refusal(a_picker(server, host="localhost", timeout_seconds=0.2))
+        assert "no whole answer within 0.2 s" in words
+    release.set()
+    assert server.connections == 0
+
+
+def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = threading.Event()
+    known = http_connections.socket.getaddrinfo
+
+    def hanging(host: str, *args: Any, **more: Any) -> Any:
+        if host.endswith(".example"):
+            release.wait(60)
+        return known("127.0.0.1" if host.endswith(".example") else host, *args, **more)
+
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", hanging)
+    pod_picker._resolver.cache_clear()
+    with PickerServer(says(["web-1"])) as server:
+        for number in range(64):
+            with pytest.raises(TimedOutError):
+                pod_picker._resolver().addresses(f"picker-{number}.example", server.port, Deadline(0))
+        asked = a_picker(server, host="picker-64.example")
+        assert "waits behind 64 others" in refusal(asked, allowed=("*.example",))
+        assert http_connections.RESOLVER.addresses("localhost", server.port, Deadline(20))
+    release.set()
+    pod_picker._resolver.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(raw(b""), id="closes at once"),
+        pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), id="ends early"),
+        pytest.param(raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"), id="a chunk ends early"),
+    ],
+)
+def test_cut_connections_are_tried_again(script: Any) -> None:
+    with PickerServer(script, says(["web-1"])) as server:
+        assert ask(a_picker(server, max_retries=1)).chosen == ("web-1",)
+
+
+def test_nobody_listens() -> None:
+    with PickerServer(says()) as server:
+        pass
+    clock = FakeClock()
+    assert "the connection was refused, expected an answer; tried 3 times" in refusal(
+        a_picker(server, max_retries=2), clock=clock
+    )
+    assert len(clock.slept) == 2
+
+
+def test_what_is_no_http_is_final() -> None:
+    with PickerServer(raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), says(["web-1"])) as server:
+        assert "no HTTP" in refusal(a_picker(server, max_retries=3))
+    assert server.connections == 1
+
+
+def a_body(size: int) -> bytes:
+    body = b'{"chosen_pods": ["web-1"], "x": "'
+    return body + b"a" * (size - len(body) - 2) + b'"}'
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_one_mebibyte_and_no_more(chunked: bool) -> None:
+    def script(size: int) -> Any:
+        body = a_body(size)
+        if not chunked:
+            return reply(body)
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        return raw(head + b"%x\r\n" % size + body + b"\r\n0\r\n\r\n")
+
+    with PickerServer(script(1 << 20), script((1 << 20) + 1)) as server:
+        assert ask(a_picker(server)).chosen == ("web-1",)
+        assert "the answer is longer than 1 MiB" in refusal(a_picker(server, max_retries=3))
+    assert server.connections == 2
+
+
+def test_no_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PickerServer(reply("", 500)) as proxy, PickerServer(says(["web-1"])) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        assert ask(a_picker(server)).chosen == ("web-1",)
+    assert proxy.connections == 0
+
+
+# Headers
+
+
+def token(**fields: Any) -> PickerHeader:
+    return PickerHeader("authentication", None, ("picker", fields.get("key", "token")))
+
+
+def test_headers_are_sent_with_the_secret() -> None:
+    with PickerServer(says(["web-1"])) as server:
+        headers = (token(), PickerHeader("X-Plain", "a b"), PickerHeader("accept", "text/json"))
+        ask(a_picker(server, headers=headers, allow_insecure_auth=True))
+        [received] = server.received
+    assert received.headers["authentication"] == SECRET
+    assert received.headers["x-plain"] == "a b"
+    assert received.headers["accept"] == "text/json"
+
+
+def test_a_value_that_is_not_ascii_is_sent_in_utf_8() -> None:
+    with PickerServer(says(["web-1"])) as server:
+        ask(a_picker(server, headers=(token(key="wide"),), allow_insecure_auth=True))
+        assert server.received[0].headers["authentication"] == f"{SECRET}–ü"
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        pytest.param((token(),), "authentication is a secret, expected https", id="a secret over plain http"),
+        pytest.param((PickerHeader("Host", "x"),), '"Host" is no header that may be set', id="ours"),
+        pytest.param((PickerHeader("content-LENGTH", "x"),), "no header that may be set", id="ours in another case"),
+        pytest.param((PickerHeader("a b", "x"),), '"a b" is no header', id="no token"),
+        pytest.param((PickerHeader("", "x"),), '"" is no header', id="no name"),
+        pytest.param((PickerHeader("x", "a\nb"),), "x has control characters", id="a line break"),
+        pytest.param((PickerHeader("x", "a\x00"),), "x has control characters", id="a NUL"),
+    ],
+)
+def test_refused_headers(headers: tuple[PickerHeader, ...], words: str) -> None:
+    with PickerServer(says(["web-1"])) as server:
+        assert words in refusal(a_picker(server, headers=headers))
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    [
+        pytest.param(("picker", "lines"), "control characters", id="a secret with line breaks"),
+        pytest.param(("picker", "other"), "Secret shop/picker key other cannot be read (NotFound)", id="no such key"),
+        pytest.param(("forbidden", "x"), "cannot be read (Forbidden)", id="may not be read"),
+    ],
+)
+def test_refused_secrets(secret: tuple[str, str], words: str) -> None:
+    with PickerServer(says(["web-1"])) as server:
+        headers = (PickerHeader("authentication", None, secret),)
+        assert words in refusal(a_picker(server, headers=headers, allow_insecure_auth=True, max_retries=3))
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(reply(SECRET), id="as the body"),
+        pytest.param(says([SECRET]), id="as a pod"),
+        pytest.param(reply("", 500, X=SECRET), id="as a header"),
+        pytest.param(raw(f"HTTP/1.1 403 {SECRET}\r\n\r\n".encode()), id="as the reason"),
+        pytest.param(raw(SECRET.encode() + b"\r\n\r\n"), id="as anything"),
+        pytest.param(reply("", 302, Location=f"http://{SECRET}/"), id="as a location"),
+        pytest.param(reply("", 429, Retry_After=SECRET), id="as a time"),
+    ],
+)
+def test_a_picker_that_echoes_the_secret_puts_it_into_no_error(script: Any) -> None:
+    with PickerServer(script) as server:
+        refusal(a_picker(server, headers=(token(),), allow_insecure_auth=True))  # asserts it
+        assert server.received[0].headers["authentication"] == SECRET
+
+
+# Where a picker may be
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "passes"),
+    [
+        pytest.param("127.0.0.1", ("127.0.0.1",), True, id="named"),
+        pytest.param("LocalHost", ("local*",), True, id="glob, whatever the case"),
+        pytest.param("127.0.0.1", ("*.svc",), False, id="another"),
+        pytest.param("127.0.0.1", (), False, id="none"),
+    ],
+)
+def test_allowed_hosts(host: str, allowed: tuple[str, ...], passes: bool) -> None:
+    with PickerServer(says(["web-1"])) as server:
+        if passes:
+            assert ask(a_picker(server, host=host), allowed=allowed).chosen == ("web-1",)
+        else:
+            assert "the host is not allowed" in refusal(a_picker(server, host=host), allowed=allowed)
+    assert server.connections == passes
+
+
+@pytest.mark.parametrize(
+    ("address", "forbidden"),
+    [
+        ("169.254.169.254", True),
+        ("169.254.170.2", True),
+        ("::ffff:169.254.169.254", True),
+        ("64:ff9b::a9fe:a9fe", True),
+        ("2002:a9fe:a9fe::1", True),
+        ("fe80::1", True),
+        ("fe80::1%eth0", True),
+        ("fd00:ec2::254", True),
+        ("fd20:ce::254", True),
+        ("100.100.100.200", True),
+        ("168.63.129.16", True),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("224.0.0.1", True),
+        ("10.0.0.1", False),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("fd00::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("192.168.7.7", False),
+        ("93.184.216.34", False),
+        pytest.param("64:ff9b:1::a9fe:a9fe", True, id="R10 NAT64 with a prefix of the network's own, /96"),
+        pytest.param("64:ff9b:1:a9fe:a9:fe00::", True, id="R10 the same, /48"),
+        pytest.param("64:ff9b:1:a9:fe:a9fe::", True, id="R10 the same, /56"),
+        pytest.param("64:ff9b:1::a9:fea9:fe00:0", True, id="R10 the same, /64"),
+        pytest.param("64:ff9b:1::a00:1", False, id="R10 the same, to a host"),
+        pytest.param("2001:0:a9fe:a9fe::1", True, id="R10 Teredo, the server"),
+        pytest.param("2001:0:5db8:d822::5601:5601", True, id="R10 Teredo, the client"),
+        pytest.param("2001:0:5db8:d822::a247:27dd", False, id="R10 Teredo between two hosts"),
+        pytest.param("::a9fe:a9fe", True, id="R10 IPv4-compatible"),
+        pytest.param("::ffff:0:a9fe:a9fe", True, id="R10 IPv4-translated"),
+        pytest.param("2001:db8::5efe:a9fe:a9fe", True, id="R10 ISATAP"),
+        pytest.param("2001:db8::a9fe:a9fe", False, id="R10 carries nothing"),
+    ],
+)
+def test_forbidden_addresses(address: str, forbidden: bool) -> None:
+    assert is_forbidden(ip_address(address)) is forbidden
+
+
+@pytest.mark.parametrize("script", [silent, drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4000, 0.05), reply("", 503)])
+def test_h6_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
+    stopped = threading.Event()
+    threading.Timer(0.3, stopped.set).start()
+    with PickerServer(script) as server:
+        client = HttpPodPicker(secrets, ("127.0.0.1",), lambda: 0.0 if stopped.is_set() else 60.0)
+        picker = a_picker(server, timeout_seconds=30, max_retries=10)
+        began = time.monotonic()
+        with pytest.raises(PickerError, match=r"before the end of the run|status 503"):
+            client.pick(PickerRequest(picker, "shop", 2, PODS))
+    assert time.monotonic() - began < 20  # the limit of the picker is 330 s
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "0.0.0.0"])
+def test_a_forbidden_address_is_never_asked(host: str) -> None:
+    with PickerServer(says(["web-1"])) as server:
+        assert "which is a link-local or metadata address" in refusal(
+            a_picker(server, host=host, max_retries=3), allowed=("*",)
+        )
+
+
+def test_one_forbidden_address_among_others_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = http_connections.socket.getaddrinfo
+
+    def rebinding(_: str, port: int, **options: Any) -> list[Any]:
+        return [*resolve("127.0.0.1", port, **options), *resolve("169.254.169.254", port, **options)]
+
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", rebinding)
+    with PickerServer(says(["web-1"])) as server:
+        assert "169.254.169.254" in refusal(a_picker(server, host="picker.svc", max_retries=2), allowed=("*.svc",))
+    assert server.connections == 0
+
+
+def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = http_connections.socket.getaddrinfo
+
+    def both(_: str, port: int, **options: Any) -> list[Any]:
+        return [*resolve("127.0.0.99", port, **options), *resolve("127.0.0.1", port, **options)]
+
+    monkeypatch.setattr(http_connections.socket, "getaddrinfo", both)
+    with PickerServer(says(["web-1"])) as server:
+        assert ask(a_picker(server, host="picker.svc"), allowed=("*.svc",)).chosen == ("web-1",)
+
+
+def test_an_unknown_name_is_asked_for_again() -> None:
+    clock = FakeClock()
+    with PickerServer(says()) as server:
+        picker = a_picker(server, host="no-such-host.invalid", max_retries=1, timeout_seconds=5)
+        assert "tried 2 times" in refusal(picker, allowed=("*",), clock=clock)
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def serving(authority: trustme.CA, *names: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*(names or ("127.0.0.1", "localhost"))).configure_cert(context)
+    return context
+
+
+def bundle(authority: trustme.CA) -> str:
+    return authority.cert_pem.bytes().decode()
+
+
+@pytest.fixture
+def secure(authority: trustme.CA) -> Iterator[PickerServer]:
+    with PickerServer(says(["web-1"]), tls=serving(authority)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_https_with_a_bundle(authority: trustme.CA, secure: PickerServer, host: str) -> None:
+    picker = a_picker(secure, host=host, scheme="https", ca_bundle=bundle(authority), headers=(token(),))
+    assert ask(picker).chosen == ("web-1",)
+    assert secure.received[0].headers["authentication"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("ca_bundle", "words"),
+    [
+        pytest.param(None, "certificate is not valid", id="an authority nobody knows"),
+        pytest.param(bundle(trustme.CA()), "certificate is not valid", id="another authority"),
+        pytest.param("no PEM", "caBundle cannot be read", id="no bundle"),
+        pytest.param("", "caBundle is empty", id="an empty bundle"),
+    ],
+)
+def test_certificates_are_verified_once(secure: PickerServer, ca_bundle: str | None, words: str) -> None:
+    picker = a_picker(secure, scheme="https", ca_bundle=ca_bundle, headers=(token(),), max_retries=3)
+    assert words in refusal(picker)
+    assert secure.received == []
+    assert secure.connections <= 1
+
+
+def test_a_certificate_for_another_name(authority: trustme.CA) -> None:
+    with PickerServer(says(["web-1"]), tls=serving(authority, "other.example")) as server:
+        picker = a_picker(server, host="localhost", scheme="https", ca_bundle=bundle(authority), max_retries=3)
+        assert "certificate is not valid (Hostname mismatch" in refusal(picker)
+    assert (server.connections, server.received) == (1, [])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_old_tls_is_refused(authority: trustme.CA) -> None:
+    context = serving(authority)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with PickerServer(says(["web-1"]), tls=context) as server:
+        assert "TLS failed" in refusal(a_picker(server, scheme="https", ca_bundle=bundle(authority), max_retries=3))
+    assert (server.connections, server.received) == (1, [])
+
+
+def test_plain_http_on_a_port_with_tls_is_an_error(secure: PickerServer) -> None:
+    refusal(a_picker(secure, scheme="http"))
+    assert secure.received == []
+
+
+def test_tls_against_plain_http(authority: trustme.CA) -> None:
+    with PickerServer(says(["web-1"])) as server:
+        refusal(a_picker(server, scheme="https", ca_bundle=bundle(authority)))
+    assert server.received == [] or server.received[0].headers == {}
+
+
+def test_a_drip_over_tls(authority: trustme.CA) -> None:
+    slow = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n" + b" " * 400, 0.05)
+    with PickerServer(slow, says(["web-1"]), tls=serving(authority)) as server:
+        picker = a_picker(server, scheme="https", ca_bundle=bundle(authority), timeout_seconds=0.8, max_retries=1)
+        assert ask(picker).chosen == ("web-1",)

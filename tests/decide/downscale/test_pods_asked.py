@@ -1,0 +1,195 @@
+"""How pods are asked for: only those of the workload where there is one, and clusters and namespaces side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.backends.protocols import PODS
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.errors import UnreachableError
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion
+from reconciler.observe.clusters import observe
+from reconciler.observe.pods import answer
+from reconciler.observe.sources import Readers, Source
+from reconciler.policy.types import PolicySet
+from reconciler.worker_pool import WorkerPool
+from tests.builders import a_fleet
+from tests.decide.downscale.world import (
+    a_pod_manifest,
+    a_workload_manifest,
+    controllers_order,
+    namespace,
+    owner_reference,
+)
+
+CLUSTERS = ("east", "west")
+NAMESPACES = ("dev", "shop")
+NAMES = ("api", "web")
+
+
+class Asked:
+    """A cluster; `pods` is what its pods were asked with, `met` is told of each such question."""
+
+    def __init__(self, inside: SnapshotCluster) -> None:
+        self._inside = inside
+        self.pods: list[tuple[str, str]] = []
+        self.threads: set[int] = set()
+        self.met: Any = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
+        if resource == PODS and namespace:
+            self.threads.add(threading.get_ident())
+            self.pods.append((namespace, labels))
+            self.met()
+        return self._inside.list(resource, namespace=namespace, labels=labels)
+
+
+def ref(name: str, inside: str = "shop", cluster: str = "east") -> ObjectRef:
+    return ObjectRef(cluster, inside, "Deployment", name, "apps")
+
+
+def write(folder: Path) -> None:
+    """In each namespace Deployments with a ReplicaSet and two pods each, told apart by their labels."""
+    texts = [yaml.safe_dump_all(namespace(name) for name in ("kube-system", *NAMESPACES))]
+    for inside in NAMESPACES:
+        for name in NAMES:
+            top = a_workload_manifest("Deployment", name, 2)
+            below = a_workload_manifest("ReplicaSet", f"{name}-1", 2)
+            below["metadata"]["ownerReferences"] = [owner_reference("Deployment", name)]
+            pods = [a_pod_manifest(number, ("ReplicaSet", f"{name}-1")) for number in range(2)]
+            for number, pod in enumerate(pods):
+                pod["metadata"] |= {"name": f"{name}-{number}", "uid": f"uid-{name}-{number}", "labels": {"app": name}}
+            for one in (top, below):
+                one["spec"]["selector"] = {"matchLabels": {"app": name}}
+                one["spec"]["template"]["metadata"]["labels"] = {"app": name}
+            for one in (top, below, *pods):
+                one["metadata"]["namespace"] = inside
+                texts.append(yaml.safe_dump(one).replace("uid-", f"uid-{inside}-"))
+    folder.mkdir()
+    (folder / "all.yaml").write_text("---\n".join(texts))
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> dict[str, Asked]:
+    for name in CLUSTERS:
+        write(tmp_path / name)
+    return {name: Asked(SnapshotCluster(tmp_path / name, name, victim_order=controllers_order)) for name in CLUSTERS}
+
+
+def answered(clusters: dict[str, Asked], asked: Sequence[ObjectRef], *, workers: int) -> ObservedState:
+    sources: dict[str, Source] = {name: Source(found, workers=workers) for name, found in clusters.items()}  # type: ignore[arg-type]
+    readers = Readers(WorkerPool(0 if workers == 1 else 64))
+    state = observe(PolicySet(fleet=a_fleet(*CLUSTERS)), sources, readers=readers)
+    return answer(state, [PodsQuestion(one) for one in asked], sources, readers)
+
+
+def pods_of(state: ObservedState) -> dict[ObjectRef, list[str]]:
+    return {one: [pod.name for pod in pods] for found in state.clusters.values() for one, pods in found.pods.items()}
+
+
+@pytest.mark.parametrize("workers", [pytest.param(1, id="one by one"), pytest.param(4, id="side by side")])
+@pytest.mark.parametrize(
+    ("asked", "lists"),
+    [
+        pytest.param([ref("web")], [("shop", "app=web")], id="of one workload its own"),
+        pytest.param([ref("web"), ref("api")], [("shop", "")], id="of two all, once"),
+        pytest.param(
+            [ref("web"), ref("api", "dev")], [("dev", "app=api"), ("shop", "app=web")], id="of one in each namespace"
+        ),
+    ],
+)
+def test_only_what_is_asked_for_is_listed(
+    clusters: dict[str, Asked], asked: list[ObjectRef], lists: list[tuple[str, str]], workers: int
+) -> None:
+    state = answered(clusters, asked, workers=workers)
+    assert sorted(clusters["east"].pods) == lists
+    assert clusters["west"].pods == []
+    assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in asked}
+
+
+EVERYTHING = [ref(name, inside, cluster) for cluster in CLUSTERS for inside in NAMESPACES for name in NAMES]
+
+
+def test_clusters_and_namespaces_are_asked_side_by_side(clusters: dict[str, Asked]) -> None:
+    all_four = threading.Barrier(len(CLUSTERS) * len(NAMESPACES))
+    for found in clusters.values():
+        found.met = lambda: all_four.wait(timeout=60)
+    state = answered(clusters, EVERYTHING, workers=2)
+    assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING}
+    assert list(state.clusters) == list(CLUSTERS)
+
+
+def test_files_are_read_without_threads(clusters: dict[str, Asked]) -> None:
+    answered(clusters, EVERYTHING, workers=1)
+    assert {one for found in clusters.values() for one in found.threads} == {threading.get_ident()}
+
+
+def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[str, Asked]) -> None:
+    def gone() -> None:
+        raise UnreachableError("west: list pods: no answer")
+
+    clusters["west"].met = gone
+    state = answered(clusters, EVERYTHING, workers=2)
+    keys = [f"pods of {inside}/Deployment/{name}" for inside in NAMESPACES for name in NAMES]
+    assert state.clusters["west"].unreadable == dict.fromkeys(keys, "west: list pods: no answer")
+    assert list(state.clusters["west"].unreadable) == keys
+    assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING if one.cluster == "east"}
+
+
+def test_row_12_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: Path) -> None:
+    """Behind Services: each has a pod of its own, and one of the same name lies in the namespace beside it."""
+    names = [f"dev-{number:02}" for number in range(20)]
+    folder = tmp_path / "east"
+    folder.mkdir()
+    documents = [namespace(name) for name in ("kube-system", *names)]
+    for inside in names:
+        pod = a_pod_manifest(0, ("ReplicaSet", "web-1"))
+        pod["metadata"] |= {"name": "web-0", "namespace": inside, "uid": f"uid-{inside}"}
+        target = {"kind": "Pod", "namespace": inside, "name": "web-0", "uid": f"uid-{inside}"}
+        documents += [
+            pod,
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": "s", "namespace": inside, "labels": {"kubernetes.io/service-name": "web"}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": target}],
+            },
+        ]
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
+    cluster = Listed(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    sources: dict[str, Source] = {"east": Source(cluster)}  # type: ignore[arg-type]
+    state = observe(PolicySet(fleet=a_fleet("east")), sources)
+    cluster.lists.clear()
+    services = [ObjectRef("east", inside, "Service", "web") for inside in names]
+    few = answer(state, [PodsQuestion(one) for one in services[:3]], sources).clusters["east"]
+    assert cluster.lists == ["dev-00", "dev-01", "dev-02"]
+    cluster.lists.clear()
+    many = answer(state, [PodsQuestion(one) for one in services], sources).clusters["east"]
+    assert cluster.lists == [""]
+    for found, asked in ((few, services[:3]), (many, services)):
+        assert {ref: [pod.uid for pod in pods] for ref, pods in found.pods.items()} == {
+            one: [f"uid-{one.namespace}"] for one in asked
+        }
+
+
+class Listed(Asked):
+    """Knows the namespaces that its pods were listed in, "" for all."""
+
+    def __init__(self, inside: SnapshotCluster) -> None:
+        super().__init__(inside)
+        self.lists: list[str] = []
+
+    def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
+        if resource == PODS:
+            self.lists.append(namespace)
+        return super().list(resource, namespace=namespace, labels=labels)

@@ -1,0 +1,128 @@
+"""What `rank` says of a ReplicaSet: whether a Deployment owns it decides if pods on the same node count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.decide.decide import decide
+from reconciler.decide.downscale.victim_forecast import rank_questions, ranking_of
+from reconciler.model import OwnerReference, PodsQuestion, Workload
+from reconciler.policy.types import DownscaleTarget
+from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+from tests.decide.downscale.world import a_downscale_policy
+from tests.way.calls import Folder
+
+DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
+OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
+DAY = 86_400 * 10**9
+
+
+def a_replica_set(name: str, owner: OwnerReference | None) -> Workload:
+    return a_workload(name, kind="ReplicaSet", uid=f"u-{name}", owner=owner)
+
+
+def a_pod_on(name: str, node: str, days: int):
+    at = NOW_NS - days * DAY
+    return a_pod(name, node=node, ready_since_ns=at, created_ns=at)
+
+
+PODS = (a_pod_on("young", "x", 1), a_pod_on("old", "y", 99))
+BESIDE = (a_pod_on("beside", "y", 9),)
+
+
+@pytest.mark.parametrize(
+    ("owner", "beside", "first", "rule"),
+    [
+        pytest.param(None, DEPLOYMENT, "young", "shorter time Ready", id="no controller, so nodes do not count"),
+        pytest.param(DEPLOYMENT, OTHER, "young", "shorter time Ready", id="the other is somebody else's"),
+        pytest.param(DEPLOYMENT, DEPLOYMENT, "old", "pods on the same node", id="both are of one Deployment"),
+    ],
+)
+def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, rule):
+    ranked, other = a_replica_set("web-2", owner), a_replica_set("web-1", beside)
+    asked = {ranked.ref: PODS, other.ref: BESIDE}
+    unread = a_state(a_cluster(workloads=(ranked, other)))
+    answered = {question.workload: asked[question.workload] for question in rank_questions(ranked, unread)}
+    state = a_state(a_cluster(workloads=(ranked, other), pods=answered))
+    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    assert [(pod.name, pod.rule) for pod in ranking.pods if pod.goes] == [(first, rule)]
+    assert ranking.forecast.certain
+    assert (PodsQuestion(other.ref) in rank_questions(ranked, unread)) is (owner == beside)
+
+
+@pytest.mark.parametrize(
+    ("pods", "to", "target", "ranked"),
+    [
+        pytest.param(PODS, 0, 0, [("young", "all pods go"), ("old", "all pods go")], id="to zero, in order"),
+        pytest.param(PODS[:1], None, 0, [("young", "all pods go")], id="the only one"),
+        pytest.param((), None, 0, [], id="no pods"),
+        pytest.param((replace(PODS[0], terminating=True),), None, 0, [], id="none that is active"),
+    ],
+)
+def test_when_all_go_each_is_told(pods, to, target, ranked):
+    web = a_replica_set("web", None)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
+    ranking = ranking_of(web, a_policy_set(a_fleet()), state, a_run(), to)
+    assert (ranking.to, [(pod.name, pod.rule) for pod in ranking.pods if pod.goes]) == (target, ranked)
+    assert len(ranking.pods) == len(ranked)
+
+
+def test_c2_a_replica_set_of_another_namespace_is_no_relative():
+    ranked = a_replica_set("web-2", DEPLOYMENT)
+    claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
+    state = a_state(a_cluster(workloads=(ranked, claiming)))
+    assert rank_questions(ranked, state) == [PodsQuestion(ranked.ref)]
+
+
+def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
+    ranked = a_replica_set("web-1", DEPLOYMENT)
+    pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
+    state = a_state(a_cluster(workloads=(ranked,), pods={ranked.ref: pods}))
+    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
+    assert not ranking.forecast.certain
+
+
+def test_defect_24_rank_promises_nothing_that_apply_refuses():
+    web = a_workload("web", replicas=2)
+    costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
+    policy = a_downscale_policy("Deployment", target=None, strategy="NewestFirst")
+    ranking = ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), None)
+    assert [pod.goes for pod in ranking.pods] == [False, False]
+    assert (ranking.forecast.count, ranking.forecast.certain) == (0, False)
+    assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
+
+
+def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
+    web = a_workload("web", replicas=2)
+    costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
+    policy = a_downscale_policy("Deployment", target=DownscaleTarget(replicas=1), strategy="NewestFirst")
+    desired = decide(a_policy_set(a_fleet(), downscale=(policy,)), state, a_run())
+    assert desired.decisions == ()
+    [undecided] = desired.undecided
+    assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
+    assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")
+
+
+@pytest.fixture
+def quickstart(repository, tmp_path) -> Folder:
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+
+
+LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
+
+
+def test_a_balance_of_zones_names_the_zone_of_each_pod(quickstart):
+    said = quickstart.call("rank", "eu-west/batch/deploy/worker", "--to", "4", *LOOK)
+    zones = [line.split()[3] for line in said.out.splitlines()[1:]]
+    assert zones == [f"eu-west-1{zone}" for zone in "aaaabbc"]
+
+
+def test_pods_that_the_snapshot_lacks_are_not_said_to_be_none(quickstart):
+    said = quickstart.call("rank", "eu-west/dev-a/deploy/api", *LOOK)
+    words = "has 3 replicas, and none of its pods was found: which of them would go is unknown"
+    assert said.out == f"eu-west/dev-a/Deployment/api: {words}\n"

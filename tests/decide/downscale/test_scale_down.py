@@ -1,0 +1,603 @@
+"""The nine steps, over a snapshot cluster whose controller obeys costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.scale_down import shrink
+from reconciler.connection_settings import PickerAnswer
+from reconciler.errors import ClusterError, PickerError, UnreachableError
+from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
+from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
+from tests.builders import a_run
+from tests.decide.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
+
+MARKED_KINDS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
+KINDS = [*MARKED_KINDS, "CloneSet"]
+
+# By age the controller would take web-0, web-1 and web-2; the zones say web-2, web-3 and web-4.
+ZONED = [{"zone": zone, "days": 2.0 ** (index - 3)} for index, zone in enumerate("abcccc")]
+
+
+def outcome_of(world: World, **options: Any) -> Outcome:
+    _, outcomes = world.run(**options)
+    return outcomes[-1]
+
+
+def assert_clean(world: World) -> None:
+    assert (world.marked(), dict(world.journal())) == ([], {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> None:
+    world = a_world(tmp_path, kind, pods=ZONED, to=3)
+    decisions, [outcome] = world.run()
+    assert decisions[0].victims is not None
+    assert decisions[0].victims.pods == ("web-2", "web-3", "web-4")
+    assert outcome == Outcome(1, OutcomeStatus.APPLIED, hit=3)
+    assert world.names() == ["web-0", "web-1", "web-5"]
+    assert_clean(world)
+    assert world.costs() == {}
+    assert world.run() == ((), ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
+        pytest.param({"strategy": "Logarithmic", "logarithm_base": 10}, ["web-0", "web-4", "web-5"], id="23 base 10"),
+    ],
+)
+def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
+    tmp_path: Path, kind: str, fields: dict[str, Any], left: list[str]
+) -> None:
+    """To base 2 all six have one scale, and the controller would take web-0, web-1 and web-2 by their uids."""
+    world = a_world(tmp_path, kind, pods=[{"days": days} for days in (12, 11, 10, 9, 8, 7)], to=3, **fields)
+    decisions, [outcome] = world.run()
+    assert decisions[0].victims is not None
+    assert decisions[0].victims.certain
+    assert set(decisions[0].victims.pods).isdisjoint(left)
+    assert (outcome.hit, outcome.missed, outcome.substituted) == (3, 0, 0)
+    assert world.names() == left
+    assert_clean(world)
+
+
+@pytest.mark.parametrize("kind", MARKED_KINDS)
+def test_defect_25_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
+    world = a_world(tmp_path, kind, pods=ZONED, to=3, topology_key="rack")
+    decisions, [outcome] = world.run()
+    assert decisions[0].victims is not None
+    assert not decisions[0].victims.certain
+    assert "no node has the label rack" in outcome.message
+    assert world.names() == ["web-3", "web-4", "web-5"]
+    assert dict(world.journal()) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
+    picker = Picker(PickerAnswer(("web-5",), ("web-4", "web-0")))
+    world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=4, pod_picker=PICKER, picker=picker)
+    decisions, [outcome] = world.run()
+    forecast = decisions[0].victims
+    assert forecast is not None
+    assert (forecast.chosen_at_apply, forecast.count, forecast.requested, forecast.candidates) == (True, 3, 2, 6)
+    [asked] = picker.asked
+    assert (asked.count, asked.candidates) == (2, ("web-0", "web-1", "web-2", "web-3", "web-4", "web-5"))
+    assert asked.namespace == "shop"
+    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (OutcomeStatus.APPLIED, 3, 0, 0)
+    assert outcome.message == "a tie at the cut was broken by the controller's order"
+    assert world.names() == ["web-1", "web-2", "web-3", "web-4"]
+    assert_clean(world)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
+@pytest.mark.parametrize(
+    ("unready", "to"),
+    [
+        pytest.param(3, 3, id="those not Ready suffice"),
+        pytest.param(2, 1, id="to one replica"),
+        pytest.param(2, 0, id="all go"),
+    ],
+)
+def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unready: int, to: int) -> None:
+    pods = [{"ready": index >= unready} for index in range(unready + (to or 1))]
+    picker = Picker(PickerError("pod picker: must not be asked"))
+    world = a_world(tmp_path, kind, pods=pods, to=to, pod_picker=PICKER, picker=picker)
+    assert outcome_of(world).status is OutcomeStatus.APPLIED
+    assert picker.asked == []
+    assert len(world.names()) == to
+    assert_clean(world)
+
+
+def test_defect_27_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
+    picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=picker)
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.APPLIED
+    assert outcome.message.endswith("tried 1 times; the controller chose (onError: fallback)")
+    assert outcome.picker_failed
+    assert world.names() == ["web-3", "web-4", "web-5"]
+    assert_clean(world)
+
+
+def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
+    picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert "left to the next run (onError: skip)" in outcome.message
+    assert outcome.picker_failed
+    assert len(world.names()) == 6
+
+
+@pytest.mark.parametrize(
+    ("picker_fields", "answer", "status", "left"),
+    [
+        pytest.param({}, PickerAnswer(), OutcomeStatus.APPLIED, ["web-3", "web-4", "web-5"], id="no opinion"),
+        pytest.param(
+            {}, PickerAnswer(("web-5",)), OutcomeStatus.APPLIED, ["web-2", "web-3", "web-4"], id="too few, filled"
+        ),
+        pytest.param(
+            {"on_too_few": "reject", "on_error": "skip"},
+            PickerAnswer(("web-5",)),
+            OutcomeStatus.DEFERRED,
+            [f"web-{index}" for index in range(6)],
+            id="too few, rejected, skipped",
+        ),
+        pytest.param(
+            {"on_too_few": "reject"},
+            PickerAnswer(("web-5",)),
+            OutcomeStatus.APPLIED,
+            ["web-3", "web-4", "web-5"],
+            id="too few, rejected, default order",
+        ),
+    ],
+)
+def test_what_a_picker_may_say(
+    tmp_path: Path, picker_fields: dict[str, Any], answer: PickerAnswer, status: OutcomeStatus, left: list[str]
+) -> None:
+    picker = replace(PICKER, **picker_fields)
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=Picker(answer))
+    assert outcome_of(world).status is status
+    assert world.names() == left
+    assert_clean(world)
+
+
+def test_the_note_of_a_filled_choice(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=Picker(PickerAnswer((), ("web-5",))))
+    assert outcome_of(world).message == "the picker named 1 of 3, the controller's order filled up"
+
+
+# While it settles
+
+
+def begin_rollout(world: World) -> None:
+    operations = (PatchOperation("replace", "/status/updatedReplicas", 1),)
+    world.cluster.write(Write("patch", world.ref, "apps/v1", patch=operations))
+
+
+def meanwhile(world: World, happens: Callable[[World], None]) -> Outcome:
+    world.clock = Clock(while_asleep=lambda: happens(world))
+    return outcome_of(world)
+
+
+def cost_of(name: str, text: str, op: Any = "replace") -> Callable[[World], None]:
+    path = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost"
+    return lambda world: world.patch_pod(name, PatchOperation(op, path, text))
+
+
+def ready(name: str, status: str) -> Callable[[World], None]:
+    return lambda world: world.patch_pod(name, PatchOperation("replace", "/status/conditions/0/status", status))
+
+
+UNREADY = (PatchOperation("replace", "/status/conditions/0/status", "False"),)
+
+
+def delete(name: str) -> Callable[[World], None]:
+    return lambda world: world.cluster.write(Write("delete", ObjectRef("east", "shop", "Pod", name), "v1"))
+
+
+@pytest.mark.parametrize("kind", MARKED_KINDS)
+@pytest.mark.parametrize(
+    ("happens", "words"),
+    [
+        pytest.param(ready("web-3", "False"), "web-3 is not Ready any more", id="a victim is not Ready"),
+        pytest.param(ready("web-0", "False"), "web-0 is not Ready any more", id="another pod is not Ready"),
+        pytest.param(ready("web-6", "True"), "web-6 is Ready now", id="one that would go first is Ready"),
+        pytest.param(delete("web-3"), "web-3 is gone", id="a victim is gone"),
+        pytest.param(delete("web-0"), "web-0 is gone", id="another pod is gone"),
+        pytest.param(lambda world: world.scale(9), "replicas are 9, expected 7", id="somebody scaled"),
+        pytest.param(cost_of("web-3", "5"), "web-3 is no longer marked", id="somebody wrote over a mark"),
+    ],
+)
+def test_what_changes_while_it_settles_undoes_it(
+    tmp_path: Path, kind: str, happens: Callable[[World], None], words: str
+) -> None:
+    world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=3)
+    outcome = meanwhile(world, happens)
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert words in outcome.message
+    assert len(world.names()) >= 6
+    assert_clean(world)
+    assert world.costs() == ({"web-3": "5"} if "no longer marked" in words else {})
+
+
+def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    manifest = a_pod_manifest(9, ("ReplicaSet", "web-1"))
+    ref = ObjectRef("east", "shop", "Pod", "web-9")
+    outcome = meanwhile(world, lambda _: world.cluster.write(Write("create", ref, "v1", manifest=manifest)))
+    assert (outcome.status, "web-9 is new" in outcome.message) == (OutcomeStatus.DEFERRED, True)
+    assert len(world.names()) == 7
+    assert_clean(world)
+
+
+def test_a_rollout_undoes_it(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    outcome = meanwhile(world, begin_rollout)
+    assert (outcome.status, "a rollout has begun" in outcome.message) == (OutcomeStatus.DEFERRED, True)
+    assert len(world.names()) == 6
+    assert_clean(world)
+
+
+def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    going = PatchOperation("add", "/metadata/deletionTimestamp", "2026-11-20T15:41:24Z")
+    outcome = meanwhile(world, lambda _: world.patch_pod("web-3", going))
+    assert (outcome.status, "web-3 is gone" in outcome.message) == (OutcomeStatus.DEFERRED, True)
+    assert world.marked() == ["web-3"]
+    assert dict(world.journal()) == {}
+
+
+@pytest.mark.parametrize("cost", ["-2147483648", "-2147483647"])
+def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(tmp_path: Path, cost: str) -> None:
+    world = a_world(tmp_path, pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
+    outcome = meanwhile(world, cost_of("web-5", cost))
+    assert (outcome.status, outcome.message.count(f"web-5 has a cost of {cost} by now")) == (
+        OutcomeStatus.DEFERRED,
+        1,
+    )
+    assert len(world.names()) == 6
+    assert_clean(world)
+
+
+def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
+    outcome = outcome_of(world)
+    assert (outcome.status, "the lock was lost" in outcome.message) == (OutcomeStatus.SKIPPED, True)
+    assert world.marked() == ["web-2", "web-3", "web-4"]
+    assert len(world.journal()) == 1
+    world.lock.lost = False
+    world.run()
+    assert world.names() == ["web-0", "web-1", "web-5"]
+    assert_clean(world)
+
+
+# Foreign costs
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([*ZONED[:4], ZONED[4] | {"cost": "-10"}, ZONED[5]], id="a victim has a cost"),
+        pytest.param([ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]], id="a pod that stays is below the mark"),
+        pytest.param([ZONED[0] | {"cost": "-2147483647"}, *ZONED[1:]], id="a pod that stays is at the mark"),
+    ],
+)
+def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]) -> None:
+    world = a_world(tmp_path, pods=pods, to=4)
+    before = world.costs()
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert "foreign deletion costs on" in outcome.message
+    assert len(world.names()) == 6
+    assert world.costs() == before
+    assert_clean(world)
+
+
+def test_a_higher_cost_of_a_pod_that_stays_is_nobodys_business(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=[ZONED[0] | {"cost": "-2147483646"}, *ZONED[1:]], to=3)
+    assert outcome_of(world).status is OutcomeStatus.APPLIED
+    assert world.names() == ["web-0", "web-1", "web-5"]
+    assert world.costs() == {"web-0": "-2147483646"}
+
+
+def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> None:
+    pods = [
+        ZONED[0] | {"cost": "-2147483648"},
+        ZONED[1] | {"cost": "12"},
+        ZONED[2],
+        ZONED[3] | {"cost": "3"},
+        *ZONED[4:],
+    ]
+    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
+    outcome = outcome_of(world)
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
+    assert world.names() == ["web-0", "web-1", "web-3"]
+    assert world.costs() == {"web-0": "-2147483648", "web-1": "12", "web-3": "3"}
+    assert_clean(world)
+
+
+def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="Override")
+
+    class Racing(Picker):
+        def pick(self, request: Any) -> PickerAnswer:
+            add = PatchOperation("add", "/metadata/annotations", {COST: "77"})
+            world.patch_pod("web-4", add)
+            return PickerAnswer(("web-3", "web-4", "web-5"))
+
+    world.policy = replace(world.policy, pod_picker=PICKER, strategy="Logarithmic")
+    world.picker = Racing()
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.STALE
+    assert len(world.names()) == 6
+    assert world.costs() == {"web-4": "77"}
+    assert_clean(world)
+
+
+# Before it begins
+
+
+def test_replicas_that_changed_since_the_plan(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    [decision] = world.decided(a_run())
+    world.scale(8)
+    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    assert outcome == Outcome(
+        1, OutcomeStatus.STALE, "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
+    )
+
+
+def test_our_own_namespace_is_never_scaled(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    [decision] = world.decided(a_run())
+    assert shrink(1, decision, world.access(), a_run(), "shop").status is OutcomeStatus.FAILED
+    assert len(world.names()) == 6
+
+
+def autoscaler(disabled: bool) -> dict[str, Any]:
+    behavior = {"behavior": {"scaleDown": {"selectPolicy": "Disabled"}}} if disabled else {}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9} | behavior,
+    }
+
+
+@pytest.mark.parametrize(("disabled", "status"), [(False, OutcomeStatus.DEFERRED), (True, OutcomeStatus.APPLIED)])
+def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: OutcomeStatus) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    [decision] = world.decided(a_run())
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=autoscaler(disabled)))
+    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    assert outcome.status is status
+    assert len(world.names()) == (6 if status is OutcomeStatus.DEFERRED else 3)
+    assert_clean(world)
+
+
+def test_a_rollout_that_began(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    [decision] = world.decided(a_run())
+    begin_rollout(world)
+    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.DEFERRED, True)
+    assert len(world.names()) == 6
+
+
+# What the controller does, and what the server does
+
+
+def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3, victim_order=lambda pods, count, _: pods[:count])
+    outcome = outcome_of(world)
+    assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (OutcomeStatus.APPLIED, 1, 2, 2)
+    assert outcome.message == "1 of 3 victims went, 2 other pods went"
+    assert_clean(world)
+    assert world.costs() == {}
+    assert world.clock.at >= world.policy.settle_seconds + world.policy.verify_seconds
+
+
+class Lagging:
+    """A cluster whose status of the workload stays as it was."""
+
+    def __init__(self, inside: Any) -> None:
+        self._inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def get(self, resource: Any, namespace: str, name: str) -> Any:
+        found = self._inside.get(resource, namespace, name)
+        return replace(found, status_replicas=6) if resource.noun is Workload else found
+
+    def list(self, resource: Any, **options: Any) -> Any:
+        found = self._inside.list(resource, **options)
+        return tuple(replace(one, status_replicas=6) if resource.noun is Workload else one for one in found)
+
+
+def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
+    pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
+    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
+    outcome = outcome_of(world, through=Lagging(world.cluster))
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
+    assert outcome.message == "its status did not reach 3 in 30 s"
+    assert (world.marked(), len(world.journal())) == (["web-0"], 1)
+    assert world.run(through=Lagging(world.cluster)) == ((), ())
+    world.run()
+    assert world.costs() == {"web-0": "-2147483648"}
+    assert_clean(world)
+
+
+def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
+    """Also where nobody recovered it before, as with a saved plan."""
+    world = a_world(tmp_path, pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
+    world.policy = replace(world.policy, on_foreign_cost="Override", pod_picker=PICKER, strategy="Logarithmic")
+    world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
+    [decision] = world.decided(a_run())
+    world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
+    assert shrink(1, decision, world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
+    assert world.marked() == ["web-0", "web-4", "web-5"]
+    world.lock.lost = False
+    world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
+    outcome = shrink(1, decision, world.access(), a_run(id="second"), "reconciler")
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
+    assert world.names() == ["web-0", "web-4", "web-5"]
+    assert world.costs() == {"web-5": "5"}
+    assert_clean(world)
+
+
+class NotWritten:
+    """A cluster that loses the answer to the nth write of replicas; the write is `done` or not."""
+
+    def __init__(self, inside: Any, *, done: bool) -> None:
+        self._inside = inside
+        self._done = done
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def write(self, write: Write) -> None:
+        scales = any(operation.path == "/spec/replicas" and operation.op == "replace" for operation in write.patch)
+        if not scales or self._lost:
+            self._inside.write(write)
+            return
+        self._lost = True
+        if self._done:
+            self._inside.write(write)
+        raise UnreachableError("east: no answer in 30 s, expected one")
+
+
+@pytest.mark.parametrize(
+    ("done", "status", "left"),
+    [(True, OutcomeStatus.APPLIED, 3), (False, OutcomeStatus.FAILED, 6)],
+    ids=["done", "not done"],
+)
+def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, status: OutcomeStatus, left: int) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    outcome = outcome_of(world, through=NotWritten(world.cluster, done=done))
+    assert outcome.status is status
+    assert len(world.names()) == left
+    assert_clean(world)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
+def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: str) -> None:
+    """From the nth call on the cluster answers no more, then it does again."""
+    (tmp_path / "whole").mkdir()
+    whole = a_world(tmp_path / "whole", kind, pods=ZONED, to=3)
+    counted = Counted(whole.cluster)
+    whole.run(through=counted)
+    for last in range(1, counted.calls + 1):
+        folder = tmp_path / str(last)
+        folder.mkdir()
+        world = a_world(folder, kind, pods=ZONED, to=3)
+        [decision] = world.decided(a_run())
+        failing = Counted(world.cluster, last, fails=lambda: UnreachableError("east: no answer, expected one"))
+        first = shrink(1, decision, world.access(failing), a_run(), "reconciler")
+        assert len(world.names()) == 6 or first.status is OutcomeStatus.APPLIED or "next run" in first.message
+        world.run()
+        assert world.names() == ["web-0", "web-1", "web-5"]
+        assert_clean(world)
+        assert world.costs() == {}
+
+
+def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.cluster, name)
+
+        def write(self, write: Write) -> None:
+            if write.ref.name == "web-3" and write.ref.kind == "Pod":
+                raise ClusterError("east/shop/Pod/web-3: no")
+            world.cluster.write(write)
+
+    outcome = outcome_of(world, through=Refusing())
+    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no")
+    assert len(world.names()) == 6
+    assert_clean(world)
+    assert world.costs() == {}
+
+
+def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    theirs = PatchOperation("replace", "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost", "5")
+
+    class Racing:
+        raced = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.cluster, name)
+
+        def write(self, write: Write) -> None:
+            if not self.raced and any(operation.op == "remove" for operation in write.patch):
+                self.raced = True
+                world.patch_pod(write.ref.name, theirs)
+            world.cluster.write(write)
+
+    world.clock = Clock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
+    outcome = outcome_of(world, through=Racing())
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert list(world.costs().values()) == ["5"]
+    assert_clean(world)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LabelSelector((("app", "web"), ("tier", "x"))),
+        LabelSelector(
+            (("app", "web"),),
+            (
+                LabelRequirement("a", "In", ("b", "c")),
+                LabelRequirement("d", "NotIn", ("e",)),
+                LabelRequirement("f", "Exists"),
+                LabelRequirement("g", "DoesNotExist"),
+            ),
+        ),
+    ],
+)
+def test_a_selector_as_text_selects_the_same(selector: LabelSelector) -> None:
+    read = parse_label_selector(selector_text(selector))
+    for labels in ({"app": "web", "tier": "x"}, {"app": "web", "a": "b", "f": ""}, {"app": "web", "g": "1"}, {}):
+        assert read.matches(labels) == selector.matches(labels)
+    assert selector_text(None) == ""
+
+
+def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
+    world = a_world(tmp_path, pods=ZONED, to=3)
+    seen: list[tuple[str, str | None, str | None]] = []
+
+    def look() -> None:
+        marked: list[Pod] = [pod for pod in world.pods() if LABEL in pod.labels]
+        seen.extend((pod.name, pod.deletion_cost, pod.labels[LABEL]) for pod in marked)
+
+    world.clock = Clock(while_asleep=look)
+    world.run(a_run(id="run-7"))
+    assert seen == [(name, "-2147483647", "run-7") for name in ("web-2", "web-3", "web-4")]
+
+
+def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp_path: Path) -> None:
+    world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
+    world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message
+    assert world.clock.at < 1
+    assert len(world.names()) == 6
+    assert_clean(world)
+    assert world.costs() == {}

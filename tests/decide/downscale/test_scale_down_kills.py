@@ -1,0 +1,109 @@
+"""The process is killed at any call, before or after it took effect; the next runs come to the same end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.connection_settings import PickerAnswer
+from tests.builders import a_run
+from tests.decide.downscale.world import PICKER, Counted, Killed, Picker, World, a_world
+
+pytestmark = pytest.mark.laws
+
+# The zones say web-2, web-3 and web-4; two pods have costs of others, one of them below the mark.
+PODS = [
+    {"zone": "a", "days": 1, "cost": "-2147483648"},
+    {"zone": "b", "days": 2},
+    {"zone": "c", "days": 4},
+    {"zone": "c", "days": 8, "cost": "-12"},
+    {"zone": "c", "days": 16},
+    {"zone": "c", "days": 32},
+    {"zone": "c", "ready": False},
+]
+LEFT = ["web-0", "web-1", "web-5"]
+COSTS = {"web-0": "-2147483648"}
+
+
+def a_shrink(folder: Path, kind: str, picks: bool = False) -> World:
+    folder.mkdir()
+    if not picks:
+        return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override")
+    picker = Picker(PickerAnswer(("web-2", "web-3", "web-4")))
+    return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override", pod_picker=PICKER, picker=picker)
+
+
+def calls_of_a_whole_run(folder: Path, kind: str, **options: Any) -> int:
+    world = a_shrink(folder, kind, **options)
+    counted = Counted(world.cluster)
+    world.run(through=counted)
+    assert world.names() == LEFT
+    return counted.calls
+
+
+def killed_at(world: World, call: int, *, after: bool) -> None:
+    with pytest.raises(Killed):
+        world.run(a_run(id="killed"), through=Counted(world.cluster, call, after=after))
+
+
+def assert_same_end(world: World) -> None:
+    assert world.names() == LEFT
+    assert world.costs() == COSTS
+    assert world.marked() == []
+    assert dict(world.journal()) == {}
+    assert world.run() == ((), ())
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it took effect", "after it took effect"])
+@pytest.mark.parametrize(
+    ("kind", "picks"),
+    [
+        pytest.param("Deployment", False, id="Deployment"),
+        pytest.param("ReplicaSet", True, id="ReplicaSet with a picker"),
+        pytest.param("CloneSet", False, id="CloneSet"),
+    ],
+)
+def test_killed_at_every_call(tmp_path: Path, kind: str, picks: bool, after: bool) -> None:
+    for call in range(1, calls_of_a_whole_run(tmp_path / "whole", kind, picks=picks) + 1):
+        world = a_shrink(tmp_path / str(call), kind, picks=picks)
+        killed_at(world, call, after=after)
+        world.run(a_run(id="next"))
+        assert_same_end(world)
+
+
+@pytest.mark.parametrize("replicas", [2, 9])
+def test_somebody_else_scales_after_every_kill(tmp_path: Path, replicas: int) -> None:
+    """Whatever stands then, the marks go; the policy wants three, so what is above is decided afresh."""
+    for call in range(1, calls_of_a_whole_run(tmp_path / "whole", "Deployment") + 1):
+        world = a_shrink(tmp_path / str(call), "Deployment")
+        killed_at(world, call, after=False)
+        world.scale(replicas)
+        world.run(a_run(id="next"))
+        assert world.marked() == []
+        assert dict(world.journal()) == {}
+        assert "-2147483647" not in world.costs().values()
+        assert len(world.names()) == min(3, replicas)
+
+
+@pytest.mark.soak
+@settings(max_examples=100)
+@given(
+    kills=st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=5),
+    kind=st.sampled_from(["Deployment", "Rollout", "ReplicaSet", "ReplicationController", "CloneSet"]),
+)
+def test_killed_again_and_again(
+    tmp_path_factory: pytest.TempPathFactory, kills: list[tuple[int, bool]], kind: str
+) -> None:
+    world = a_shrink(tmp_path_factory.mktemp("world") / "one", kind)
+    for number, (call, after) in enumerate(kills):
+        counted = Counted(world.cluster, call, after=after)
+        try:
+            world.run(a_run(id=f"run-{number}"), through=counted)
+        except Killed:
+            assert len(world.names()) in (3, 7)
+    world.run(a_run(id="last"))
+    assert_same_end(world)

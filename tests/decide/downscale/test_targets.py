@@ -1,0 +1,578 @@
+"""What a DownscalePolicy's target changes, and what keeps it from it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.downscale.decide import decide_downscale
+from reconciler.decide.downscale.targets import value_in_answer
+from reconciler.decide.reasons import Reason
+from reconciler.labels import LabelSelector
+from reconciler.model import (
+    Condition,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    OwnerReference,
+    QueryAnswer,
+    QueryKey,
+    Sample,
+    Workload,
+)
+from reconciler.policy.types import (
+    DownscalePolicy,
+    DownscaleTarget,
+    FleetCluster,
+    ObjectSelector,
+    Selector,
+    WorkloadSelector,
+)
+from tests.builders import (
+    NOW,
+    a_cluster,
+    a_fleet,
+    a_namespace,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_state,
+    a_workload,
+    flip_of,
+)
+from tests.decide.downscale.world import a_downscale_policy
+
+QUERY = "ceil(sum(tasks) / 8)"
+IDLED = {"idling.kubernetes.io/idled-at": "2026-11-20T10:00:00Z", "idling.kubernetes.io/previous-scale": "5"}
+
+
+def a_target(to: int = 3, **fields: Any) -> DownscaleTarget:
+    return DownscaleTarget(**({"replicas": to} | fields))
+
+
+def by_query(**fields: Any) -> DownscaleTarget:
+    return DownscaleTarget(query=QUERY, **fields)
+
+
+def decided(
+    *policies: DownscalePolicy,
+    workload: Workload | None = None,
+    answer: QueryAnswer | None = None,
+    claims: dict[ObjectRef, str] | None = None,
+    fleet: Any = None,
+    **cluster: Any,
+) -> DesiredState:
+    found = workload or a_workload(replicas=6)
+    answers = {} if answer is None else {QueryKey("east", policy.name, QUERY, ""): answer for policy in policies}
+    state = a_state(a_cluster(**({"workloads": (found,)} | cluster)), answers=answers)
+    policy_set = a_policy_set(fleet, downscale=tuple(sorted(policies, key=lambda policy: policy.name)))
+    return decide_downscale(policy_set, state, a_run(), claims or {})
+
+
+def numbers(desired: DesiredState) -> list[tuple[int | None, int | None]]:
+    return [(decision.replicas_before, decision.replicas_after) for decision in desired.decisions]
+
+
+def told(desired: DesiredState) -> str:
+    [considered] = desired.explanations
+    return considered.why
+
+
+def test_a_decrease() -> None:
+    desired = decided(a_downscale_policy(to=4))
+    [decision] = desired.decisions
+    assert (decision.verb, decision.phase, decision.job) == (Verb.SCALE, Phase.DECREASE, "downscale")
+    assert decision.changes == (FieldChange(("spec", "replicas"), 6, 4),)
+    assert (decision.replicas_before, decision.replicas_after, decision.removed) == (6, 4, 2)
+    assert decision.group == "downscale/east/shop/Deployment/web"
+    assert (decision.cause.policy, decision.cause.at) == ("shrink", "policies/shrink.yaml:4")
+    assert (decision.cause.why, decision.cause.values) == ("the target is 4", {"replicas": 4})
+    [considered] = desired.explanations
+    assert (considered.outcome, considered.why) == ("4 replicas", "the target is 4")
+
+
+def test_an_absent_field_counts_as_one_and_is_tested_as_absent() -> None:
+    policy = a_downscale_policy(target=a_target(2, direction="Both"))
+    [decision] = decided(policy, workload=a_workload(replicas=None)).decisions
+    assert decision.changes == (FieldChange(("spec", "replicas"), None, 2),)
+    assert decision.replicas_before == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "expected"),
+    [
+        pytest.param(a_target(4), 6, 4, id="down"),
+        pytest.param(a_target(8), 6, None, id="up, but only down"),
+        pytest.param(a_target(8, direction="Both"), 6, 8, id="up"),
+        pytest.param(a_target(6, direction="Both"), 6, None, id="there already"),
+        pytest.param(a_target(1, minimum=2), 6, 2, id="not below min"),
+        pytest.param(a_target(9, maximum=4), 6, 4, id="not above max, also on the way down"),
+        pytest.param(a_target(9, maximum=8, direction="Both"), 6, 8, id="not above max"),
+        pytest.param(a_target(0), 6, 0, id="to zero"),
+    ],
+)
+def test_numbers(target: DownscaleTarget, current: int, expected: int | None) -> None:
+    desired = decided(a_downscale_policy(target=target), workload=a_workload(replicas=current))
+    assert numbers(desired) == ([] if expected is None else [(current, expected)])
+    assert len(desired.explanations) == 1
+    phases = [decision.phase for decision in desired.decisions]
+    assert phases == ([] if expected is None else [Phase.DECREASE if expected < current else Phase.INCREASE])
+
+
+def a_sample(*values: float) -> QueryAnswer:
+    return QueryAnswer(tuple(Sample({"n": str(index)} if index else {}, value) for index, value in enumerate(values)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(a_sample(4), 4, id="a number"),
+        pytest.param(a_sample(3.2), 4, id="a fraction is rounded up: rather one pod more"),
+        pytest.param(a_sample(0), 2, id="zero is min"),
+        pytest.param(replace(a_sample(4), at=NOW - timedelta(minutes=5)), 4, id="five minutes old"),
+    ],
+)
+def test_query(answer: QueryAnswer, expected: int) -> None:
+    desired = decided(a_downscale_policy(target=by_query(minimum=2)), answer=answer)
+    assert numbers(desired) == [(6, expected)]
+    assert desired.decisions[0].cause.values["value"] == answer.samples[0].value
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(None, "not evaluated", id="not asked"),
+        pytest.param(QueryAnswer(error="connection refused"), "connection refused", id="failed"),
+        pytest.param(a_sample(), "it returns 0 series, expected one", id="no series"),
+        pytest.param(a_sample(1, 2), "it returns 2 series, expected one", id="two series"),
+        pytest.param(a_sample(math.nan), "it returns nan", id="NaN"),
+        pytest.param(a_sample(math.inf), "it returns inf", id="infinite"),
+        pytest.param(a_sample(-math.inf), "it returns -inf", id="minus infinite"),
+        pytest.param(a_sample(-3), "it returns -3, expected a number of replicas", id="negative"),
+        pytest.param(a_sample(-0.5), "it returns -0.5, expected a number of replicas", id="rounded up to zero"),
+        pytest.param(a_sample(3e9), "expected a number of replicas", id="no int32"),
+        pytest.param(replace(a_sample(1), warnings=("1 of 2 stores",)), "partial: 1 of 2 stores", id="partial"),
+        pytest.param(replace(a_sample(1), at=NOW - timedelta(seconds=301)), "more than 5 minutes ago", id="old"),
+    ],
+)
+def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str) -> None:
+    workloads = (a_workload("a"), a_workload("b"))
+    desired = decided(a_downscale_policy(target=by_query()), answer=answer, workloads=workloads)
+    assert desired.decisions == ()
+    assert [one.subject for one in desired.undecided] == ["east/shop/Deployment/a", "east/shop/Deployment/b"]
+    assert words in desired.undecided[0].why
+    assert [one.why for one in desired.explanations] == [one.why for one in desired.undecided]
+    told = [("unknownQuery", "east", True)] if answer is None or not answer.error else []  # else it is in plan.unknown
+    assert [(one.kind, one.subject, one.partial) for one in desired.notices] == told
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(2**31 - 1, True, id="the largest int32"),
+        pytest.param(2**31, False, id="one more"),
+        pytest.param(2**31 - 1.5, True, id="rounded up to the largest"),
+        pytest.param(2**31 - 0.5, False, id="rounded up to one more"),
+    ],
+)
+def test_a_number_of_replicas_is_an_int32(value: float, expected: bool) -> None:
+    found = value_in_answer(a_sample(value), NOW)
+    assert (found == value) is expected
+    assert isinstance(found, Reason) is not expected
+
+
+@pytest.mark.parametrize(
+    ("target", "why", "values"),
+    [
+        pytest.param(a_target(2, minimum=2, maximum=2), "the target is 2", {"replicas": 2}, id="at both limits"),
+        pytest.param(
+            a_target(1, minimum=2), "the target is 1, at least 2", {"replicas": 1, "min": 2}, id="below the minimum"
+        ),
+        pytest.param(
+            a_target(4, maximum=3), "the target is 4, at most 3", {"replicas": 4, "max": 3}, id="above the maximum"
+        ),
+    ],
+)
+def test_a_limit_is_told_where_it_changes_the_number(target: DownscaleTarget, why: str, values: dict[str, int]) -> None:
+    [decision] = decided(a_downscale_policy(target=target)).decisions
+    assert (decision.cause.why, decision.cause.values) == (why, values)
+
+
+def test_an_unknown_query_overrides_nobody() -> None:
+    desired = decided(a_downscale_policy(target=by_query()), claims={a_ref(): "idle-dev"})
+    assert (desired.overridden, told(desired)) == ((), "idle-dev decides its replicas")
+
+
+@pytest.mark.parametrize(
+    ("to", "disabled", "expected"),
+    [
+        pytest.param(6, False, "the target is anything but 6", id="there already"),
+        pytest.param(8, False, "direction is Both", id="only the way down"),
+        pytest.param(8, True, "its autoscaler scales it up", id="its autoscaler scales up"),
+    ],
+)
+def test_what_would_change_it(to: int, disabled: bool, expected: str) -> None:
+    autoscalers = (an_hpa(scale_down_disabled=True),) if disabled else ()
+    [considered] = decided(a_downscale_policy(to=to), autoscalers=autoscalers).explanations
+    assert flip_of(considered) == expected
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True), st.integers(0, 5), st.none() | st.integers(5, 9))
+def test_whatever_a_query_gives_the_limits_hold(value: float, minimum: int, maximum: int | None) -> None:
+    target = by_query(minimum=minimum, maximum=maximum, direction="Both")
+    desired = decided(a_downscale_policy(target=target), answer=a_sample(value))
+    for _, after in numbers(desired):
+        assert after is not None
+        assert minimum <= after <= (2**31 - 1 if maximum is None else maximum)
+
+
+# What is selected
+
+
+@pytest.mark.parametrize(
+    ("fields", "selected"),
+    [
+        pytest.param({}, True, id="as the policy says"),
+        pytest.param({"kind": "StatefulSet"}, False, id="another kind"),
+        pytest.param({"namespace": "other"}, False, id="another namespace"),
+        pytest.param({"labels": {"app": "x"}}, False, id="other labels"),
+        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "web", "u")}, False, id="owned"),
+    ],
+)
+def test_selection(fields: dict[str, Any], selected: bool) -> None:
+    selector = Selector(
+        namespaces=ObjectSelector(include=("sh*",)),
+        workloads=WorkloadSelector(("deployment",), ObjectSelector(labels=LabelSelector((("app", "web"),)))),
+    )
+    workload = a_workload(**({"replicas": 6, "labels": {"app": "web"}} | fields))
+    desired = decided(a_downscale_policy(selector=selector), workload=workload)
+    assert len(desired.decisions) == len(desired.explanations) == selected
+
+
+def test_namespaces_are_selected_by_name_and_by_pattern_at_once() -> None:
+    selector = Selector(namespaces=ObjectSelector(include=("shop", "d*")), workloads=WorkloadSelector())
+    workloads = tuple(a_workload(replicas=6, namespace=namespace) for namespace in ("shop", "dev", "bank"))
+    desired = decided(a_downscale_policy(selector=selector), workloads=workloads)
+    assert sorted(decision.ref.namespace for decision in desired.decisions) == ["dev", "shop"]
+
+
+def test_without_workloads_nothing_is_selected() -> None:
+    assert decided(a_downscale_policy(selector=Selector())) == DesiredState()
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "ScaledObject"])
+def test_kinds_without_replicas_are_not_selected(kind: str) -> None:
+    selector = Selector(workloads=WorkloadSelector())
+    assert decided(a_downscale_policy(selector=selector), workload=a_workload(kind=kind)) == DesiredState()
+
+
+def test_clusters_and_namespaces_are_selected_by_label_too() -> None:
+    selector = Selector(
+        clusters=ObjectSelector(("ea*",), labels=LabelSelector((("region", "eu"),))),
+        namespaces=ObjectSelector(labels=LabelSelector((("team", "a"),))),
+        workloads=WorkloadSelector(),
+    )
+    policy = a_downscale_policy(selector=selector)
+    [plain] = a_fleet().clusters
+    european = a_fleet(clusters=(replace(plain, labels={"region": "eu"}),), home="east")
+    team = (a_namespace(labels={"team": "a"}),)
+    assert numbers(decided(policy, fleet=european, namespaces=team)) == [(6, 3)]
+    assert numbers(decided(policy, fleet=european)) == []
+    assert numbers(decided(policy, namespaces=team)) == []
+
+
+def test_a_cluster_that_did_not_answer_is_left_out() -> None:
+    policies = a_policy_set(a_fleet("east", "west"), downscale=(a_downscale_policy(),))
+    state = a_state(a_cluster(workloads=(a_workload(replicas=6),)), unreachable={"west": "no answer"})
+    assert numbers(decide_downscale(policies, state, a_run(), {})) == [(6, 3)]
+
+
+# What keeps it from changing anything
+
+
+def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web-hpa", "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 9, **fields)
+
+
+def a_fleet_in(state: Any) -> Any:
+    [plain] = a_fleet().clusters
+    return a_fleet(clusters=(FleetCluster(plain.name, {}, plain.connection, state),), home="east")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param({"fleet": a_fleet_in("Frozen")}, "the cluster is frozen", id="frozen"),
+        pytest.param({"fleet": a_fleet_in("ReadOnly")}, "the cluster is read-only", id="read-only"),
+        pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected", id="protected"),
+        pytest.param({"fleet": a_fleet(namespace="shop")}, "namespace shop is protected", id="our own namespace"),
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
+            'reconciler/exclude: "true"',
+            id="the workload opts out",
+        ),
+        pytest.param(
+            {"namespaces": (a_namespace(annotations={"reconciler/exclude": "true"}),)},
+            'reconciler/exclude: "true"',
+            id="the namespace opts out",
+        ),
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude-until": "2026-11-21T00:00:00Z"})},
+            "reconciler/exclude-until: 2026-11-21",
+            id="until tomorrow",
+        ),
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"downscaler/exclude": "true"})},
+            'downscaler/exclude: "true"',
+            id="the workload opts out of kube-downscaler",
+        ),
+        pytest.param(
+            {"namespaces": (a_namespace(annotations={"downscaler/exclude-until": "2026-11-21"}),)},
+            "downscaler/exclude-until: 2026-11-21",
+            id="the namespace opts out of kube-downscaler",
+        ),
+        pytest.param({"workload": a_workload(replicas=6, terminating=True)}, "it is being deleted", id="going"),
+    ],
+)
+def test_left_alone(options: dict[str, Any], words: str) -> None:
+    desired = decided(a_downscale_policy(), **options)
+    assert (desired.decisions, desired.undecided, desired.notices) == ((), (), ())
+    assert words in told(desired)
+    assert desired.explanations[0].outcome == "stays at 6"
+
+
+@pytest.mark.parametrize(
+    ("options", "subject"),
+    [
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "maybe"})},
+            "east/shop/Deployment/web",
+            id="on the workload",
+        ),
+        pytest.param(
+            {"namespaces": (a_namespace(annotations={"reconciler/exclude-until": "soon"}),)},
+            "east/shop",
+            id="on the namespace",
+        ),
+    ],
+)
+def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, Any], subject: str) -> None:
+    desired = decided(a_downscale_policy(), **options)
+    [notice] = desired.notices
+    assert (desired.decisions, notice.kind, notice.subject, notice.partial) == ((), "exclusion", subject, False)
+
+
+def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
+    workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
+    fleet = a_fleet(honors_kube_downscaler=False)
+    assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
+
+
+def test_an_opt_out_that_is_over() -> None:
+    workload = a_workload(replicas=6, annotations={"reconciler/exclude-until": "2026-11-20T15:00:00Z"})
+    assert numbers(decided(a_downscale_policy(), workload=workload)) == [(6, 3)]
+
+
+@pytest.mark.parametrize("what", ["namespaces", "horizontalpodautoscalers", "scaledobjects"])
+def test_what_could_not_be_read_may_be_there(what: str) -> None:
+    desired = decided(a_downscale_policy(), unreadable={what: "forbidden"})
+    assert desired.decisions == ()
+    assert desired.undecided[0].why == f"{what} of east cannot be read"
+    assert told(desired) == f"{what} of east cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("to", "overridden"),
+    [pytest.param(3, True, id="it wants another number"), pytest.param(6, False, id="it wants the same")],
+)
+def test_idling_and_placement_win(to: int, overridden: bool) -> None:
+    desired = decided(a_downscale_policy(to=to), claims={a_ref(): "idle-dev"})
+    assert desired.decisions == ()
+    assert [(one.wish, one.winner, one.policy) for one in desired.overridden] == (
+        [("3 replicas", "idle-dev", "shrink")] if overridden else []
+    )
+    assert told(desired) == "idle-dev decides its replicas"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "annotations", "left_alone"),
+    [
+        pytest.param(0, IDLED, True, id="idle by us"),
+        pytest.param(0, {"idling.alpha.openshift.io/previous-scale": "5"}, True, id="idle by oc"),
+        pytest.param(1, IDLED | {"reconciler/idled-to": "1"}, True, id="at its floor"),
+        pytest.param(1, IDLED, False, id="a record, but it runs"),
+        pytest.param(1, IDLED | {"reconciler/idled-to": "odd"}, True, id="a floor that cannot be read"),
+        pytest.param(1, IDLED | {"reconciler/idled-to": "9" * 5000}, True, id="a floor of too many digits"),
+        pytest.param(0, {}, False, id="at zero without a record"),
+    ],
+)
+def test_what_is_idle_stays_idle(replicas: int, annotations: dict[str, str], left_alone: bool) -> None:
+    policy = a_downscale_policy(target=a_target(3, direction="Both"))
+    desired = decided(policy, workload=a_workload(replicas=replicas, annotations=annotations))
+    assert numbers(desired) == ([] if left_alone else [(replicas, 3)])
+    assert [one.winner for one in desired.overridden] == (["idling"] if left_alone else [])
+    assert (told(desired) == "it is idle, as its record says") is left_alone
+
+
+def a_scaled_object() -> Workload:
+    return a_workload("web-keda", kind="ScaledObject", scale_target=("Deployment", "web"))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web-hpa", id="an HPA"),
+        pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
+    ],
+)
+def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str) -> None:
+    desired = decided(a_downscale_policy(), **options)
+    [notice] = desired.notices
+    assert (desired.decisions, notice.kind, notice.partial) == ((), "autoscaler", False)
+    assert name in notice.text
+    assert told(desired).startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("target", "minimum", "expected"),
+    [
+        pytest.param(a_target(3), None, [(6, 3)], id="we scale down"),
+        pytest.param(a_target(3), 4, [(6, 4)], id="not below what it would put back"),
+        pytest.param(a_target(0), None, [(6, 1)], id="not to zero, which would switch it off"),
+        pytest.param(a_target(0), 0, [(6, 0)], id="to zero where it scales up from there"),
+        pytest.param(a_target(8, direction="Both"), None, [], id="it scales up"),
+        pytest.param(a_target(2, direction="Both"), 7, [], id="below its minimum there is nothing to do"),
+    ],
+)
+def test_an_autoscaler_whose_way_down_is_disabled(
+    target: DownscaleTarget, minimum: int | None, expected: list[tuple[int, int]]
+) -> None:
+    hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
+    workloads = (a_workload(replicas=6), a_scaled_object())
+    desired = decided(a_downscale_policy(target=target), workloads=workloads, autoscalers=(hpa,))
+    assert numbers(desired) == expected
+    assert desired.notices == ()
+
+
+@pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
+def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
+    workloads = (a_workload(replicas=6), a_scaled_object())
+    hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
+    [decision] = decided(a_downscale_policy(target=a_target(3)), workloads=workloads, autoscalers=(hpa,)).decisions
+    assert ("web-hpa" in decision.cause.why) is named
+
+
+@pytest.mark.parametrize(("to", "decisions"), [(3, 0), (8, 1)])
+def test_a_rollout_is_not_shrunk_but_may_grow(to: int, decisions: int) -> None:
+    rolling = a_workload(replicas=6, updated_replicas=2, conditions=(Condition("Progressing", "True"),))
+    desired = decided(a_downscale_policy(target=a_target(to, direction="Both")), workload=rolling)
+    assert len(desired.decisions) == decisions
+    assert len(desired.undecided) == 1 - decisions
+    assert [one.why for one in desired.explanations] == ([one.why for one in desired.undecided] or ["the target is 8"])
+
+
+# Several policies
+
+
+def named(name: str, to: int = 3, **fields: Any) -> DownscalePolicy:
+    return a_downscale_policy(to=to, name=name, **fields)
+
+
+def test_the_higher_priority_wins() -> None:
+    desired = decided(named("low", 2), named("high", 4, priority=7))
+    assert numbers(desired) == [(6, 4)]
+    assert [(one.policy, one.winner, one.wish) for one in desired.overridden] == [("low", "high", "2 replicas")]
+    assert [one.policy for one in desired.explanations] == ["high", "low"]
+
+
+@pytest.mark.parametrize("priority", [0, -3])
+def test_equal_priorities_are_an_error_for_that_workload_only(priority: int) -> None:
+    both = Selector(workloads=WorkloadSelector())
+    one = named("one", 2, priority=priority, selector=both)
+    two = named("two", 4, priority=priority)
+    workloads = (a_workload("other", replicas=6, namespace="dev"), a_workload(replicas=6))
+    desired = decided(one, two, workloads=workloads)
+    assert [(decision.ref.name, decision.replicas_after) for decision in desired.decisions] == [("other", 2)]
+    [notice] = desired.notices
+    assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "one and two", True)
+    assert notice.text == (
+        "one and two have the same priority, so what they select together is not changed: east/shop/Deployment/web; "
+        "give one of them another priority"
+    )
+    assert notice.policy == "one"
+    told = [(found.policy, found.outcome) for found in desired.explanations if found.ref.name == "web"]
+    assert told == [("one", "stays at 6"), ("two", "stays at 6")]
+
+
+def test_equal_priorities_below_the_winner_do_not_matter() -> None:
+    desired = decided(named("a", 1), named("b", 2), named("c", 4, priority=1))
+    assert numbers(desired) == [(6, 4)]
+    assert desired.notices == ()
+
+
+def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
+    desired = decided(named("target", 4), named("order", target=None, priority=1))
+    assert numbers(desired) == [(6, 4)]
+    assert [(one.policy, one.outcome) for one in desired.explanations] == [
+        ("order", "victims by ZoneBalanced"),
+        ("target", "4 replicas"),
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"autoscalers": (an_hpa(),)}], ids=["a person", "an autoscaler"])
+def test_defect_28_what_others_took_away_is_not_ordered_afterwards(options: dict[str, Any]) -> None:
+    lowered = a_workload(replicas=2, status_replicas=6, generation=2)
+    desired = decided(a_downscale_policy(target=None), workload=lowered, **options)
+    assert (desired.decisions, desired.questions, desired.notices) == ((), (), ())
+
+
+def test_a_policy_that_observes_only_tells() -> None:
+    desired = decided(named("watch", 1, mode="Observe", priority=9), named("do", 4))
+    assert numbers(desired) == [(6, 4)]
+    assert [(one.replicas_after, one.cause.policy) for one in desired.observed] == [(1, "watch")]
+    assert desired.notices == ()
+
+
+def test_without_policies_nothing_is_looked_at() -> None:
+    assert decided() == DesiredState()
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    workloads = tuple(a_workload(f"w{index}", replicas=6) for index in range(5))
+    clusters = [
+        a_cluster(name, workloads=one)
+        for name in ("east", "west")
+        for one in [tuple(replace(workload, ref=replace(workload.ref, cluster=name)) for workload in workloads)]
+    ]
+    policies = a_policy_set(a_fleet("west", "east"), downscale=(a_downscale_policy(),))
+
+    def desired(order: list[ObservedCluster]) -> DesiredState:
+        turned = [replace(cluster, workloads=cluster.workloads[::-1]) for cluster in order]
+        return decide_downscale(policies, a_state(*turned), a_run(), {})
+
+    assert desired(clusters) == desired(clusters[::-1]) == decide_downscale(policies, a_state(*clusters), a_run(), {})
+    assert [str(one.ref) for one in desired(clusters).decisions] == sorted(
+        str(one.ref) for one in desired(clusters).decisions
+    )
+
+
+@pytest.mark.parametrize(
+    ("exclude", "is_scaled"),
+    [
+        pytest.param((), True, id="nothing"),
+        pytest.param(("web",), False, id="it"),
+        pytest.param(("api", "web"), False, id="it, by the second entry"),
+        pytest.param(("api",), True, id="another workload"),
+    ],
+)
+def test_what_the_policy_excludes_is_not_scaled(exclude: tuple[str, ...], is_scaled: bool) -> None:
+    entries = tuple(Selector(workloads=WorkloadSelector(objects=ObjectSelector((name,)))) for name in exclude)
+    assert numbers(decided(a_downscale_policy(to=4, exclude=entries))) == [(6, 4)] * is_scaled

@@ -1,0 +1,514 @@
+"""Which pods the plan says will go."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
+from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    DownscaleSettings,
+    Notice,
+    Phase,
+    Verb,
+    VictimForecast,
+    replicas_change,
+)
+from reconciler.decide.downscale.deletion_order import RankingRules
+from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
+from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
+from reconciler.model import JOURNAL, ConfigMap, HorizontalPodAutoscaler, Node, ObjectRef, Pod, PodsQuestion, Workload
+from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
+from tests.builders import (
+    NOW,
+    NOW_NS,
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_pod,
+    a_policy_set,
+    a_run,
+    a_state,
+    a_workload,
+    said,
+)
+from tests.decide.downscale.world import a_downscale_policy
+
+DAY = 86_400 * 10**9
+PICKER = PodPicker("picker.svc")
+
+
+def pod(name: str, days: int = 1, *, owner: str = "rs", **fields: Any) -> Pod:
+    at = NOW_NS - days * DAY
+    defaults = {"node": f"n-{name}", "ready_since_ns": at, "created_ns": at, "owner_uid": owner}
+    return a_pod(name, **(defaults | fields))
+
+
+PODS = (pod("a", 40), pod("b", 20), pod("c", 5), pod("d", 1))
+
+
+def shrinking(workload: Workload, to: int, job: Any = "idling") -> Decision:
+    return Decision(
+        key="k",
+        job=job,
+        verb=Verb.SCALE,
+        phase=Phase.DECREASE,
+        ref=workload.ref,
+        api_version=workload.api_version,
+        uid=workload.uid,
+        changes=(replicas_change(workload.replicas, to),),
+        cause=Cause("some", "policies/some.yaml:1", said("because")),
+        group="g",
+        replicas_before=workload.spec_replicas,
+        replicas_after=to,
+    )
+
+
+def forecast(
+    *policies: DownscalePolicy,
+    kind: str = "Deployment",
+    pods: tuple[Pod, ...] | None = PODS,
+    to: int = 2,
+    federated: tuple[FederatedReplicaSet, ...] = (),
+    **cluster: Any,
+) -> tuple[Decision, tuple[PodsQuestion, ...], tuple[Notice, ...]]:
+    workload = a_workload(kind=kind, replicas=4)
+    defaults = {"workloads": (workload,), "pods": {} if pods is None else {workload.ref: pods}}
+    state = a_state(a_cluster(**(defaults | cluster)))
+    policy_set = a_policy_set(a_fleet(), downscale=policies, federated=federated)
+    decisions, questions, notices = with_victims([shrinking(workload, to)], policy_set, state, a_run())
+    return decisions[0], questions, notices
+
+
+def victims_of(*policies: DownscalePolicy, **options: Any) -> VictimForecast:
+    decision, questions, _ = forecast(*policies, **options)
+    assert questions == ()
+    assert decision.victims is not None
+    return decision.victims
+
+
+def by(strategy: str, kind: str = "Deployment", **fields: Any) -> DownscalePolicy:
+    return a_downscale_policy(kind, target=None, strategy=strategy, **fields)
+
+
+def test_the_default_is_the_controllers_order() -> None:
+    decision, questions, notices = forecast()
+    assert decision.victims == VictimForecast(
+        pods=("d", "c"),
+        certain=True,
+        strategy="Logarithmic",
+        rules=("shorter time Ready", "shorter time Ready"),
+        count=2,
+        age_ratios=(1.0, 1.0),
+    )
+    assert (decision.downscale, questions, notices) == (None, (), ())
+
+
+CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "rule"),
+    [
+        pytest.param(by("NewestFirst"), ("z", "y"), "newest first", id="23 newest first"),
+        pytest.param(by("Logarithmic", logarithm_base=1.05), ("z", "y"), "age to base 1.05", id="23 a finer base"),
+        pytest.param(by("Logarithmic", logarithm_base=100), ("x", "y"), "age to base 100", id="23 a coarser base"),
+    ],
+)
+def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
+    policy: DownscalePolicy, pods: tuple[str, ...], rule: str
+) -> None:
+    decision, _, _ = forecast(policy, pods=CLOSE)
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.certain) == (pods, True)
+    assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, (rule, rule))
+    assert decision.downscale is not None
+    assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm_base)
+
+
+def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
+    decision, _, _ = forecast(by("Logarithmic"), pods=CLOSE)
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
+
+
+@pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm_base=10)])
+def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
+    decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))
+    assert "the controller chooses" in notice.text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "certain"),
+    [
+        pytest.param(60, False, id="23 it grows into the scale of the others a minute later"),
+        pytest.param(2 * 3_600, True, id="23 not before the plan is too old to be applied"),
+        pytest.param(-5, False, id="23 it has just done so, and the controller's clock may be behind"),
+    ],
+)
+def test_defect_23_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
+    border = NOW_NS - (1 << 47) + seconds * 10**9
+    young = dataclasses.replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
+    old = tuple(pod(name, days, uid=name) for name, days in (("a", 2), ("b", 3), ("c", 4)))
+    found = victims_of(pods=(young, *old), to=3)
+    assert (found.pods, found.certain) == (("young",) if seconds > 0 else ("a",), certain)
+
+
+def test_defect_23_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
+    web = a_workload(replicas=1_002)
+    pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
+    for there, count in ((pods, 501), (pods[1:], 500)):
+        state = a_state(a_cluster(workloads=(web,), pods={web.ref: there}))
+        [decision], _, _ = with_victims([shrinking(web, 501)], a_policy_set(a_fleet()), state, a_run())
+        assert decision.victims is not None
+        assert (decision.victims.count, decision.victims.certain) == (count, count <= 500)
+
+
+def test_a_tie_is_not_certain() -> None:
+    found = victims_of(pods=(pod("a"), pod("b"), pod("c")))
+    assert (found.pods, found.certain, found.count) == (("a",), False, 1)
+
+
+def test_the_sibling_pods_count_for_colocation() -> None:
+    pods = (*PODS[:2], pod("c", 30, node="n"), pod("old", owner="old", node="n", terminating=True))
+    assert victims_of(pods=pods).pods == ("b",)
+    busy = (*PODS, pod("e", 30, node="n"), pod("f", 30, node="n"))
+    assert set(victims_of(pods=busy, to=3).pods) == {"e", "f", "d"}
+    assert set(victims_of(kind="ReplicaSet", pods=busy, to=3).pods) == {"d", "c", "b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"to": 0}, VictimForecast((), True, "Logarithmic", count=4, note="all pods go"), id="to zero"),
+        pytest.param(
+            {"kind": "StatefulSet"},
+            VictimForecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
+            id="a StatefulSet",
+        ),
+        pytest.param(
+            {"kind": "Other"},
+            VictimForecast((), False, "", count=2, note="the controller of Other chooses"),
+            id="another controller",
+        ),
+        pytest.param(
+            {"pods": (), "unreadable": {"pods of shop/Deployment/web": "forbidden"}},
+            VictimForecast((), False, "", count=2, note="its pods could not be read: forbidden"),
+            id="unreadable",
+        ),
+        pytest.param(
+            {"pods": (pod("a"), pod("b", owner="other"))},
+            VictimForecast(
+                (),
+                False,
+                "",
+                count=2,
+                note="several of its ReplicaSets have pods; the controller chooses",
+            ),
+            id="two ReplicaSets",
+        ),
+    ],
+)
+def test_without_names(options: dict[str, Any], expected: VictimForecast) -> None:
+    assert victims_of(**options) == expected
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "ReplicationController", "CloneSet", "Rollout"])
+def test_pods_are_asked_for_only_where_they_are_not_known(kind: str) -> None:
+    decision, questions, _ = forecast(kind=kind, pods=None)
+    assert (decision.victims, questions) == (None, (PodsQuestion(decision.ref),))
+    assert forecast(kind=kind)[1] == ()
+
+
+@pytest.mark.parametrize("options", [{"to": 0}, {"kind": "StatefulSet"}, {"kind": "CronJob"}, {"to": 4}, {"to": 7}])
+def test_no_pods_are_asked_for_where_they_do_not_matter(options: dict[str, Any]) -> None:
+    assert forecast(pods=None, **options)[1] == ()
+
+
+def test_what_does_not_shrink_stays_as_it_is() -> None:
+    assert forecast(to=7)[0].victims is None
+    assert forecast(kind="CronJob")[0].victims is None
+
+
+def test_a_clone_sets_own_order_is_newest_first_and_not_certain() -> None:
+    pods = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"))
+    found = victims_of(kind="CloneSet", pods=pods)
+    assert (found.pods, found.certain) == (("z",), False)
+    assert found.note == "the CloneSet's own controller may put its spread and its revisions first"
+
+
+def test_fewer_pods_than_stay_lose_none() -> None:
+    found = victims_of(pods=PODS[:1], to=2)
+    assert (found.pods, found.count) == ((), 0)
+
+
+# Our own choice
+
+ZONES = tuple(
+    Node(ObjectRef("east", "", "Node", f"n-{name}"), {"topology.kubernetes.io/zone": zone})
+    for name, zone in zip("abcd", "1112", strict=True)
+)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Rollout", "CloneSet"])
+def test_zone_balanced(kind: str) -> None:
+    decision, _, notices = forecast(by("ZoneBalanced", kind), kind=kind, nodes=ZONES)
+    assert decision.victims == VictimForecast(
+        pods=("c", "b"),
+        certain=True,
+        strategy="ZoneBalanced",
+        rules=("balance of topology.kubernetes.io/zone",) * 2,
+        count=2,
+        requested=2,
+        candidates=4,
+    )
+    assert decision.downscale == DownscaleSettings("shrink", "ZoneBalanced", topology_key="topology.kubernetes.io/zone")
+    assert notices == ()
+
+
+def test_zone_balanced_after_those_that_go_first() -> None:
+    found = victims_of(by("ZoneBalanced"), pods=(*PODS, pod("x", ready=False)), nodes=ZONES)
+    assert found.pods == ("x", "c", "b")
+    assert found.rules[0] == "not Ready"
+    assert (found.count, found.requested, found.candidates) == (3, 2, 4)
+
+
+def test_zones_that_could_not_be_read() -> None:
+    found = victims_of(by("ZoneBalanced"), unreadable={"nodes": "forbidden"})
+    assert (found.pods, found.certain) == ((), False)
+    assert found.note == "the nodes could not be read, so no zones are known"
+
+
+@pytest.mark.parametrize("nodes", [(), tuple(replace(node, labels={}) for node in ZONES)], ids=["none", "no label"])
+def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
+    found = victims_of(by("ZoneBalanced"), nodes=nodes)
+    assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "Logarithmic")
+    assert found.note == ("no node has the label topology.kubernetes.io/zone; the controller chooses")
+
+
+COSTLY = (dataclasses.replace(PODS[0], deletion_cost="5"), *PODS[1:3], dataclasses.replace(PODS[3], deletion_cost="-7"))
+
+
+@pytest.mark.parametrize(("strategy", "costly"), [("NewestFirst", "d"), ("ZoneBalanced", "c")])
+def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
+    pods = tuple(dataclasses.replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
+    found = victims_of(by(strategy), pods=pods, nodes=ZONES)
+    assert (found.pods, found.certain, found.count, found.deferred) == ((), False, 0, True)
+    assert found.note == (f"deferred: foreign deletion costs on {costly} (-7), expected none (onForeignCost: Skip)")
+    overriding = victims_of(by(strategy, on_foreign_cost="Override"), pods=pods, nodes=ZONES)
+    assert (len(overriding.pods), overriding.deferred) == (2, False)
+
+
+def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
+    policy = by("Logarithmic", pod_picker=PICKER)
+    found = victims_of(policy, pods=COSTLY)
+    assert found.chosen_at_apply
+    assert found.note == (
+        "deferred if it chooses any of d (-7), a (5) with a foreign deletion cost (onForeignCost: Skip)"
+    )
+    assert victims_of(policy, pods=PODS).note == ""
+    assert victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=COSTLY).note == ""
+    lowest = (*PODS[:3], dataclasses.replace(PODS[3], deletion_cost="-2147483648"))
+    assert victims_of(policy, pods=lowest).deferred
+    assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).deferred
+
+
+@pytest.mark.parametrize(("foreign", "more"), [(5, ""), (6, ", ...")])
+def test_of_many_foreign_costs_five_are_named(foreign: int, more: str) -> None:
+    pods = tuple(pod(f"p{index}", uid=f"{index}", deletion_cost="1" if index < foreign else None) for index in range(8))
+    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
+    named = found.note.removeprefix("deferred if it chooses any of ").partition(" with a foreign")[0]
+    assert (named.count("(1)"), named.endswith(", ...")) == (5, bool(more))
+
+
+def test_a_picker_is_asked_at_apply() -> None:
+    policy = by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override", settle_seconds=5, verify_seconds=60)
+    decision, _, _ = forecast(policy, pods=(*PODS, pod("x", ready=False)))
+    assert decision.victims == VictimForecast(
+        certain=False, strategy="PodPicker", chosen_at_apply=True, count=3, requested=2, candidates=4
+    )
+    assert decision.downscale == DownscaleSettings(
+        "shrink",
+        "PodPicker",
+        PICKER,
+        topology_key="topology.kubernetes.io/zone",
+        on_foreign_cost="Override",
+        settle_seconds=5,
+        verify_seconds=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "pods", "rules", "note"),
+    [
+        pytest.param(
+            PickerAnswer(("a",), ("b", "c")),
+            ("x", "a", "c"),
+            ("not Ready", "chosen by the picker", "chosen by the picker"),
+            "a tie at the cut was broken by the controller's order",
+            id="it chooses",
+        ),
+        pytest.param(
+            PickerAnswer(),
+            ("x", "d", "c"),
+            ("not Ready", "shorter time Ready", "shorter time Ready"),
+            "the picker has no preference; the controller chooses",
+            id="it has no opinion",
+        ),
+        pytest.param(
+            PickerAnswer(("a",)),
+            ("x", "d", "c"),
+            ("not Ready", "shorter time Ready", "shorter time Ready"),
+            "pod picker picker.svc: names 1 pods, expected at least 2 (onTooFew: reject)",
+            id="it names too few",
+        ),
+    ],
+)
+def test_a_picker_that_is_asked_for_the_plan(
+    answer: PickerAnswer, pods: tuple[str, ...], rules: tuple[str, ...], note: str
+) -> None:
+    web = a_workload(replicas=4)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: (*PODS, pod("x", ready=False))}))
+    picker = replace(PICKER, on_too_few="reject")
+    policies = a_policy_set(a_fleet(), downscale=(by("Logarithmic", pod_picker=picker),))
+    asked, _, _ = with_victims([shrinking(web, 2), shrinking(web, 0)], policies, state, a_run())
+    requests = picker_requests(asked, policies, state, a_run())
+    assert requests == {web.ref: PickerRequest(picker, "shop", 2, ("a", "b", "c", "d"))}
+    [decision], _, _ = with_victims(asked[:1], policies, state, a_run(), {web.ref: answer})
+    assert decision.victims is not None
+    assert (decision.victims.pods, decision.victims.rules, decision.victims.note) == (pods, rules, note)
+    assert not decision.victims.chosen_at_apply
+    assert not decision.victims.certain, "it is asked again at apply, and may answer otherwise"
+    assert decision.downscale == asked[0].downscale
+
+
+def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
+    pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
+    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
+    assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
+    assert found.strategy == "Logarithmic", "27: the controller chooses, no picker is asked"
+
+
+@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
+def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
+    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
+
+
+# Whose order
+
+
+def a_federated(**fields: Any) -> FederatedReplicaSet:
+    return a_federated_replica_set(
+        **({"replicas": 4, "clusters": {"*": ClusterPreference(weight=1)}, "pod_picker": PICKER} | fields)
+    )
+
+
+def settings(*policies: DownscalePolicy, **options: Any) -> DownscaleSettings | None:
+    return forecast(*policies, nodes=ZONES, **options)[0].downscale
+
+
+def test_the_higher_priority_orders() -> None:
+    found = settings(by("ZoneBalanced", name="a"), by("Logarithmic", name="b", pod_picker=PICKER, priority=1))
+    assert found is not None
+    assert (found.policy, found.strategy) == ("b", "PodPicker")
+
+
+def test_with_equal_priorities_the_controller_chooses() -> None:
+    decision, _, [notice] = forecast(by("ZoneBalanced", name="a"), by("NewestFirst", name="b"))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
+    assert notice.text == "a and b have the same priority, the controller chooses"
+
+
+def test_a_policy_that_observes_orders_nothing() -> None:
+    assert settings(by("ZoneBalanced", mode="Observe")) is None
+
+
+def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
+    found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
+    assert found == DownscaleSettings("web", "PodPicker", PICKER)
+    assert settings(federated=(a_federated(pod_picker=None),)) is None
+
+
+def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid", ("Deployment", "web"), 9, **fields)
+
+
+def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:
+    decision, _, [notice] = forecast(by("ZoneBalanced"), nodes=ZONES, autoscalers=(an_hpa(),))
+    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("d", "c"))
+    assert "ZoneBalanced needs HorizontalPodAutoscaler/web to leave scaling down alone" in notice.text
+    assert settings(by("ZoneBalanced"), autoscalers=(an_hpa(scale_down_disabled=True),)) is not None
+
+
+# What an earlier run left
+
+
+def test_marks_of_an_earlier_run_do_not_count() -> None:
+    left = dataclasses.replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
+    ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
+    web = a_workload(replicas=4)
+    entry = JournalEntry(web.ref, web.uid, 4, 3, (MarkedPod("a", left.uid, "-7"),), NOW, "before")
+    pods = (left, *PODS[1:])
+    assert victims_of(pods=pods, to=3, marked_pods=(left,)).pods == ("d",)
+    journal = ConfigMap(ref, "uid", {web.uid: entry_text(entry)})
+    assert victims_of(pods=pods, to=3, marked_pods=(left,), config_maps=(journal,)).pods == ("a",)
+
+
+def test_costs_of_others_count() -> None:
+    assert victims_of(pods=(dataclasses.replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)
+
+
+SECOND = 10**9
+POWER = 2**41  # nanoseconds, some 37 minutes
+
+
+def looked_at(*pods: Pod) -> set[int]:
+    """Return at which times, after now, a forecast looks for other victims."""
+    times: set[int] = set()
+
+    def victims_at(at: int) -> frozenset[str]:
+        times.add(at - NOW_NS)
+        return frozenset()
+
+    is_steady(pods, NOW_NS, RankingRules(), victims_at)
+    return times - {0}
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(-10 * SECOND, True, id="as far as another clock may be behind"),
+        pytest.param(-10 * SECOND + 1, True, id="a moment later"),
+        pytest.param(3600 * SECOND, True, id="as old as a plan may be"),
+        pytest.param(3600 * SECOND + 1, False, id="a moment older"),
+    ],
+)
+def test_a_forecast_looks_whenever_an_age_passes_a_power(after: int, expected: bool) -> None:
+    pod = a_pod(ready_since_ns=NOW_NS + after - POWER, created_ns=None)
+    assert (after in looked_at(pod)) is expected
+    assert min(looked_at(pod)) == -10 * SECOND
+
+
+def test_a_pod_from_this_moment_passes_its_first_power_at_once() -> None:
+    assert 1 in looked_at(a_pod(ready_since_ns=NOW_NS, created_ns=None))
+
+
+@pytest.mark.parametrize(("pods", "steady"), [(199, True), (200, False)])
+def test_what_changes_too_often_to_look_is_not_steady(pods: int, steady: bool) -> None:
+    old = 2**60  # its next power is far away, its last one long ago
+    some = [
+        a_pod(f"w-{number}", ready_since_ns=NOW_NS + number - old, created_ns=None) for number in range(1, pods + 1)
+    ]
+    assert is_steady(some, NOW_NS, RankingRules(), lambda _: frozenset({"a"})) is steady
+
+
+def test_victims_that_are_not_certain_are_not_steady() -> None:
+    assert is_steady([], NOW_NS, RankingRules(), lambda _: None) is False

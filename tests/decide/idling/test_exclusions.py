@@ -1,0 +1,211 @@
+"""What an IdlingPolicy excludes: for that policy only, itself or with its Service, which stays awake then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.model import ObjectRef, Service, Workload
+from reconciler.policy.types import LabelSelector, ObjectSelector, Selector, WorkloadSelector
+from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    a_policy,
+    decided,
+    notices_of,
+    run_in,
+    services_selector,
+    verbs,
+    why_of,
+    workloads_selector,
+)
+from tests.decide.idling.world import a_world
+
+API = a_workload("api", template_labels={"app": "shop"}, labels={"part": "api"})
+DB = a_workload("db", kind="StatefulSet", template_labels={"app": "shop"}, labels={"part": "db"})
+ALONE = a_workload("alone", template_labels={"app": "alone"})
+SERVICE = a_service("shop", selector={"app": "shop"})
+DB_SERVICE = a_service("db", selector={"app": "shop"}, labels={"tier": "data"})
+EVERYTHING = services_selector(workloads=WorkloadSelector())
+
+
+def named(*names: str, **fields: Any) -> Selector:
+    """The workloads of these names."""
+    return Selector(workloads=WorkloadSelector(objects=ObjectSelector(include=names)), **fields)
+
+
+def idled(outcome: Any) -> list[str]:
+    return sorted(name for verb, name in verbs(outcome) if verb == "idle" and not name.startswith("Service/"))
+
+
+def world(*objects: Workload | Service) -> Any:
+    return a_state(
+        a_cluster(
+            namespaces=(a_namespace("shop", labels={"env": "dev"}),),
+            workloads=tuple(one for one in objects if isinstance(one, Workload)),
+            services=tuple(one for one in objects if isinstance(one, Service)),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        pytest.param([named("alone")], ["Deployment/api", "StatefulSet/db"], id="by name"),
+        pytest.param([named("al*")], ["Deployment/api", "StatefulSet/db"], id="by pattern"),
+        pytest.param(
+            [Selector(workloads=WorkloadSelector(("Deployment",)))], ["StatefulSet/db"], id="by kind, without a Service"
+        ),
+        pytest.param(
+            [Selector(workloads=WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("part", "db"),)))))],
+            ["Deployment/alone", "Deployment/api"],
+            id="by label",
+        ),
+        pytest.param([named("alone"), named("db")], ["Deployment/api"], id="any of several"),
+        pytest.param(
+            [named("alone", namespaces=ObjectSelector(include=("other",)))],
+            ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
+            id="elsewhere: another namespace",
+        ),
+        pytest.param(
+            [named("alone", clusters=ObjectSelector(include=("west",)))],
+            ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
+            id="elsewhere: another cluster",
+        ),
+        pytest.param([Selector(namespaces=ObjectSelector(include=("shop",)))], [], id="a whole namespace"),
+        pytest.param(
+            [Selector(namespaces=ObjectSelector(labels=LabelSelector((("env", "dev"),))))],
+            [],
+            id="a namespace by its labels",
+        ),
+    ],
+)
+def test_what_an_exclusion_matches_is_not_selected_by_this_policy(exclude: list[Selector], left: list[str]):
+    policy = a_policy(selector=workloads_selector(), exclude=tuple(exclude))
+    assert idled(decided(world(API, DB, ALONE), policy)) == left
+
+
+@pytest.mark.parametrize(
+    "exclude",
+    [
+        pytest.param(named("db"), id="the workload by name"),
+        pytest.param(Selector(workloads=WorkloadSelector(("StatefulSet",))), id="the workload by kind"),
+        pytest.param(Selector(services=ObjectSelector(include=("db",))), id="with its Service by name"),
+        pytest.param(
+            Selector(services=ObjectSelector(labels=LabelSelector((("tier", "data"),)))), id="with its Service by label"
+        ),
+    ],
+)
+def test_nothing_behind_a_service_is_idled_while_an_excluded_target_of_it_runs(exclude: Selector):
+    db_only = replace(DB_SERVICE, selector={"app": "shop", "part": "db"})
+    db = replace(DB, template_labels={"app": "shop", "part": "db"})
+    outcome = decided(world(API, db, ALONE, SERVICE, db_only), a_policy(selector=EVERYTHING, exclude=(exclude,)))
+    assert idled(outcome) == ["Deployment/alone"]
+    service = " with Service/db" if exclude.services else ""
+    assert why_of(outcome, "db") == f"idle-dev excludes it{service} (exclude[0])"
+    why = f"StatefulSet/db behind Service/shop stays awake: idle-dev excludes it{service} (exclude[0])"
+    assert why_of(outcome, "api") == why
+    assert notices_of(outcome, "heldTogether") == [f"{SERVICE.ref}: no workload behind it is idled: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("db", "more", "why"),
+    [
+        pytest.param(
+            replace(DB, annotations={"reconciler/exclude": "true"}), {}, 'reconciler/exclude: "true"', id="annotation"
+        ),
+        pytest.param(
+            replace(DB, annotations={"reconciler/exclude-until": "2026-12-01T00:00:00Z"}),
+            {},
+            "reconciler/exclude-until: 2026-12-01T00:00:00Z",
+            id="annotation with a time",
+        ),
+        pytest.param(
+            replace(DB, annotations={"downscaler/exclude": "true"}), {}, 'downscaler/exclude: "true"', id="downscaler"
+        ),
+        pytest.param(DB, {"exclude": (named("db"),)}, "idle-dev excludes it (exclude[0])", id="exclude"),
+    ],
+)
+def test_whatever_excludes_a_target_keeps_its_service_awake_and_is_told(db: Workload, more: dict[str, Any], why: str):
+    outcome = decided(world(API, db, SERVICE), a_policy(**more))
+    assert not idled(outcome)
+    assert why in why_of(outcome, "api")
+    assert why in notices_of(outcome, "heldTogether")[0]
+
+
+def test_a_protected_namespace_keeps_its_services_awake_and_says_so():
+    fleet = replace(a_fleet(), protected_namespaces=("shop",))
+    outcome = decided(world(API, DB, SERVICE), a_policy(), fleet=fleet)
+    assert not idled(outcome)
+    assert "the namespace shop is protected" in why_of(outcome, "api")
+
+
+def test_an_excluded_target_that_is_down_already_holds_nothing_back():
+    down = replace(DB, replicas=0, status_replicas=0, ready_replicas=0)
+    assert idled(decided(world(API, down, SERVICE), a_policy(exclude=(named("db"),)))) == ["Deployment/api"]
+
+
+def test_another_policy_may_still_select_what_one_excludes():
+    one = a_policy(selector=workloads_selector(), exclude=(named("alone"),), priority=5)
+    other = a_policy("others", selector=named("alone"))
+    outcome = decided(world(API, ALONE), one, other)
+    assert idled(outcome) == ["Deployment/alone", "Deployment/api"]
+    told = {(one.ref.name, one.policy, one.selected) for one in outcome.desired.explanations}
+    assert {("alone", "others", True), ("alone", "idle-dev", False), ("api", "idle-dev", True)} == told
+
+
+def test_what_a_policy_excludes_behind_a_service_the_next_one_by_priority_decides():
+    one = a_policy(exclude=(named("db"),), priority=5)
+    outcome = decided(world(API, DB, SERVICE), one, a_policy("others"))
+    assert idled(outcome) == ["Deployment/api", "StatefulSet/db"]
+
+
+def test_two_of_equal_priority_are_none_also_where_the_first_excludes():
+    one = a_policy(exclude=(named("db"),), priority=5)
+    outcome = decided(world(API, DB, SERVICE), one, a_policy("others"), a_policy("third"))
+    assert not idled(outcome)
+    assert why_of(outcome, "db") == "others and third have the same priority"
+
+
+def test_of_two_of_equal_priority_one_that_excludes_it_leaves_the_other_to_decide():
+    one = a_policy("one", selector=workloads_selector(), exclude=(named("alone"),))
+    outcome = decided(world(API, ALONE), one, a_policy("other", selector=named("alone")))
+    assert idled(outcome) == ["Deployment/alone", "Deployment/api"]
+    assert not notices_of(outcome, "equalPriorities")
+
+
+def test_what_is_excluded_while_it_is_idle_wakes_with_the_reason():
+    found = a_world(ALONE, now=NIGHT)
+    run_in(found, a_policy(selector=workloads_selector()))
+    outcome = run_in(found, a_policy(selector=workloads_selector(), exclude=(named("alone"),)))
+    assert verbs(outcome) == [("wake", "Deployment/alone")]
+    assert outcome.desired.decisions[0].cause.why == "idle-dev excludes it (exclude[0])"
+
+
+def test_a_custom_kind_need_not_be_named_to_be_excluded():
+    rollout = replace(ALONE, ref=ObjectRef("east", "shop", "Rollout", "alone", "argoproj.io"))
+    selector = Selector(workloads=WorkloadSelector(("Rollout",)))
+    assert idled(decided(world(rollout), a_policy(selector=selector))) == ["Rollout/alone"]
+    assert not idled(decided(world(rollout), a_policy(selector=selector, exclude=(named("alone"),))))
+
+
+def test_an_exclusion_makes_nothing_new_that_was_idled_last_night():
+    assert schedule_of(a_policy()) == schedule_of(a_policy(exclude=(named("db"),)))
+
+
+def test_what_is_idle_wakes_where_its_service_is_excluded_and_says_so():
+    there = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(there, a_policy())
+    outcome = run_in(there, a_policy(exclude=(Selector(services=ObjectSelector(include=("web",))),)))
+    assert ("wake", "Deployment/web") in verbs(outcome)
+    assert "idle-dev excludes it with Service/web (exclude[0])" in why_of(outcome)
+
+
+def test_a_policy_that_excludes_a_service_it_would_not_select_has_no_say_in_what_is_behind_it():
+    alone = a_policy("nights", selector=named("alone"), exclude=(Selector(services=ObjectSelector(include=("db",))),))
+    outcome = decided(world(API, ALONE, DB_SERVICE), alone, a_policy("others", selector=services_selector()))
+    told = {(one.ref.name, one.policy) for one in outcome.desired.explanations if one.ref.kind == "Deployment"}
+    assert told == {("api", "others"), ("alone", "nights")}

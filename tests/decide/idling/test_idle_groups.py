@@ -1,0 +1,599 @@
+"""What is behind a Service goes idle together, or not at all: found by labels, by endpoints, and with reasons."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Decision
+from reconciler.labels import LabelSelector
+from reconciler.model import (
+    Condition,
+    Endpoints,
+    EndpointSlice,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedState,
+    OwnerReference,
+    PodsQuestion,
+    Service,
+    Workload,
+)
+from reconciler.policy.types import (
+    ClusterPreference,
+    IdlingPolicy,
+    ObjectSelector,
+    Selector,
+    WorkloadSelector,
+)
+from reconciler.workload_kinds import WorkloadKind
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_pod,
+    a_ref,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+)
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    NOON,
+    a_policy,
+    a_schedule,
+    decided,
+    labelled,
+    notices_of,
+    run_in,
+    verbs,
+    why_of,
+    workloads_selector,
+    written,
+)
+from tests.decide.idling.world import a_world
+
+EVERYWHERE = {"*": ClusterPreference(weight=1)}
+WEB = a_workload()
+API = a_workload("api", template_labels={"app": "web", "part": "api"})
+SERVICE = a_service()
+EXCLUDED = {"reconciler/exclude": "true"}
+LISTED = "idling.kubernetes.io/unidle-targets"
+
+
+def a_slice(service: str, *pods: str) -> EndpointSlice:
+    ref = ObjectRef("east", "shop", "EndpointSlice", f"{service}-x", "discovery.k8s.io")
+    return EndpointSlice(ref, service, tuple((pod, f"uid-{pod}") for pod in pods))
+
+
+def a_pod_of(workload: Workload, **fields: Any):
+    owner = {"owner_uid": workload.uid, "owner_kind": workload.ref.kind, "owner_name": workload.ref.name}
+    return a_pod(f"{workload.ref.name}-0", **(owner | fields))
+
+
+def behind(service: Service, *workloads: Workload, by_labels: tuple[Workload, ...] = (WEB,), **fields: Any):
+    """A state where the endpoints of `service` name a pod of each of `workloads`; all pods were asked for."""
+    pods = tuple(map(a_pod_of, workloads))
+    defaults: dict[str, Any] = {
+        "services": (service,),
+        "workloads": tuple({one.ref: one for one in (*by_labels, *workloads)}.values()),
+        "endpoint_slices": (a_slice(service.ref.name, *(pod.name for pod in pods)),),
+        "pods": {service.ref: pods},
+    }
+    return a_state(a_cluster(**(defaults | fields)))
+
+
+def idled(outcome) -> list[str]:
+    return sorted(one.ref.name for one in outcome.desired.decisions if one.idles and one.ref.kind != "Service")
+
+
+# which targets
+
+
+OTHER = a_workload("other", labels={"x": "y"})
+
+
+def test_row_12_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell():
+    outcome = decided(behind(SERVICE, WEB, OTHER))
+    assert idled(outcome) == ["other", "web"]
+    mark = outcome.desired.decisions[0]
+    assert mark.ref == SERVICE.ref
+    assert '"name":"other"' in written(mark)[LISTED]
+    assert '"name":"web"' in written(mark)[LISTED]
+
+
+HELD = [
+    pytest.param(
+        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="row 12 excluded"
+    ),
+    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="row 12 too young"),
+    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="row 12 in rollout"),
+    pytest.param(
+        replace(OTHER, annotations={"reconciler/awake-since": "2026-11-20T21:30:00Z"}),
+        "less than minAwake",
+        id="row 12 woken just now",
+    ),
+    pytest.param(
+        replace(OTHER, annotations={"reconciler/contested": '{"by":"argocd","since":"x"}'}),
+        "contested",
+        id="row 12 contested",
+    ),
+    pytest.param(
+        replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
+                                    "idling.alpha.openshift.io/previous-scale": "3"}),
+        "was idled by somebody else",
+        id="row 12 foreign, and running",
+    ),
+    pytest.param(
+        replace(OTHER, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
+        "its record cannot be read",
+        id="row 12 a broken record, and running",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "why"), HELD)
+@pytest.mark.parametrize("by", ["endpoints", "labels"])
+def test_nothing_behind_a_service_goes_idle_while_one_target_stays_up(other, why, by):
+    policy = a_policy(min_age=timedelta(hours=1))
+    if by == "endpoints":
+        state = behind(SERVICE, WEB, other)
+    else:
+        state = behind(SERVICE, by_labels=(WEB, replace(other, template_labels={"app": "web"})))
+    outcome = decided(state, policy)
+    assert outcome.desired.decisions == ()
+    assert why_of(outcome).startswith("Deployment/other behind Service/web stays awake: ")
+    assert why in why_of(outcome)
+    (told,) = notices_of(outcome, "heldTogether")
+    assert told.startswith("east/shop/Service/web: no workload behind it is idled: Deployment/other ")
+    assert why in told
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(OTHER, replicas=0, status_replicas=0), id="at zero"),
+        pytest.param(
+            replace(OTHER, replicas=0, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
+                                                    "idling.alpha.openshift.io/previous-scale": "3"}),
+            id="foreign at zero",
+        ),
+        pytest.param(
+            replace(OTHER, replicas=0, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
+            id="a broken record at zero",
+        ),
+    ],
+)  # fmt: skip
+def test_row_12_what_stands_at_zero_holds_nothing_back(other):
+    outcome = decided(behind(SERVICE, by_labels=(WEB, replace(other, template_labels={"app": "web"}))))
+    assert idled(outcome) == ["web"]
+    assert notices_of(outcome, "heldTogether") == []
+
+
+def test_row_12_what_stands_at_the_floor_holds_nothing_back():
+    low = a_workload("low", replicas=1, template_labels={"app": "web"})
+    assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
+
+
+def test_row_12_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
+    api = HorizontalPodAutoscaler(a_ref("api", kind="HPA"), "uid-hpa", ("Deployment", "api"), maximum=9, minimum=0)
+    outcome = decided(behind(SERVICE, by_labels=(WEB, API), autoscalers=(api,)))
+    assert idled(outcome) == []
+    assert "Deployment/api behind Service/web stays awake: HorizontalPodAutoscaler/api scales to zero itself" in why_of(
+        outcome
+    )
+
+
+class TestSharedTargets:
+    """Service web in front of web and api, Service api in front of api and db, Service alone in front of alone."""
+
+    services = (SERVICE, a_service("api", selector={"part": "api"}), a_service("alone"))
+    db = a_workload("db", kind="StatefulSet", template_labels={"part": "api"})
+    alone = a_workload("alone")
+
+    def decided(self, *workloads: Workload, policy: IdlingPolicy | None = None):
+        return decided(a_state(a_cluster(services=self.services, workloads=workloads)), policy or a_policy())
+
+    def test_row_12_all_of_them_go_together(self):
+        assert idled(self.decided(WEB, API, self.db, self.alone)) == ["alone", "api", "db", "web"]
+
+    def test_row_12_one_holds_all_that_share_anything_with_it(self):
+        outcome = self.decided(WEB, API, replace(self.db, annotations=EXCLUDED), self.alone)
+        assert idled(outcome) == ["alone"]
+        for name in ("web", "api"):
+            assert why_of(outcome, name).startswith("StatefulSet/db behind Service/api stays awake: excluded")
+        assert len(notices_of(outcome, "heldTogether")) == 2
+
+    def test_row_12_a_service_that_no_policy_selects_has_no_say(self):
+        selector = labelled("a", "b")
+        services = (replace(SERVICE, labels={"a": "b"}), *self.services[1:])
+        workloads = (WEB, API, replace(self.db, annotations=EXCLUDED))
+        state = a_state(a_cluster(services=services, workloads=workloads))
+        assert idled(decided(state, a_policy(selector=selector))) == ["api", "web"]
+
+    def test_row_12_observed_together(self):
+        watching = a_policy("watch", mode="Observe", selector=labelled("a", "b"))
+        services = (SERVICE, replace(self.services[1], labels={"a": "b"}))
+        enforcing = a_policy(selector=labelled("a", "c"))
+        state = a_state(
+            a_cluster(services=(replace(services[0], labels={"a": "c"}), services[1]), workloads=(WEB, API, self.db))
+        )
+        outcome = decided(state, enforcing, watching)
+        assert outcome.desired.decisions == ()
+        observed = {one.ref.name for one in outcome.desired.observed if one.ref.kind != "Service"}
+        assert observed == {"web", "api", "db"}
+
+    def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
+        """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
+        services = (
+            a_service("one", labels={"a": "one"}, selector={"app": "web"}),
+            a_service("two", labels={"a": "two"}, selector={"part": "api"}),
+        )
+        sleep = a_policy("sleep", selector=labelled("a", "one"))
+        watch = a_policy("watch", mode="Observe", selector=labelled("a", "two"))
+        outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API))), sleep, watch)
+        assert outcome.desired.decisions == ()
+        for name in ("web", "api"):
+            assert why_of(outcome, name) == "Deployment/api is only observed by watch through Service/two"
+        flips = {flip_of(one) for one in outcome.desired.explanations}
+        assert flips == {"mode is Enforce in watch"}
+        assert notices_of(outcome, "heldTogether") == [
+            "east/shop/Service/one: no workload behind it is idled: "
+            "Deployment/api is only observed by watch through Service/two"
+        ]
+
+    def test_what_would_go_idle_where_a_policy_only_observes_waits_for_the_rest_too(self):
+        outcome = decided(behind(SERVICE, WEB, replace(OTHER, annotations=EXCLUDED)), a_policy(mode="Observe"))
+        assert outcome.desired.observed == ()
+        assert why_of(outcome).startswith("Deployment/other behind Service/web stays awake: excluded")
+
+    def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
+        watch = a_policy("watch", mode="Observe")
+        outcome = decided(behind(SERVICE, endpoint_slices=()), watch)
+        assert why_of(outcome) == why_of(decided(behind(SERVICE, endpoint_slices=())))
+        assert notices_of(outcome, "heldTogether") == []
+
+    def test_row_12_a_federated_sibling_holds_the_clusters_together(self):
+        """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
+        one = a_federated_replica_set(replicas=7, clusters=EVERYWHERE)
+        east = a_cluster(services=(SERVICE,), workloads=(WEB, API))
+        west = a_cluster(
+            "west",
+            services=(a_service(cluster="west"),),
+            workloads=(
+                a_workload(cluster="west"),
+                a_workload("extra", cluster="west", template_labels={"app": "web"}, annotations=EXCLUDED),
+            ),
+        )
+        outcome = decided(a_state(east, west), fleet=a_fleet("east", "west"), federated=(one,))
+        assert outcome.desired.decisions == ()
+        assert why_of(outcome, "api").startswith("Deployment/web behind Service/web stays awake: runs on west")
+
+
+class TestWhatIsIdleAlready:
+    def world(self):
+        world = a_world(SERVICE, WEB, API, now=NIGHT)
+        run_in(world)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 0]
+        world.now += timedelta(minutes=5)
+        return world
+
+    def test_row_12_a_hand_on_one_wakes_that_one_alone(self):
+        world = self.world()
+        world.scale(a_ref("api"), 2)
+        run_in(world)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 2]
+        assert written_list(world) == ["web"]
+        assert run_in(world).desired.decisions == ()
+
+    def test_what_runs_is_held_back_by_what_wakes(self):
+        world = self.world()
+        world.add(a_workload("new", template_labels={"app": "web"}))
+        world.annotate(WEB.ref, "reconciler/wake-requested-at", world.now.isoformat())
+        outcome = run_in(world)
+        assert world.replicas(a_ref("new")) == 3
+        assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
+
+    def test_row_12_a_service_in_front_of_something_that_runs_is_not_marked_for_the_others(self):
+        world = self.world()
+        world.add(a_service("late", selector={"app": "web"}))
+        world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
+        run_in(world)
+        assert LISTED not in world.objects[a_ref("late", kind="Service")].annotations
+        assert run_in(world).desired.decisions == ()
+        world.annotate(a_ref("new"), "reconciler/exclude", None)
+        run_in(world)
+        assert world.replicas(a_ref("new")) == 0
+        for name in ("late", "web"):
+            assert written_list(world, name) == ["api", "new", "web"]
+
+    def test_row_12_and_a_hand_on_what_such_a_service_does_not_list_is_a_hand(self):
+        world = self.world()
+        selector = labelled("late", "yes")
+        world.add(a_service("late", selector={"app": "web"}, labels={"late": "yes"}))
+        world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
+        world.objects.pop(SERVICE.ref)
+        policies = (a_policy(selector=selector),)
+        run_in(world, *policies)
+        world.scale(WEB.ref, 2)
+        assert ("release", "Deployment/web") in verbs(run_in(world, *policies))
+
+    def test_row_12_what_was_found_by_its_pods_stays_behind_its_service(self):
+        mark, *idles = decided(behind(SERVICE, WEB, OTHER)).desired.decisions
+        workloads = (_with(replace(one, replicas=0), idle) for one, idle in zip((OTHER, WEB), idles, strict=True))
+        after = a_state(a_cluster(services=(_with(SERVICE, mark),), workloads=tuple(workloads)))
+        assert decided(after).desired.decisions == ()
+        woken = decided(after, now=NOON + timedelta(days=3))
+        assert {one.ref.name for one in woken.desired.decisions if one.replicas_after == 3} == {"other", "web"}
+
+    def test_row_12_a_list_alone_puts_nothing_behind_a_service(self):
+        listed = '[{"kind":"Deployment","name":"other","group":"apps","replicas":3}]'
+        marks = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", LISTED: listed,
+                 "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
+        state = a_state(a_cluster(services=(a_service(annotations=marks),), workloads=(WEB, OTHER)))
+        assert idled(decided(state)) == ["web"]
+
+
+class TestIdleReplicasThatDiffer:
+    """Service web in front of web, idled to 0, and of batch, which a second policy wants no lower than 2."""
+
+    policies = (
+        a_policy(),
+        a_policy(
+            "batch", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("batch",)))), idle_replicas=2
+        ),
+    )
+    batch = a_workload("batch", replicas=2, template_labels={"app": "web"})
+
+    def world(self, web: Workload, batch: Workload):
+        return a_world(SERVICE, web, batch, now=NIGHT)
+
+    def counts(self, world) -> list[int]:
+        return [world.replicas(a_ref(name)) for name in ("web", "batch")]
+
+    def floor(self, world) -> str:
+        return world.objects[SERVICE.ref].annotations["reconciler/idled-to"]
+
+    @pytest.mark.parametrize("replicas", [5, 2, 1])
+    def test_a_service_names_the_highest_at_which_anything_behind_it_stands_idle(self, replicas):
+        world = self.world(WEB, replace(self.batch, replicas=replicas))
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, min(replicas, 2)]
+        assert self.floor(world) == str(min(replicas, 2))
+        assert run_in(world, *self.policies).desired.decisions == ()
+
+    def test_so_does_one_whose_record_was_lost(self):
+        world = self.world(WEB, self.batch)
+        run_in(world, *self.policies)
+        world.add(replace(SERVICE, uid="another"))
+        run_in(world, *self.policies)
+        assert (written_list(world), self.floor(world)) == (["web"], "2")
+
+    @pytest.mark.parametrize("mode", ["Enforce", "Observe"])
+    def test_what_wakes_to_no_more_than_that_stands_idle_at_once(self, mode):
+        world = self.world(WEB, self.batch)
+        run_in(world, a_policy("old"))
+        assert self.counts(world) == [0, 0]
+        new = a_policy("new", idle_replicas=2, mode=mode)
+        run_in(world, new)
+        assert self.counts(world) == [2 if mode == "Enforce" else 0, 2]
+        assert (written_list(world), self.floor(world)) == (["web"], "2")
+        assert run_in(world, new).desired.decisions == ()
+
+    def test_and_holds_nothing_back_that_goes_idle_in_the_same_run(self):
+        world = self.world(replace(WEB, annotations=EXCLUDED), self.batch)
+        direct = self.policies[1]
+        run_in(world, replace(direct, idle_replicas=0))
+        world.annotate(WEB.ref, "reconciler/exclude", None)
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, 2]
+        assert run_in(world, *self.policies).desired.decisions == ()
+
+    @pytest.mark.parametrize("writes", [1, 2])
+    def test_what_a_run_that_dies_left_running_at_that_number_is_idled_by_the_next(self, writes):
+        world = self.world(replace(WEB, replicas=2), replace(self.batch, replicas=5))
+        run_in(world, *self.policies, writes=writes)
+        assert (written_list(world), self.floor(world)) == (["batch", "web"], "2")
+        run_in(world, *self.policies)
+        assert self.counts(world) == [0, 2]
+        assert run_in(world, *self.policies).desired.decisions == ()
+
+
+def written_list(world, name: str = "web") -> list[str]:
+    text = world.objects[a_ref(name, kind="Service")].annotations[LISTED]
+    return [entry.split('"')[0] for entry in text.split('"name":"')[1:]]
+
+
+def _with(found: Any, decision: Decision) -> Any:
+    texts = {c.path[-1]: c.after for c in decision.changes if c.path[0] == "metadata" and c.after is not None}
+    return replace(found, annotations=texts)
+
+
+# what is not known
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(
+            a_pod("x", owner_uid="u", owner_kind="DaemonSet", owner_name="d"), "owned by DaemonSet/d", id="a DaemonSet"
+        ),
+        pytest.param(a_pod("x"), "Pod/x has no owner", id="a pod of nobody"),
+        pytest.param(None, "Pod/x, which its endpoints name, is not there", id="a pod that is gone"),
+    ],
+)
+def test_row_12_a_pod_that_nothing_scales_holds_the_service(pod, why):
+    state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: () if pod is None else (pod,)})
+    outcome = decided(state)
+    assert outcome.desired.decisions == ()
+    assert why in outcome.desired.undecided[0].why
+    assert why in why_of(outcome)
+
+
+def test_row_12_a_pod_on_its_way_out_holds_nothing():
+    going = a_pod("x", owner_uid="u", owner_kind="ReplicaSet", owner_name="gone", terminating=True)
+    state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: (going,)})
+    assert idled(decided(state)) == ["web"]
+
+
+class TestPodsAreAskedFor:
+    """Once something would go idle, and not before."""
+
+    def asked(self, web: Workload = WEB, service: Service = SERVICE, **fields: Any) -> ObservedState:
+        return behind(service, by_labels=(web,), endpoint_slices=(a_slice("web", "web-0"),), pods={}, **fields)
+
+    def test_where_the_service_would_go_idle(self):
+        outcome = decided(self.asked())
+        assert outcome.desired.questions == (PodsQuestion(SERVICE.ref),)
+        assert outcome.desired.decisions == ()
+        assert why_of(outcome) == "the pods behind Service/web are not known yet"
+
+    @pytest.mark.parametrize(
+        ("state", "now"),
+        [
+            pytest.param({}, NOON, id="busy"),
+            pytest.param({"web": replace(WEB, annotations=EXCLUDED)}, NIGHT, id="excluded"),
+            pytest.param({"web": replace(WEB, updated_replicas=1)}, NIGHT, id="in rollout"),
+            pytest.param({"service": a_service(annotations=EXCLUDED)}, NIGHT, id="an excluded Service"),
+            pytest.param({"web": replace(WEB, replicas=0)}, NIGHT, id="at zero"),
+        ],
+    )
+    def test_and_nowhere_else(self, state, now):
+        assert decided(self.asked(**state), now=now).desired.questions == ()
+
+
+# Services without a selector
+
+
+class TestWithoutSelector:
+    service = a_service(selector={})
+
+    def test_row_12_its_endpoints_tell(self):
+        assert idled(decided(behind(self.service, WEB))) == ["web"]
+
+    @pytest.mark.parametrize("slices", [(), (a_slice("web"),)], ids=["no slices", "an empty slice"])
+    def test_row_12_so_do_plain_endpoints(self, slices):
+        endpoints = Endpoints(a_ref(kind="Endpoints"), "uid-e", pods=(("web-0", "uid-web-0"),))
+        state = behind(self.service, WEB, endpoint_slices=slices, endpoints=(endpoints,))
+        assert idled(decided(state)) == ([] if slices else ["web"])
+
+    def test_row_12_endpoints_that_cannot_be_read_leave_it_undecided(self):
+        outcome = decided(behind(self.service, WEB, endpoint_slices=(), unreadable={"endpoints": "forbidden"}))
+        assert "its Endpoints cannot be read" in outcome.desired.undecided[0].why
+
+    def test_row_12_one_of_which_nothing_can_be_found_says_so(self):
+        outcome = decided(behind(self.service, endpoint_slices=(), by_labels=()))
+        (told,) = notices_of(outcome, "nothingBehind")
+        assert told == (
+            "east/shop/Service/web: no workload behind it can be idled: "
+            "it has no selector, and its endpoints name no pods"
+        )
+
+    def test_row_12_one_whose_selector_matches_nothing_says_so_too(self):
+        outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()))
+        assert "no workload has the labels that it selects" in notices_of(outcome, "nothingBehind")[0]
+
+    def test_row_12_but_not_while_nothing_would_be_idled(self):
+        outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()), now=NOON)
+        assert notices_of(outcome, "nothingBehind") == []
+
+    def test_row_12_nor_one_whose_list_tells_what_is_behind_it(self):
+        database = a_workload("db", kind="StatefulSet")
+        service = a_service(selector={"role": "master"})
+        mark, idle = decided(behind(service, database, by_labels=())).desired.decisions
+        after = a_state(
+            a_cluster(services=(_with(service, mark),), workloads=(_with(replace(database, replicas=0), idle),))
+        )
+        outcome = decided(after)
+        assert notices_of(outcome, "nothingBehind") == []
+        assert [one.ref.name for one in outcome.desired.explanations] == ["db"]
+
+
+# custom kinds
+
+
+PROMETHEUS = WorkloadKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
+K8S = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
+
+
+def a_prometheus(**fields: Any) -> tuple[Workload, Workload]:
+    """A custom object with a scale, and the StatefulSet that its operator made."""
+    custom = replace(a_workload(replicas=1), ref=K8S, uid="uid-k8s", template_labels={}, **fields)
+    owner = OwnerReference("monitoring.coreos.com/v1", "Prometheus", "k8s", "uid-k8s")
+    return custom, a_workload("prometheus-k8s", kind="StatefulSet", owner=owner, template_labels={"app": "web"})
+
+
+def a_monitored_state(*more: Workload) -> ObservedState:
+    return a_state(a_cluster(services=(SERVICE,), workloads=(*a_prometheus(), *more), scale_kinds=(PROMETHEUS,)))
+
+
+def naming(*kinds: str) -> Selector:
+    """All Services, and of the workloads themselves none that is there."""
+    return Selector(
+        services=ObjectSelector(),
+        workloads=WorkloadSelector(kinds, ObjectSelector(labels=LabelSelector((("no", "one"),)))),
+    )
+
+
+def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
+    outcome = decided(a_monitored_state(WEB))
+    assert outcome.desired.decisions == ()
+    assert why_of(outcome, "k8s") == "Prometheus is a custom kind, not named by idle-dev"
+    (flip,) = {flip_of(one) for one in outcome.desired.explanations if one.ref == K8S}
+    assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} is in the selector of idle-dev"
+    assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
+
+
+def test_row_18_it_says_what_to_write():
+    (told,) = notices_of(decided(a_monitored_state()), "customKind")
+    assert told == (
+        "east/shop/Prometheus/k8s: Prometheus is a custom kind, not named by idle-dev; "
+        "to idle it too, write workloads: {kinds: [Prometheus], include: [k8s]} in the selector of idle-dev"
+    )
+
+
+def test_what_it_says_to_write_idles_no_other_object_of_that_kind():
+    named = Selector(
+        services=ObjectSelector(), workloads=WorkloadSelector(("Prometheus",), ObjectSelector(include=("k8s",)))
+    )
+    other = replace(a_workload(replicas=1), ref=replace(K8S, name="other"), uid="uid-other", template_labels={})
+    assert idled(decided(a_monitored_state(WEB, other), a_policy(selector=named))) == ["k8s", "web"]
+
+
+@pytest.mark.parametrize("kind", ["Prometheus", "prometheus"])
+def test_row_18_named_it_is_idled_through_its_service(kind):
+    assert idled(decided(a_monitored_state(WEB), a_policy(selector=naming(kind)))) == ["k8s", "web"]
+
+
+def test_row_18_another_policy_that_selects_it_may_name_it():
+    direct = a_policy("b", a_schedule(), selector=workloads_selector("Prometheus"))
+    assert idled(decided(a_monitored_state(WEB), a_policy(), direct)) == ["k8s", "web"]
+
+
+def test_row_18_nor_is_one_idled_through_a_scaled_object_unnamed():
+    target = replace(a_prometheus()[0], labels={})
+    scaled = a_workload("s", kind="ScaledObject", replicas=None, scale_target=("Prometheus", "k8s"), selector=None)
+    state = a_state(a_cluster(workloads=(target, scaled), scale_kinds=(PROMETHEUS,)))
+    assert idled(decided(state, a_policy(selector=workloads_selector()))) == []
+    assert idled(decided(state, a_policy(selector=workloads_selector("ScaledObject", "Prometheus")))) == ["s"]
+
+
+def test_row_18_what_is_idle_already_stays_until_it_is_woken():
+    record = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", "idling.kubernetes.io/previous-scale": "1",
+              "reconciler/owner": "production/IdlingPolicy/idle-dev", "reconciler/idled-to": "0"}  # fmt: skip
+    asleep = replace(a_prometheus()[0], replicas=0, annotations=record)
+    state = a_state(a_cluster(services=(SERVICE,), workloads=(asleep, a_prometheus()[1]), scale_kinds=(PROMETHEUS,)))
+    kinds = {one.ref.kind: str(one.verb) for one in decided(state).desired.decisions}
+    assert "Prometheus" not in kinds or kinds["Prometheus"] == "repair"
+    assert {one.ref.kind: str(one.verb) for one in decided(state, now=NOON).desired.decisions}["Prometheus"] == "wake"
+
+
+def test_row_12_a_progressing_rollout_that_gave_up_is_none():
+    stuck = replace(
+        OTHER, updated_replicas=1, conditions=(Condition("Progressing", "False", "ProgressDeadlineExceeded"),)
+    )
+    assert idled(decided(behind(SERVICE, WEB, stuck))) == ["other", "web"]

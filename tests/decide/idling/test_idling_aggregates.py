@@ -1,0 +1,608 @@
+"""Where several policies, schedules, records or marks meet in one value: which of them counts.
+
+Each case differs in just that value, so that taking the other end of it fails here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
+from reconciler.decide.autoscalers import PinnedAutoscaler
+from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
+from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
+from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
+from reconciler.decide.idling.scalables import Listing, ServiceState, record_of
+from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
+from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AllOf,
+    AnyOf,
+    Calendar,
+    IdlingPolicy,
+    ObjectSelector,
+    ScheduleCriterion,
+    Selector,
+    WakeOrder,
+    WorkloadSelector,
+)
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_ref,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+    said,
+)
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    a_metric,
+    a_policy,
+    decided,
+    labelled,
+    notices_of,
+    run_in,
+    why_of,
+)
+from tests.decide.idling.world import a_world
+
+HOUR = timedelta(hours=1)
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+
+
+def until(hours: int) -> ScheduleCriterion:
+    """A schedule that is open from before NIGHT until `hours` after it."""
+    begin, end = NIGHT - 2 * HOUR, NIGHT + hours * HOUR
+    window = AbsoluteWindow(begin.replace(tzinfo=None), end.replace(tzinfo=None))
+    return ScheduleCriterion(Calendar(UTC, "UTC", (window,), name=f"until-{hours}"))
+
+
+def text_of(hours: int) -> str:
+    return f"{NIGHT + hours * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class TestCriteria:
+    """All of several schedules end with the first of them, any of them with the last."""
+
+    @pytest.mark.parametrize(
+        ("hours", "first", "last"),
+        [
+            pytest.param((3, 8), 3, 8, id="two"),
+            pytest.param((8, 3), 3, 8, id="the other way round"),
+            pytest.param((5, 8, 3), 3, 8, id="three"),
+            pytest.param((None, 8, 3), 3, 8, id="one without an end"),
+            pytest.param((None,), None, None, id="none with an end"),
+        ],
+    )
+    def test_defect_21_ends(self, hours, first, last):
+        ends = [None if one is None else NIGHT + one * HOUR for one in hours]
+        idle = tuple(Evaluation(CriterionResult.IDLE, (), until=end) for end in ends)
+        assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
+        assert any_of(idle).until == (None if last is None else NIGHT + last * HOUR)
+
+    def test_what_is_not_idle_ends_nothing(self):
+        busy = Evaluation(CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
+        assert any_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
+        assert all_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
+
+    @pytest.mark.parametrize(
+        ("idle_when", "due"),
+        [
+            pytest.param(AllOf((until(3), until(8))), 3, id="all"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))),)), 8, id="any"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))), until(5))), 5, id="any of two, and one that ends before"),
+            pytest.param(AllOf((AnyOf((until(3), until(8))), until(9))), 8, id="any of two, and one that ends after"),
+        ],
+    )
+    def test_a_morning_is_the_one_that_is_written_on_the_workload(self, idle_when, due):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(idle_when=idle_when))
+        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(due)
+        world.now = NIGHT + due * HOUR
+        run_in(world, a_policy(idle_when=idle_when))
+        assert world.replicas(WEB) == 3
+
+    def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
+        policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
+        assert window_end(policy, NIGHT) == NIGHT + 8 * HOUR
+        assert window_end(policy, NIGHT + 4 * HOUR) == NIGHT + 8 * HOUR
+        assert window_end(policy, NIGHT + 8 * HOUR) is None
+
+
+def verdict_of(
+    name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any
+) -> PolicyVerdict:
+    chosen = {} if idle_when is None else {"idle_when": idle_when}
+    evaluation = Evaluation(CriterionResult.IDLE, (), until=None if end is None else NIGHT + end * HOUR)
+    return PolicyVerdict(
+        a_policy(name, **(fields | chosen)), SERVICE.name, evaluation, Evaluation(CriterionResult.IDLE, ())
+    )
+
+
+class TestBids:
+    """Several policies select one workload, through different Services."""
+
+    @pytest.mark.parametrize(
+        ("of", "verdicts", "expected"),
+        [
+            pytest.param(
+                lambda verdict: verdict.until,
+                (verdict_of(end=8), verdict_of("b", end=3), verdict_of("c")),
+                NIGHT + 3 * HOUR,
+                id="the first end",
+            ),
+            pytest.param(
+                lambda verdict: verdict.idle_replicas,
+                (verdict_of(idle_replicas=1), verdict_of("b", idle_replicas=2)),
+                2,
+                id="the highest floor",
+            ),
+            pytest.param(
+                lambda verdict: verdict.min_age,
+                (verdict_of(min_age=HOUR), verdict_of("b", min_age=2 * HOUR)),
+                2 * HOUR,
+                id="longest minAge",
+            ),
+            pytest.param(
+                lambda verdict: verdict.min_awake,
+                (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
+                3 * HOUR,
+                id="longest minAwake",
+            ),
+            pytest.param(
+                lambda verdict: verdict.window_end(NIGHT),
+                (
+                    verdict_of(idle_when=AllOf((until(8),))),
+                    verdict_of("b", idle_when=AllOf((until(3),))),
+                    verdict_of("c", idle_when=AllOf((a_metric(),))),
+                ),
+                NIGHT + 8 * HOUR,
+                id="the last open window",
+            ),
+            pytest.param(
+                lambda verdict: verdict.policy.name,
+                (verdict_of("c", priority=1), verdict_of("b", priority=1), verdict_of("a")),
+                "b",
+                id="the owner: highest priority, then by name",
+            ),
+        ],
+    )
+    def test_defect_21_what_counts_of_several(self, of, verdicts, expected):
+        assert of(CombinedVerdict(verdicts)) == of(CombinedVerdict(verdicts[::-1])) == expected
+
+    def test_without_any(self):
+        none = CombinedVerdict()
+        assert (none.until, none.policy, none.idle_replicas, none.min_age, none.window_end(NIGHT)) == (
+            None,
+            None,
+            0,
+            timedelta(0),
+            None,
+        )
+        assert none.min_awake == UNDONE_HOLDS == 2 * HOUR
+
+    def test_the_highest_priority_decides(self):
+        policies = [a_policy("b", priority=1), a_policy("c", priority=2), a_policy("a", priority=2), a_policy("d")]
+        assert [policy.name for policy in deciding_policies(policies)] == ["a", "c"]
+
+
+TIER = {"tier": "front"}
+
+
+def two_services(**workload: Any):
+    """One workload behind two Services, each selected by a policy of its own."""
+    labels = {"app": "web", **TIER}
+    services = (
+        a_service("one", selector={"app": "web"}, labels={"owner": "a"}),
+        a_service("two", selector=TIER, labels={"owner": "b"}),
+    )
+    return a_world(*services, a_workload(template_labels=labels, **workload), now=NIGHT)
+
+
+def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
+    return a_policy(name, *criteria, selector=labelled("owner", name), **fields)
+
+
+class TestOneWorkloadOfTwoPolicies:
+    def test_it_wakes_with_the_first_schedule(self):
+        world = two_services()
+        run_in(world, of_owner("a", until(3)), of_owner("b", until(8)))
+        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(3)
+
+    def test_it_keeps_the_highest_floor(self):
+        world = two_services()
+        run_in(world, of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
+        assert world.replicas(WEB) == 2
+
+    @pytest.mark.parametrize("older", [HOUR, 3 * HOUR], ids=["of one", "of none"])
+    def test_min_age_is_the_longest(self, older):
+        world = two_services(created_at=NIGHT - older)
+        run_in(world, of_owner("a", min_age=HOUR), of_owner("b", min_age=2 * HOUR))
+        assert world.replicas(WEB) == (3 if older < 2 * HOUR else 0)
+
+    @pytest.mark.parametrize("awake", [HOUR, 2 * HOUR], ids=["of one", "of none"])
+    def test_min_awake_is_the_longest(self, awake):
+        world = two_services(annotations={"reconciler/awake-since": f"{NIGHT - awake:%Y-%m-%dT%H:%M:%SZ}"})
+        run_in(world, of_owner("a", min_awake=HOUR), of_owner("b", min_awake=2 * HOUR))
+        assert world.replicas(WEB) == (3 if awake < 2 * HOUR else 0)
+
+    @pytest.mark.parametrize(
+        ("ends", "min_awake", "held"),
+        [
+            pytest.param((3, 8), HOUR, 8, id="the last open window"),
+            pytest.param((8, 3), HOUR, 8, id="whichever policy has it"),
+            pytest.param((3, 8), 9 * HOUR, 9, id="minAwake after that"),
+        ],
+    )
+    def test_what_was_scaled_by_hand_is_held_until_the_latest(self, ends, min_awake, held):
+        world = two_services()
+        policies = (of_owner("a", until(ends[0]), min_awake=min_awake), of_owner("b", until(ends[1])))
+        run_in(world, *policies)
+        world.scale(WEB, 2)
+        run_in(world, *policies)
+        assert world.objects[WEB].annotations[AWAKE_UNTIL] == text_of(held)
+
+
+TIERS = tuple(
+    of_owner(name, priority=1, wake_order=WakeOrder("shop", tier=tier)) for name, tier in (("a", 10), ("b", 20))
+)
+RECORDED = "2026-11-20T20:00:00Z"
+
+
+class TestOneServiceOfTwoWorkloads:
+    """What the mark of a Service says of several records."""
+
+    fronts = a_ref("all", kind="Service")
+
+    def world(self):
+        """Service/all is in front of web and api; each has a Service of its own too."""
+        return a_world(
+            a_service("all", selector=TIER, labels={"owner": "all"}),
+            a_service("web", labels={"owner": "a"}),
+            a_service("api", labels={"owner": "b"}),
+            *(a_workload(name, template_labels={"app": name, **TIER}) for name in ("web", "api")),
+            now=NIGHT,
+        )
+
+    def test_it_is_due_with_the_first_of_them(self):
+        world = self.world()
+        run_in(world, of_owner("all", until(9)), of_owner("a", until(3)), of_owner("b", until(8)))
+        assert [world.objects[a_ref(name)].annotations[WAKE_DUE] for name in ("web", "api")] == [text_of(3), text_of(8)]
+        assert world.objects[self.fronts].annotations[WAKE_DUE] == text_of(3)
+
+    def test_it_counts_as_idle_up_to_the_highest_floor(self):
+        world = self.world()
+        run_in(world, of_owner("all"), of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 2]
+        assert world.objects[self.fronts].annotations[IDLED_TO] == "2"
+
+    def test_it_passes_to_the_first_policy_by_name_where_its_own_is_gone(self):
+        world = self.world()
+        run_in(world, of_owner("all"))
+        run_in(world, of_owner("b"), of_owner("a"))
+        assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
+
+    def test_its_list_gets_shorter_after_the_last_tier(self):
+        world = self.world()
+        run_in(world, of_owner("all"), *TIERS)
+        world.now = MONDAY
+        outcome = run_in(world, of_owner("all"), *TIERS)
+        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
+        assert unmark.order == (20, 2)
+        assert world.objects[self.fronts].annotations == {}
+
+    def test_and_so_does_that_of_somebody_else(self):
+        world = self.world()
+        for name in ("web", "api"):
+            world.scale(a_ref(name), 0)
+            world.annotate(a_ref(name), "idling.alpha.openshift.io/idled-at", RECORDED)
+            world.annotate(a_ref(name), "idling.alpha.openshift.io/previous-scale", "3")
+            world.annotate(a_ref(name), "reconciler/wake-requested-at", text_of(0))
+            world.foreign[a_ref(name)] = 3
+        entries = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": 3} for name in ("web", "api")]
+        world.annotate(self.fronts, "idling.alpha.openshift.io/idled-at", RECORDED)
+        world.annotate(self.fronts, "idling.alpha.openshift.io/unidle-targets", json.dumps(entries))
+        outcome = run_in(world, of_owner("all"), *TIERS)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [3, 3]
+        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
+        assert unmark.order == (20, 2)
+        assert world.objects[self.fronts].annotations == {}
+
+
+THEN, LATER = "2026-11-19T20:00:00Z", "2026-11-19T21:00:00Z"
+OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
+
+
+def listing(name: str, at: str, *replicas: int) -> Service:
+    """A Service in front of web whose mark of ours lists it with those replicas."""
+    entries = [{"kind": "Deployment", "name": "web", "group": "apps", "replicas": count} for count in replicas]
+    return a_service(
+        name,
+        selector={"app": "web"},
+        annotations={
+            **OURS,
+            "idling.kubernetes.io/idled-at": at,
+            "idling.kubernetes.io/unidle-targets": json.dumps(entries),
+        },
+    )
+
+
+class TestSeveralLists:
+    """A workload that we idled, whose record is gone, and that Services list."""
+
+    def outcome(self, *services: Service, copied: int = 9, fleet: str = "production"):
+        web = a_workload(replicas=0, replicas_writer=FieldWriter("reconciler", NIGHT - 2 * HOUR))
+        copy = a_workload(
+            "web-1", kind="ReplicaSet", replicas=0, owner=OwnerReference("apps/v1", "Deployment", "web", web.uid),
+            annotations={
+                "reconciler/owner": f"{fleet}/IdlingPolicy/idle-dev",
+                "idling.kubernetes.io/previous-scale": f"{copied}",
+            },
+        )  # fmt: skip
+        return decided(a_state(a_cluster(services=services, workloads=(web, copy))), now=NOON)
+
+    def woken_to(self, outcome) -> list[int]:
+        return [one.replicas_after for one in outcome.desired.decisions if one.ref == WEB and one.verb == "wake"]
+
+    @pytest.mark.parametrize(
+        ("first", "second"), [((LATER, 3), (THEN, 5)), ((THEN, 5), (LATER, 3))], ids=["first", "second"]
+    )
+    def test_the_newest_counts(self, first, second):
+        services = (listing(name, *said) for name, said in (("one", first), ("two", second)))
+        assert self.woken_to(self.outcome(*services)) == [3]
+
+    def test_of_one_moment_the_higher_counts(self):
+        assert self.woken_to(self.outcome(listing("one", THEN, 3), listing("two", THEN, 5))) == [5]
+
+    @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
+    def test_of_one_list_the_higher_counts(self, counts):
+        assert self.woken_to(self.outcome(listing("one", THEN, *counts))) == [5]
+
+    def test_a_copy_of_another_fleet_bears_nothing_out(self):
+        assert self.woken_to(self.outcome(listing("one", THEN, 5), fleet="staging")) == [1]
+
+    def test_what_is_told_is_the_list_that_says_most(self):
+        low, high = listing("one", THEN, 1), listing("two", THEN, 5)
+        (text,) = notices_of(self.outcome(low, high, copied=1), "unproven")
+        assert "Service/two lists it with 5 replicas" in text
+
+
+@pytest.mark.parametrize(("floor", "idled_to"), [(0, 0), (2, 2), (3, 2), (9, 2)])
+def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
+    target = UnidleTarget.of(WEB, 3)
+    record = ServiceRecord(NIGHT, (target,), floor)
+    assert record_of(Listing(ServiceState(a_service()), record, target)).idled_to == idled_to
+
+
+def test_what_stands_at_zero_beside_it_adds_no_floor_to_the_mark():
+    other = a_workload("api", replicas=0, template_labels={"app": "web"})
+    world = a_world(a_service(), a_workload(), other, now=NIGHT)
+    run_in(world)
+    assert world.objects[a_ref("web", kind="Service")].annotations[IDLED_TO] == "0"
+
+
+class TestSignals:
+    early, late = NIGHT - 2 * HOUR, NIGHT + HOUR
+
+    def an_idle_world(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.now = NIGHT + 2 * HOUR
+        return world
+
+    @pytest.mark.parametrize("swapped", [False, True])
+    def test_the_latest_event_counts(self, swapped):
+        world = self.an_idle_world()
+        for at in (self.late, self.early) if swapped else (self.early, self.late):
+            world.need_pods(SERVICE, ago=world.now - at)
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+    @pytest.mark.parametrize("asked", ["early", "late"])
+    def test_an_event_and_a_request_on_one_service(self, asked):
+        world = self.an_idle_world()
+        other = {"early": "late", "late": "early"}[asked]
+        world.annotate(SERVICE, "reconciler/wake-requested-at", getattr(self, asked).isoformat())
+        world.need_pods(SERVICE, ago=world.now - getattr(self, other))
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+    def test_the_latest_is_told(self):
+        world = self.an_idle_world()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=1)).isoformat())
+        world.annotate(WEB, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=2)).isoformat())
+        outcome = run_in(world)
+        assert [one.cause.why for one in outcome.desired.decisions if one.ref == WEB] == [
+            "wake requested at 2026-11-20T22:02:00Z"
+        ]
+
+
+@pytest.mark.parametrize(
+    "scaled_object", [HOUR, 5 * HOUR], ids=["the ScaledObject is younger", "its target is younger"]
+)
+def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled_object):
+    young, old = NIGHT - HOUR, NIGHT - 5 * HOUR
+    target = ("Deployment", "web")
+    jobs = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=target, created_at=NIGHT - scaled_object)
+    web = a_workload(created_at=old if jobs.created_at == young else young)
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, jobs))), a_policy(min_age=2 * HOUR))
+    assert outcome.desired.decisions == ()
+    assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge"
+    assert [flip_of(one) for one in outcome.desired.explanations if one.ref.name == "web"] == [
+        "it is 2026-11-20T23:00:00Z or later"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "idled", "is_put_back"),
+    [
+        pytest.param(5, 60, False, id="before a floor that was moved later"),
+        pytest.param(60, 5, False, id="before the idle, with an older time beside it"),
+        pytest.param(60, 60, True, id="after both"),
+    ],
+)
+def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scaled, idled, is_put_back):
+    def before(minutes: int) -> datetime:
+        return NIGHT - timedelta(minutes=minutes)
+
+    workload = a_workload(annotations={"scale.kubernetes.io/scale-time": before(scaled).isoformat()})
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    written = FieldWriter("helm", before(30))
+    pinned = PinnedAutoscaler(
+        HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written)
+    )
+    assert pinned.is_restored_by_others(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
+
+
+EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}
+
+
+def test_what_runs_elsewhere_is_named_by_the_first_cluster():
+    clusters = ("east", "north", "west")
+    objects = [
+        found
+        for cluster in clusters
+        for found in (
+            a_service(cluster=cluster),
+            a_workload(cluster=cluster, annotations=EXCLUDED[cluster]),
+        )
+    ]
+    fed = a_federated_replica_set(replicas=9)
+    outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
+    assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
+        "east"
+    ] == ("runs on north")
+
+
+@pytest.mark.parametrize(
+    ("owners", "allowed"),
+    [(1, 1), (2, 1), (4, 1), (6, 1), (7, 1), (8, 2), (9, 2), (11, 2), (12, 3), (15, 3), (16, 4), (18, 4), (40, 10)],
+)
+def test_defect_21_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
+    names = [f"p{number}" for number in range(owners)]
+    for gone in range(owners + 1):
+        guard = fleet_guard(names, frozenset(names[gone:]), frozenset())
+        assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
+        assert not fleet_guard(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
+
+
+class TestGuards:
+    """A namespace counts what is gone in itself, and of the others all policies but one, each once."""
+
+    def guards(self, there: int, **gone: str):
+        owned = [(space, policy) for space, policies in gone.items() for policy in policies]
+        names = [f"there-{number}" for number in range(there)]
+        return fleet_guards([*owned, *(("home", name) for name in names)], frozenset(names), frozenset())
+
+    @pytest.mark.parametrize(
+        ("there", "gone", "counted"),
+        [
+            pytest.param(7, {"one": "a", "two": "b", "six": "c"}, {"one": "ac", "two": "bc", "six": "bc"}, id="each"),
+            pytest.param(7, {"one": "a"}, {"one": "a"}, id="one alone"),
+            pytest.param(7, {"one": "a", "two": "a", "six": "b"}, {"one": "a", "two": "a", "six": "b"}, id="shared"),
+        ],
+    )
+    def test_what_is_counted(self, there, gone, counted):
+        guards = self.guards(there, **gone)
+        assert {space: "".join(sorted(guards.of(space).gone)) for space in gone} == counted
+        assert {guards.of(space).owners for space in gone} == {there + len(one) for one in counted.values()}
+        assert guards.tripped == ()
+
+    @pytest.mark.parametrize(
+        ("gone", "words"),
+        [
+            pytest.param({"one": "abc"}, "3 of 4 policies that own objects were removed: a, b, c", id="in one"),
+            pytest.param({"one": "abcde"}, "5 of 6 policies that own objects were removed: a, b, c, d, e", id="five"),
+            pytest.param(
+                {"one": "abcdef"}, "6 of 7 policies that own objects were removed: a, b, c, d, e, ...", id="6"
+            ),
+            pytest.param(
+                {"one": "ab", "two": "cd"}, "4 policies that own objects in 2 namespaces were removed: a, b, c, d"
+            ),
+        ],
+    )
+    def test_what_is_told(self, gone, words):
+        assert self.guards(1, **gone).words == words
+
+    def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
+        owned = [("one", name) for name in "abc"]
+        assert fleet_guards(owned, frozenset(), frozenset()).tripped
+        allowed = fleet_guards(owned, frozenset(), frozenset({"fleet"}))
+        assert (allowed.tripped, allowed.of("one").gone) == ((), frozenset("abc"))
+
+    @pytest.mark.parametrize(
+        ("policy", "hours", "expected"),
+        [
+            pytest.param("a", None, True, id="gone just now"),
+            pytest.param("a", 23, True, id="gone for less than a day"),
+            pytest.param("a", 24, False, id="gone for a day"),
+            pytest.param("there-0", None, False, id="a policy that is there"),
+        ],
+    )
+    def test_a_wake_waits_for_a_day_at_most(self, policy, hours, expected):
+        orphaned = None if hours is None else NIGHT - hours * HOUR
+        assert self.guards(1, one="abc").of("one").holds(policy, orphaned, NIGHT) is expected
+        assert not self.guards(1, one="a").of("one").holds(policy, orphaned, NIGHT)
+        assert not self.guards(1, one="abc").of("two").holds(policy, orphaned, NIGHT)
+
+    @pytest.mark.parametrize(
+        ("change", "tripped"),
+        [
+            pytest.param(lambda world: None, True, id="nothing else"),
+            pytest.param(lambda world: world.scale(WEB, 2), False, id="one scaled by hand"),
+            pytest.param(lambda world: world.annotate(WEB, "reconciler/exclude", "true"), False, id="one excluded"),
+            pytest.param(
+                lambda world: world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance"),
+                False,
+                id="one taken over",
+            ),
+            pytest.param(
+                lambda world: world.annotate(WEB, "reconciler/wake-requested-at", world.now.isoformat()),
+                False,
+                id="one requested",
+            ),
+        ],
+    )
+    def test_what_loses_its_record_in_the_same_run_counts_no_more(self, change, tripped):
+        """Two policies are gone, which is one too many; where the record of one of them goes, one is left."""
+        world = a_world(a_workload(), a_workload("api"), now=NIGHT)
+        names = ("web", "api")
+        selectors = [Selector(workloads=WorkloadSelector((), ObjectSelector((name,)))) for name in names]
+        own = [a_policy(name, selector=selector) for name, selector in zip(names, selectors, strict=True)]
+        run_in(world, *own)
+        assert [world.replicas(a_ref(name)) for name in names] == [0, 0]
+        change(world)
+        elsewhere = a_policy("elsewhere", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("x",)))))
+        first = run_in(world, elsewhere)
+        assert world.replicas(a_ref("api")) == (0 if tripped else 3)
+        assert bool(first.desired.held_back) is tripped
+        assert run_in(world, elsewhere).desired.decisions == ()
+
+
+def test_what_several_verdicts_found_is_told_together():
+    def saying(name: str, result: CriterionResult, *reasons: str) -> PolicyVerdict:
+        return replace(verdict_of(name), evaluation=Evaluation(result, said(*reasons)))
+
+    first, second = saying("a", CriterionResult.IDLE, "a", "x"), saying("b", CriterionResult.IDLE, "b", "x")
+    busy = saying("c", CriterionResult.BUSY, "c")
+    assert CombinedVerdict((first, second)).reasons == said("a", "x", "b")
+    assert CombinedVerdict((first, busy)).reasons == said("c")
+    assert CombinedVerdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
+    unknown = CombinedVerdict(without_policies=True)
+    assert (unknown.reasons, unknown.result) == (
+        (reason(ReasonCode.POLICIES_UNREADABLE),),
+        CriterionResult.UNKNOWN,
+    )

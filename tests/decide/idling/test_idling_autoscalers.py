@@ -1,0 +1,603 @@
+"""Living with HorizontalPodAutoscalers and KEDA."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef, Run
+from tests.builders import a_fleet, a_ref, a_service, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_policy,
+    decided,
+    notices_of,
+    run_in,
+    verbs,
+    why_of,
+    workloads_selector,
+    written,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB = a_ref("web")
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+MINUTE = timedelta(minutes=1)
+FLOOR = a_policy(idle_replicas=1)
+SERVICE = a_ref("web", kind="Service")
+
+
+def marks(world: World, ref: ObjectRef = SERVICE) -> list[str]:
+    """The annotations of an idle record on an object."""
+    return [key for key in world.objects[ref].annotations if key.startswith("idling.kubernetes.io/")]
+
+
+def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
+    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), maximum, minimum, **fields)
+
+
+def the_world(replicas: int = 5, **bounds: int | None) -> World:
+    return a_world(a_service(), a_workload(replicas=replicas), an_autoscaler(**bounds), now=NIGHT)
+
+
+def bounds(world: World) -> tuple[int | None, int]:
+    return world.objects[HPA].minimum, world.objects[HPA].maximum
+
+
+class TestIdledToZero:
+    def test_the_autoscaler_is_not_touched(self):
+        world = the_world()
+        assert verbs(run_in(world)) == [("record", "Service/web"), ("idle", "Deployment/web")]
+        world.controllers()
+        assert world.replicas(WEB) == 0
+
+    @pytest.mark.parametrize(
+        ("minimum", "maximum", "expected"),
+        [(2, 10, 5), (7, 10, 7), (2, 4, 4), (None, 10, 5)],
+        ids=["within", "raised to the minimum", "lowered to the maximum", "no minimum"],
+    )
+    def test_a_wake_restores_the_record_within_its_bounds(self, minimum, maximum, expected):
+        world = the_world()
+        run_in(world)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
+        world.now = MONDAY
+        outcome = run_in(world)
+        assert world.replicas(WEB) == expected
+        assert ("within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why) is (expected != 5)
+
+
+def test_what_is_taken_over_at_zero_stays_there_whatever_its_autoscaler_is():
+    world = the_world()
+    run_in(world)
+    world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+    (release, _) = run_in(world).desired.decisions
+    assert "it stays as it is (previous replicas 5)" in release.cause.why
+
+
+@pytest.mark.parametrize(
+    ("minimum", "floor", "expected"),
+    [
+        pytest.param(2, 0, 0, id="at zero, from which no autoscaler raises it"),
+        pytest.param(1, 1, 1, id="at the minimum of its autoscaler"),
+        pytest.param(2, 1, 5, id="below the minimum of its autoscaler"),
+    ],
+)
+def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(minimum, floor, expected):
+    policy = a_policy(idle_replicas=floor)
+    world = the_world(minimum=minimum)
+    run_in(world, policy)
+    world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+    world.add(a_workload("api", replicas=5, template_labels={"app": "web"}))
+    run_in(world, policy)
+    assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (floor, expected)
+
+
+class TestIdledToAFloor:
+    @pytest.mark.parametrize("policies", [(FLOOR,), (a_policy(selector=workloads_selector("CronJob")),)])
+    def test_the_autoscaler_of_a_workload_that_is_deleted_gets_its_bounds_back(self, policies):
+        world = the_world()
+        run_in(world, FLOOR)
+        assert bounds(world) == (1, 1)
+        del world.objects[WEB]
+        run_in(world, *policies)
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+        assert run_in(world, *policies).desired.decisions == ()
+
+    def test_one_of_another_fleet_or_of_a_kind_that_is_not_known_stays(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        del world.objects[WEB]
+        for fields in ({"target": ("Rollout", "web")}, {}):
+            world.objects[HPA] = replace(world.objects[HPA], **fields)
+            other = {} if fields else {"reconciler/owner": "theirs/IdlingPolicy/nights"}
+            world.objects[HPA] = replace(world.objects[HPA], annotations={**world.objects[HPA].annotations, **other})
+            run_in(world, FLOOR)
+            assert bounds(world) == (1, 1)
+            world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
+
+    def test_a_broken_record_at_its_floor_keeps_nothing_else_awake(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        world.annotate(a_ref("web", kind="Service"), "idling.kubernetes.io/unidle-targets", "[]")
+        world.add(a_workload("api", template_labels={"app": "web"}))
+        outcome = run_in(world, FLOOR)
+        assert why_of(outcome) == "its record cannot be read"
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 1]
+
+    def test_first_the_scalable_then_the_autoscaler(self):
+        world = the_world()
+        mark, idle, hold = run_in(world, FLOOR).desired.decisions
+        assert [one.ref.kind for one in (mark, idle, hold)] == ["Service", "Deployment", "HorizontalPodAutoscaler"]
+        assert hold.needs == (idle.key,)
+        assert hold.group == idle.group
+        assert written(hold) == {
+            "minReplicas": 1,
+            "maxReplicas": 1,
+            "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
+            "reconciler/idled-to": "1",
+            "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        }
+        world.controllers()
+        assert world.replicas(WEB) == 1
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_the_wake_gives_the_bounds_back_then_the_replicas_then_forgets(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.now = MONDAY
+        back, wake, *rest = decided(world.state(), FLOOR, now=MONDAY).desired.decisions
+        forget = next(one for one in rest if one.ref == HPA)
+        begun = "2026-11-23T06:00:00Z"
+        assert written(back) == {"minReplicas": 2, "maxReplicas": 10, "reconciler/wake-begun-at": begun}
+        assert wake.needs == (back.key,)
+        assert written(forget) == {
+            "reconciler/previous-bounds": None,
+            "reconciler/idled-to": None,
+            "reconciler/wake-begun-at": None,
+            "reconciler/owner": None,
+        }
+        assert forget.needs == (wake.key,)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+        assert world.objects[HPA].annotations == {}
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    @pytest.mark.parametrize("writes", range(4))
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_killed_at_every_write_of_the_idle(self, writes, acts):
+        world = the_world()
+        run_in(world, FLOOR, writes=writes)
+        if acts:
+            world.controllers()
+        world.now += MINUTE
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
+        assert run_in(world, FLOOR).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+
+    @pytest.mark.parametrize("writes", range(5))
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_killed_at_every_write_of_the_wake(self, writes, acts):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.now = MONDAY
+        run_in(world, FLOOR, writes=writes)
+        if acts:
+            world.controllers()
+        world.now += MINUTE
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
+        assert world.objects[HPA].annotations == {}
+        assert not any(key.startswith("idling") for key in world.objects[WEB].annotations)
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_a_wake_that_began_is_finished_whatever_is_said_by_then(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.need_pods(a_ref("web", kind="Service"))
+        run_in(world, FLOOR, writes=1)
+        world.events.clear()
+        run_in(world, FLOOR)
+        assert world.replicas(WEB) == 5
+
+    def test_a_hand_above_the_floor_gives_the_autoscaler_its_bounds_back(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.scale(WEB, 3)
+        assert ("release", "Deployment/web") in verbs(run_in(world, FLOOR))
+        assert (world.replicas(WEB), bounds(world)) == (3, (2, 10))
+        assert world.objects[HPA].annotations == {}
+
+    def test_other_bounds_that_somebody_gave_it_meanwhile_stay(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=3, maximum=12)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (3, 12))
+        assert world.objects[HPA].annotations == {}
+
+    @pytest.mark.parametrize(
+        ("minimum", "maximum", "expected"),
+        [
+            pytest.param(1, 5, (2, 5), id="the maximum"),
+            pytest.param(0, 1, (0, 10), id="the minimum"),
+            pytest.param(3, 3, (3, 3), id="both, to one number"),
+            pytest.param(2, 2, (2, 2), id="both, to another number"),
+        ],
+    )
+    @pytest.mark.parametrize("writes", [None, 1, 2, 3, 4], ids=lambda writes: f"writes {writes}")
+    def test_one_bound_that_somebody_changed_stays_and_the_other_is_given_back(
+        self, minimum, maximum, expected, writes
+    ):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
+        run_in(world, FLOOR, writes=writes)
+        run_in(world, FLOOR)
+        assert (bounds(world), world.objects[HPA].annotations) == (expected, {})
+        assert world.replicas(WEB) == min(5, expected[1])
+        assert json.loads(world.objects[WEB].annotations["reconciler/undone"])["count"] == 1
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_bounds_given_back_never_contradict_the_one_that_was_changed(self):
+        world = the_world(minimum=6, replicas=7)
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], maximum=4)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (4, (4, 4))
+
+    @pytest.mark.parametrize(
+        ("changed", "words"),
+        [
+            pytest.param((1, 5), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="one"),
+            pytest.param((3, 3), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="to one number"),
+            pytest.param((2, 10), "somebody restored the bounds of HorizontalPodAutoscaler/web", id="put back"),
+        ],
+    )
+    def test_the_wake_says_what_was_done_with_the_bounds(self, changed, words):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=changed[0], maximum=changed[1])
+        (wake,) = (one for one in decided(world.state(), FLOOR, now=NIGHT).desired.decisions if one.ref == WEB)
+        assert wake.cause.why.partition(",")[0] == words
+
+    def test_bounds_of_one_number_stay_where_the_autoscaler_has_scaled_to_it(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=3, maximum=3)
+        world.controllers()
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (3, (3, 3), {})
+
+    def test_bounds_held_before_the_floor_was_written_are_given_back(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/idled-to", None)
+        assert run_in(world, FLOOR).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["another reason", "no reason"])
+    def test_a_release_says_that_the_autoscaler_decides_again(self, reason):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "scale.kubernetes.io/scale-reason", reason)
+        world.now += MINUTE
+        world.annotate(WEB, "scale.kubernetes.io/scale-time", "2026-11-20T22:01:00Z")
+        outcome = run_in(world, FLOOR)
+        (release,) = (one for one in outcome.desired.decisions if one.ref == WEB)
+        end = "HorizontalPodAutoscaler/web gets its bounds back and scales it (previous replicas 5)"
+        assert release.cause.why.partition(": ")[2] == end
+        assert bounds(world) == (2, 10)
+
+    def test_what_is_released_to_its_autoscaler_keeps_the_rest_behind_its_service_up(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
+        assert ("idle", "Deployment/api") not in verbs(run_in(world, FLOOR))
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
+    def test_another_floor(self, first, second):
+        world = the_world()
+        run_in(world, a_policy(idle_replicas=first))
+        world.controllers()
+        world.now += MINUTE
+        run_in(world, a_policy(idle_replicas=second))
+        world.controllers()
+        assert world.replicas(WEB) == second
+        assert bounds(world) == ((second, second) if second else (2, 10))
+        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(idle_replicas=second))
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
+    def test_another_floor_and_a_crash_after_the_scalable(self, first, second, acts):
+        world = the_world()
+        run_in(world, a_policy(idle_replicas=first))
+        decisions = decided(world.state(), a_policy(idle_replicas=second), now=world.now).desired.decisions
+        world.apply([one for one in decisions if one.ref == WEB])
+        if acts:
+            world.controllers()
+        run_in(world, a_policy(idle_replicas=second))
+        world.controllers()
+        assert (world.replicas(WEB), world.remembered(WEB)) in {(second, 5), (max(first, second), None)}
+        world.now = MONDAY
+        run_in(world, a_policy(idle_replicas=second))
+        world.controllers()
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+        assert world.replicas(WEB) >= 2
+
+    def test_bounds_that_cannot_be_read_are_left_and_told(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/previous-bounds", "{}")
+        world.now = MONDAY
+        outcome = run_in(world, FLOOR)
+        assert world.replicas(WEB) == 5
+        assert bounds(world) == (1, 1)
+        (notice,) = (one for one in outcome.desired.notices if one.kind == "setAside")
+        assert (notice.subject, notice.partial) == (str(HPA), False)
+
+    def test_what_another_fleet_holds_is_not_ours(self):
+        world = the_world()
+        world.annotate(HPA, "reconciler/previous-bounds", '{"minReplicas":2,"maxReplicas":10}')
+        world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def signalled(self, world: World) -> World:
+        """It is asked to wake under another name of the Fleet."""
+        world.now += MINUTE
+        world.annotate(a_ref("web", kind="Service"), "reconciler/wake-requested-at", "2026-11-20T22:01:00Z")
+        return world
+
+    def test_what_another_fleet_idled_and_is_asked_to_wake_gets_its_bounds_back_too(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        self.signalled(world)
+        world.apply(decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now)).decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    @pytest.mark.parametrize("fleet", ["production", "other"])
+    def test_what_is_adopted_gets_its_bounds_back_too(self, fleet):
+        world = the_world()
+        run_in(world, FLOOR)
+        desired = decide_restore(a_fleet(name=fleet), world.state(), Run(world.now), Restoration(adopt=True))
+        world.apply(desired.decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+
+    def test_an_autoscaler_that_is_held_while_nothing_is_idle_is_restored(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=4)
+        world.objects[a_ref("web", kind="Service")] = a_service()
+        desired = decide_restore(a_fleet(name="production"), world.state(), Run(world.now), Restoration())
+        world.apply(desired.decisions)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (4, (2, 10), {})
+
+    def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
+        desired = decide_restore(a_fleet(name="other"), world.state(), Run(world.now), Restoration(adopt=True))
+        assert desired.decisions == ()
+        assert any("HorizontalPodAutoscaler/web" in one.text and "third" in one.text for one in desired.notices)
+
+    def test_what_another_fleet_idled_is_not_woken_where_a_third_holds_its_autoscaler(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        self.signalled(world).annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
+        desired = decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now))
+        assert desired.decisions == ()
+
+    @pytest.mark.parametrize("kinds", ["Deployment", "StatefulSet"], ids=["", "also where no policy selects it"])
+    def test_an_autoscaler_left_behind_is_let_go(self, kinds):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=1)
+        world.objects[a_ref("web", kind="Service")] = a_service()
+        world.now = MONDAY
+        run_in(world, a_policy(selector=workloads_selector(kinds)))
+        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
+
+
+STALE_RECORD = {
+    "idling.kubernetes.io/idled-at": "2026-11-10T22:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    "reconciler/awake-since": "2026-11-11T06:00:00Z",
+}
+
+
+class TestKeda:
+    """The ScaledObject is paused; its target is left to KEDA."""
+
+    def world(self, **annotations: str) -> World:
+        scaled = a_workload(
+            "jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"), annotations=annotations
+        )
+        return a_world(a_service(), a_workload(), scaled, now=NIGHT)
+
+    jobs = a_ref("jobs", kind="ScaledObject")
+
+    def test_it_is_paused_and_its_target_left_to_keda(self):
+        world = self.world()
+        mark, record, pause = run_in(world).desired.decisions
+        assert (record.ref, record.replicas_after) == (WEB, None)
+        assert written(record)["idling.kubernetes.io/previous-scale"] == "3"
+        assert pause.ref == self.jobs
+        assert set(pause.needs) == {mark.key, record.key}
+        assert written(pause)["autoscaling.keda.sh/paused-replicas"] == "0"
+        assert written(pause)["idling.kubernetes.io/previous-scale"] == "3"
+        assert '"kind":"ScaledObject","name":"jobs"' in written(mark)["idling.kubernetes.io/unidle-targets"]
+        assert (pause.replicas_before, pause.replicas_after) == (3, 0)
+        assert world.replicas(WEB) == 3
+        world.controllers()
+        assert world.replicas(WEB) == 0
+        assert run_in(world).desired.decisions == ()
+
+    def test_both_are_claimed(self):
+        assert set(run_in(self.world()).claims) == {self.jobs, WEB}
+
+    def test_a_wake_takes_the_pause_off(self):
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        world.now = MONDAY
+        wake = run_in(world).desired.decisions[0]
+        assert written(wake)["autoscaling.keda.sh/paused-replicas"] is None
+        assert (wake.replicas_before, wake.replicas_after) == (None, None)
+        world.controllers()
+        assert world.replicas(WEB) == 1
+
+    @pytest.mark.parametrize(
+        "annotations",
+        [{"autoscaling.keda.sh/paused-replicas": "0"}, {"autoscaling.keda.sh/paused": "true"}],
+    )
+    def test_one_that_somebody_else_paused_is_left_alone(self, annotations):
+        outcome = run_in(self.world(**annotations))
+        assert outcome.desired.decisions == ()
+
+    def test_a_pause_that_somebody_takes_off_is_a_hand(self):
+        world = self.world()
+        run_in(world)
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
+        assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_pause_of_too_many_digits_is_a_hand(self):
+        world = self.world()
+        run_in(world)
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", "9" * 5000)
+        assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
+
+    def test_its_zeros_are_its_own(self):
+        world = self.world()
+        world.scale(WEB, 0, "keda-operator")
+        assert run_in(world).desired.decisions == ()
+
+    def test_without_its_target_nothing_is_done(self):
+        world = self.world()
+        del world.objects[WEB]
+        policy = a_policy(selector=workloads_selector())
+        assert run_in(world, policy).desired.decisions == ()
+
+    def test_an_old_record_on_its_target_does_not_make_it_ours(self):
+        world = self.world()
+        for key, text in STALE_RECORD.items():
+            world.annotate(WEB, key, text)
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert world.replicas(WEB) == 3
+        assert "reconciler/owner" not in world.objects[WEB].annotations
+
+    def idle_world(self) -> World:
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        assert world.replicas(WEB) == 0
+        world.now += timedelta(minutes=1)
+        return world
+
+    def test_a_scaled_object_that_is_deleted_while_it_is_paused_leaves_a_target_that_wakes(self):
+        world = self.idle_world()
+        del world.objects[self.jobs]
+        assert verbs(run_in(world)) == [("record", "Service/web")]  # which lists the Deployment now
+        assert run_in(world).desired.decisions == ()
+        world.now = MONDAY
+        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
+        assert world.replicas(WEB) == 3
+
+    def test_and_also_where_its_policy_is_deleted_with_it(self):
+        world = self.idle_world()
+        del world.objects[self.jobs]
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert world.replicas(WEB) == 3
+        assert marks(world, WEB) == marks(world) == []
+
+    @pytest.mark.parametrize("writes", range(4))
+    def test_wherever_the_run_that_paused_it_died(self, writes):
+        world = self.world()
+        run_in(world, writes=writes)
+        world.controllers()
+        del world.objects[self.jobs]
+        world.now = MONDAY
+        for _ in range(2):
+            run_in(world)
+        assert world.replicas(WEB) == 3
+        assert marks(world, WEB) == marks(world) == []
+
+    @pytest.mark.parametrize("writes", range(4))
+    def test_a_run_that_dies_leaves_nothing_that_the_next_one_does_not_finish(self, writes):
+        world = self.idle_world()
+        for now, expected in ((MONDAY, 1), (MONDAY + timedelta(days=4, hours=16), 0)):
+            world.now = now
+            run_in(world, writes=writes)
+            for _ in range(2):
+                run_in(world)
+                world.controllers()
+            assert run_in(world).desired.decisions == ()
+            assert (world.replicas(WEB), bool(marks(world, WEB))) == (expected, expected == 0)
+
+    def test_a_target_that_is_made_anew_or_was_never_recorded_is_recorded(self):
+        world = self.idle_world()
+        world.add(a_workload())
+        assert verbs(run_in(world)) == [("record", "Deployment/web")]
+        assert world.recorded(WEB) == 3
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_target_that_keda_scaled_since_it_was_read_is_not_recorded_and_not_idled(self):
+        world = self.world()
+        decisions = decided(world.state(), now=NIGHT).desired.decisions
+        world.scale(WEB, 5, "keda-operator")
+        world.apply(decisions)
+        assert marks(world, WEB) == marks(world, self.jobs) == []
+
+    @pytest.mark.parametrize("floor", [0, 1])
+    def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, floor):
+        world = self.idle_world()
+        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
+        for _ in range(2):
+            run_in(world, a_policy(idle_replicas=floor))
+            assert marks(world, WEB) != []
+            assert marks(world, self.jobs) == []
+        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(idle_replicas=floor))
+        assert world.replicas(WEB) == 3
+
+    def test_a_scaled_object_that_is_made_anew_takes_its_target_back(self):
+        world = self.idle_world()
+        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
+        world.controllers()
+        assert world.replicas(WEB) == 1
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert marks(world, WEB) == marks(world, self.jobs) == marks(world) == []
+
+    def test_what_was_idled_before_keda_came_is_still_woken(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.add(self.world().objects[self.jobs])
+        world.now = MONDAY
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+
+def test_an_autoscaler_left_alone_is_told_with_its_name():
+    world = the_world()
+    outcome = run_in(world, a_policy(hpa="Leave"))
+    assert notices_of(outcome, "autoscaler") == [
+        "east/shop/Deployment/web: HorizontalPodAutoscaler/web controls it (autoscalers.hpa: Leave)"
+    ]

@@ -1,0 +1,340 @@
+"""What is never idled, and what a person is told instead."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.model import Condition, HorizontalPodAutoscaler, ObjectRef
+from reconciler.policy.types import ObjectSelector, WakeMetric
+from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, flip_of
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    NOON,
+    a_metric,
+    a_policy,
+    answers,
+    decided,
+    notices_of,
+    services_selector,
+    verbs,
+    why_of,
+    workloads_selector,
+)
+
+HOUR = timedelta(hours=1)
+UNLABELLED = ObjectSelector(labels=LabelSelector((), (LabelRequirement("x", "DoesNotExist"),)))
+EXCLUDED = {"reconciler/exclude": "true"}
+
+
+def idle_state(*, service: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **workload: Any):
+    """A Service and its Deployment, which a policy would idle."""
+    found = a_cluster(services=(a_service(**(service or {})),), workloads=(a_workload(**workload),))
+    return a_state(replace(found, **(state or {})))
+
+
+def test_what_nothing_holds_is_idled():
+    assert verbs(decided(idle_state())) == [("record", "Service/web"), ("idle", "Deployment/web")]
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        pytest.param(
+            {"created_at": NIGHT - HOUR + timedelta(seconds=1)}, "younger than minAge", id="younger than minAge"
+        ),
+        pytest.param(
+            {"annotations": {"reconciler/awake-since": "2026-11-20T20:00:01Z"}}, "less than minAwake", id="just woken"
+        ),
+        pytest.param(
+            {"annotations": {"reconciler/awake-until": "2026-11-20T22:00:01Z"}},
+            "kept awake until 2026-11-20T22:00:01Z",
+            id="kept awake",
+        ),
+        pytest.param(
+            {"annotations": {"reconciler/awake-until": "tomorrow"}},
+            "expected a time",
+            id="kept awake, who knows how long",
+        ),
+        pytest.param({"annotations": EXCLUDED}, 'excluded: Deployment/web: reconciler/exclude: "true"', id="excluded"),
+        pytest.param(
+            {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}}, "exclude-until", id="excluded until"
+        ),
+        pytest.param({"annotations": {"reconciler/exclude": "yes"}}, 'expected "true"', id="excluded, unreadable"),
+        pytest.param({"replicas": 0}, "already at or below idleReplicas", id="at the floor"),
+        pytest.param({"updated_replicas": 1}, "rollout in progress", id="a rollout"),
+        pytest.param({"generation": 2}, "rollout in progress", id="a change the controller has not seen"),
+        pytest.param({"updated_replicas": None}, "rollout in progress", id="none updated yet"),
+        pytest.param({"terminating": True}, "being deleted", id="being deleted"),
+        pytest.param({"no_place": "spec.pool"}, "it has no spec.pool, where its replicas would stand", id="no place"),
+        pytest.param({"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself", id="the reconciler"),
+    ],
+)
+def test_what_holds_a_workload(workload, words):
+    outcome = decided(idle_state(**workload), a_policy(min_age=HOUR))
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param({"created_at": NIGHT - HOUR}, id="old enough"),
+        pytest.param({"annotations": {"reconciler/awake-since": "2026-11-20T20:00:00Z"}}, id="awake long enough"),
+        pytest.param({"annotations": {"reconciler/awake-until": "2026-11-20T22:00:00Z"}}, id="kept awake long enough"),
+        pytest.param({"annotations": {"reconciler/exclude": "false"}}, id="not excluded"),
+        pytest.param({"annotations": {"reconciler/exclude-until": "2026-11-20T22:00:00Z"}}, id="not excluded any more"),
+        pytest.param(
+            {
+                "updated_replicas": 1,
+                "conditions": (Condition("Progressing", "False", "ProgressDeadlineExceeded"),),
+            },
+            id="a rollout that gave up",
+        ),
+        pytest.param({"annotations": {"autoscaling.keda.sh/paused": "true"}}, id="KEDA pauses ScaledObjects only"),
+        pytest.param({"replicas": None}, id="an absent number of replicas is 1"),
+    ],
+)
+def test_what_does_not_hold_a_workload(workload):
+    outcome = decided(idle_state(**workload), a_policy(min_age=HOUR))
+    assert ("idle", "Deployment/web") in verbs(outcome)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        pytest.param(idle_state(service={"annotations": EXCLUDED}), "excluded", id="its Service"),
+        pytest.param(
+            a_state(
+                a_cluster(
+                    services=(a_service(),),
+                    workloads=(a_workload(),),
+                    namespaces=(a_namespace(annotations=EXCLUDED),),
+                )
+            ),
+            "excluded",
+            id="its namespace",
+        ),
+        pytest.param(
+            a_state(
+                a_cluster(
+                    services=(
+                        a_service(),
+                        a_service("other", selector={"app": "web"}, annotations=EXCLUDED, labels={"x": "y"}),
+                    ),
+                    workloads=(a_workload(),),
+                )
+            ),
+            "excluded",
+            id="another Service in front of it",
+        ),
+    ],
+)  # fmt: skip
+def test_opting_out(state, words):
+    outcome = decided(state, a_policy(selector=services_selector(services=UNLABELLED)))
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+
+
+OF_KUBE_DOWNSCALER = {"downscaler/exclude": "true"}
+
+
+def in_a_namespace(annotations: dict[str, str]):
+    spaces = (a_namespace(annotations=annotations),)
+    return a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), namespaces=spaces))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        pytest.param(
+            idle_state(annotations=OF_KUBE_DOWNSCALER),
+            'excluded: Deployment/web: downscaler/exclude: "true"',
+            id="the workload",
+        ),
+        pytest.param(
+            in_a_namespace({"downscaler/exclude-until": "2026-12-01"}),
+            "excluded: Namespace/shop: downscaler/exclude-until: 2026-12-01",
+            id="its namespace",
+        ),
+    ],
+)
+def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
+    outcome = decided(state)
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+    ignoring = decided(state, fleet=a_fleet(honors_kube_downscaler=False))
+    assert ("idle", "Deployment/web") in verbs(ignoring)
+
+
+def test_an_idle_is_written_only_where_no_opt_out_came_meanwhile():
+    [idle] = [one for one in decided(idle_state()).desired.decisions if one.ref.kind == "Deployment"]
+    unchanged = {one.path[-1] for one in idle.changes if one.before is None and one.after is None}
+    assert {*EXCLUDED, "reconciler/exclude-until", *OF_KUBE_DOWNSCALER, "downscaler/exclude-until"} <= unchanged
+
+
+def test_kube_downscaler_has_no_annotations_on_services():
+    assert ("idle", "Deployment/web") in verbs(decided(idle_state(service={"annotations": OF_KUBE_DOWNSCALER})))
+
+
+def test_an_exclusion_that_cannot_be_read_is_told():
+    outcome = decided(idle_state(service={"annotations": {"reconciler/exclude": "maybe"}}))
+    assert notices_of(outcome, "excludedUnreadable")[0].startswith(
+        'east/shop/Service/web: reconciler/exclude is "maybe", expected "true" or "false"'
+    )
+
+
+def test_a_record_on_its_service_that_cannot_be_read_keeps_it_up():
+    broken = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": "yesterday"}
+    outcome = decided(idle_state(service={"annotations": broken}))
+    assert "idle" not in [verb for verb, _ in verbs(outcome)]
+    assert why_of(outcome) == "the idle record of Service/web cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(-1, ["idle"]), (0, []), (1, [])], ids=["a second ago", "now", "by a clock that is ahead"]
+)
+def test_what_was_woken_in_this_second_is_not_idled_without_min_awake(seconds, expected):
+    woken = {"reconciler/awake-since": f"{NIGHT + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
+    outcome = decided(idle_state(annotations=woken), a_policy(min_awake=timedelta(0)))
+    assert [verb for verb, name in verbs(outcome) if name == "Deployment/web"] == expected
+
+
+@pytest.mark.parametrize(("replicas", "verb"), [(3, "idle"), (2, "repair"), (1, "repair")])
+def test_what_runs_at_the_floor_with_an_old_record_is_not_idled(replicas, verb):
+    old = {
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
+        "idling.kubernetes.io/previous-scale": "5",
+        "reconciler/awake-since": "2026-11-20T12:00:00Z",
+    }
+    outcome = decided(idle_state(replicas=replicas, annotations=old), a_policy(idle_replicas=2))
+    assert (verb, "Deployment/web") in verbs(outcome)
+
+
+@pytest.mark.parametrize("going", ["ScaledObject", "Deployment"])
+def test_neither_a_scaled_object_nor_its_target_may_be_on_its_way_out(going):
+    scaled = a_workload(
+        "web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"),
+        terminating=going == "ScaledObject",
+    )  # fmt: skip
+    web = a_workload(terminating=going == "Deployment")
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, scaled))))
+    assert (outcome.desired.decisions, why_of(outcome)) == ((), "it is being deleted")
+
+
+@pytest.mark.parametrize(
+    ("fleet", "words"),
+    [
+        (a_fleet(protected_namespaces=("shop",)), "the namespace shop is protected"),
+        (a_fleet(namespace="shop"), "the namespace shop is protected"),
+        (a_fleet(), ""),
+    ],
+    ids=["protected", "our own", "any other"],
+)
+def test_protected_namespaces(fleet, words):
+    outcome = decided(idle_state(), fleet=fleet)
+    assert bool(outcome.desired.decisions) is (words == "")
+    assert words in why_of(outcome)
+
+
+@pytest.mark.parametrize(
+    ("cluster_state", "words"), [("Leaving", "leaving"), ("Frozen", "is frozen"), ("ReadOnly", "is read-only")]
+)
+def test_clusters_on_which_nothing_is_idled(cluster_state, words):
+    fleet = a_fleet()
+    fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
+    outcome = decided(idle_state(), fleet=fleet)
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+
+
+@pytest.mark.parametrize("cluster_state", ["Active", "Draining"])
+def test_clusters_on_which_it_is(cluster_state):
+    fleet = a_fleet()
+    fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
+    assert decided(idle_state(), fleet=fleet).desired.decisions
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [(answers(("web", 1), query="q", window="5m"), "wakeWhen 1 above 0 in 5m"), ({}, "wakeWhen unknown")],
+    ids=["it holds", "it is unknown"],
+)
+def test_wake_when_holds(said, words):
+    outcome = decided(replace(idle_state(), answers=said), a_policy(wake_when=(WakeMetric("q", 0, "5m"),)))
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(5.0, "5 above 0 in 30m"), (float("nan"), "metric unknown")],
+    ids=["busy", "unknown"],
+)
+def test_what_criteria_do_not_call_idle(value, words):
+    outcome = decided(replace(idle_state(), answers=answers(("web", value))), a_policy("idle-dev", a_metric()))
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+
+
+def test_what_no_policy_selects_is_not_even_considered():
+    policy = a_policy(selector=services_selector(namespaces=ObjectSelector(("other",))))
+    assert decided(idle_state(), policy).desired.explanations == ()
+
+
+def test_a_hold_tells_what_would_alter_it():
+    outcome = decided(idle_state(created_at=NIGHT), a_policy(min_age=HOUR))
+    assert flip_of(outcome.desired.explanations[0]) == "it is 2026-11-20T23:00:00Z or later"
+
+
+def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), maximum, minimum, **fields)
+
+
+@pytest.mark.parametrize(
+    ("autoscaler", "policy", "words"),
+    [
+        (an_autoscaler(0), a_policy(), "HorizontalPodAutoscaler/web scales to zero itself (minReplicas 0)"),
+        (an_autoscaler(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
+    ],
+    ids=["scales to zero itself", "left alone"],
+)
+def test_autoscalers_that_hold(autoscaler, policy, words):
+    outcome = decided(idle_state(state={"autoscalers": (autoscaler,)}), policy)
+    assert outcome.desired.decisions == ()
+    assert words in why_of(outcome)
+    assert words in notices_of(outcome, "autoscaler")[0]
+
+
+def test_keda_left_alone():
+    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
+    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), scaled)))
+    outcome = decided(state, a_policy(keda="Leave"))
+    assert outcome.desired.decisions == ()
+    assert "autoscalers.keda: Leave" in notices_of(outcome, "autoscaler")[0]
+
+
+def test_a_signal_that_would_wake_it_at_once_keeps_it_up():
+    asked = {"reconciler/wake-requested-at": "2026-11-20T22:00:00Z"}
+    outcome = decided(idle_state(service={"annotations": asked}))
+    assert outcome.desired.decisions == ()
+    assert "wake requested" in why_of(outcome)
+    assert decided(
+        idle_state(service={"annotations": {"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}})
+    ).desired.decisions
+
+
+def test_a_suspended_cron_job_is_left_alone():
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=True)
+    assert decided(a_state(a_cluster(workloads=(cron,))), policy).desired.decisions == ()
+
+
+def test_nothing_is_idled_outside_the_window():
+    assert decided(idle_state(), now=NOON).desired.decisions == ()

@@ -1,0 +1,308 @@
+"""What somebody puts back while we hold it: bounds of an autoscaler, a CronJob's suspension, a pause of KEDA."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from reconciler.apply.events import event_message
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
+from reconciler.plan.model import Action
+from tests.builders import a_ref, a_service, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    notices_of,
+    run_in,
+    workloads_selector,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB = a_ref("web")
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+NIGHTLY = a_ref("nightly", kind="CronJob")
+MINUTE = timedelta(minutes=1)
+WEEK = timedelta(days=7)
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+FLOOR = a_policy(idle_replicas=1)
+GIT = "argocd-controller"
+
+
+def the_world(minimum: int | None = 2, replicas: int = 5) -> World:
+    declared = HorizontalPodAutoscaler(
+        HPA, "uid-hpa", ("Deployment", "web"), 10, minimum, bounds_writer=FieldWriter(GIT, LONG_AGO)
+    )
+    return a_world(a_service(), a_workload(replicas=replicas), declared, now=NIGHT)
+
+
+def bounds(world: World) -> tuple[int | None, int]:
+    return world.objects[HPA].minimum, world.objects[HPA].maximum
+
+
+def said(world: World, name: str, ref: ObjectRef = WEB) -> dict[str, Any]:
+    return dict(json.loads(world.objects[ref].annotations.get(f"reconciler/{name}", "{}")))
+
+
+def undone_night(world: World, *, by: str = GIT, acts: bool = True, after: timedelta = MINUTE, **how: Any) -> None:
+    """We idle it, somebody puts the bounds back some time later, and we run again."""
+    declared = world.objects[HPA]
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
+    world.now += after
+    world.put_back(declared, by, **how)
+    if acts:
+        world.controllers()
+    world.now += MINUTE
+    run_in(world, FLOOR)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
+class TestBoundsPutBack:
+    def test_defect_14_at_its_floor_it_is_woken_and_the_undo_is_counted(self, whole):
+        world = the_world()
+        undone_night(world, acts=False, whole=whole)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+        assert said(world, "undone") == {"by": GIT, "at": "2026-11-20T22:01:00Z", "count": 1}
+        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    def test_what_is_put_back_within_the_second_is_undone_then(self, whole):
+        world = the_world()
+        undone_night(world, acts=False, after=timedelta(0), whole=whole)
+        assert said(world, "undone")["at"] == "2026-11-20T22:00:00Z"
+
+    def test_defect_14_where_the_autoscaler_raised_it_it_is_released(self, whole):
+        world = the_world()
+        undone_night(world, whole=whole)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (2, (2, 10), {})
+        assert said(world, "undone")["by"] == GIT
+        assert run_in(world, FLOOR).desired.decisions == ()
+
+    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts"])
+    def test_defect_14_in_two_windows_it_is_contested_and_left_alone(self, whole, acts):
+        world = the_world()
+        undone_night(world, acts=acts, whole=whole, after=timedelta(hours=1))
+        world.now += WEEK
+        undone_night(world, acts=acts, whole=whole, after=timedelta(hours=1))
+        contest = said(world, "contested")
+        assert (contest["by"], contest["autoscaler"]) == (GIT, "web")
+        world.now += WEEK
+        outcome = run_in(world, FLOOR)
+        assert outcome.desired.decisions == ()
+        (text,) = notices_of(outcome, "contested")
+        assert f"contested by {GIT}" in text
+        assert "group: autoscaling, kind: HorizontalPodAutoscaler" in text
+        assert "/spec/minReplicas, /spec/maxReplicas" in text
+
+    def test_not_by_a_person(self, whole):
+        world = the_world()
+        for _ in range(3):
+            undone_night(world, by="kubectl-edit", whole=whole)
+            world.now += WEEK
+        assert said(world, "contested") == {}
+
+    def test_not_by_two(self, whole):
+        world = the_world()
+        undone_night(world, whole=whole)
+        world.now += WEEK
+        undone_night(world, by="helm", whole=whole)
+        assert said(world, "contested") == {}
+        assert said(world, "undone")["count"] == 1
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
+@pytest.mark.parametrize(
+    ("acts", "replicas"),
+    [
+        pytest.param(False, 5, id="at its floor it is woken"),
+        pytest.param(True, 2, id="raised by its autoscaler it is released"),
+    ],
+)
+def test_a_policy_that_insists_yields_to_who_puts_the_bounds_back(whole, acts, replicas):
+    """The autoscaler raises what is at its floor within seconds: who insists would take down what serves again."""
+    insists = a_policy(idle_replicas=1, on_revert="Insist")
+    world = the_world()
+    declared = world.objects[HPA]
+    for night in (1, 2):
+        run_in(world, insists)
+        assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
+        world.now += MINUTE
+        world.put_back(declared, whole=whole)
+        if acts:
+            world.controllers()
+        for _ in range(3):
+            world.now += MINUTE
+            run_in(world, insists)
+            assert (world.replicas(WEB), bounds(world)) == (replicas, (2, 10))
+        assert said(world, "undone")["count"] == night
+        world.now += WEEK
+    assert (said(world, "contested")["by"], said(world, "contested")["autoscaler"]) == (GIT, "web")
+
+
+def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
+    world = the_world()
+    undone_night(world, acts=False)
+    world.now += WEEK
+    declared = world.objects[HPA]
+    run_in(world, FLOOR)
+    world.now += MINUTE
+    world.put_back(declared)
+    outcome = run_in(world, FLOOR)
+    wake = next(one for one in outcome.desired.decisions if one.ref == WEB)
+    assert (wake.event, wake.replicas_after) == ("IdlingContested", 5)
+    message = event_message(Action(1, wake))
+    assert f"{GIT} restored the bounds of HorizontalPodAutoscaler/web" in message
+    assert "kind: HorizontalPodAutoscaler" in message
+    assert "left alone until reconciler/contested is taken off" in message
+    (text,) = notices_of(outcome, "contested")
+    assert f"contested by {GIT}, which reverted it 2 times" in text
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_defect_14_a_wake_of_ours_that_was_cut_is_no_undo(writes):
+    world = the_world()
+    run_in(world, FLOOR)
+    world.now = MONDAY
+    run_in(world, FLOOR, writes=writes)
+    world.controllers()
+    world.now += MINUTE
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+    assert not {"reconciler/undone", "reconciler/awake-until"} & set(world.objects[WEB].annotations)
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_defect_14_an_idle_of_ours_that_was_cut_is_no_undo(writes):
+    world = the_world()
+    run_in(world, FLOOR, writes=writes)
+    world.controllers()
+    world.now += MINUTE
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
+)
+def test_defect_14_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undone):
+    """The server's clock may be behind ours; a run of ours that died leaves no annotations either."""
+    world = the_world()
+    run_in(world, FLOOR, writes=2)
+    written = FieldWriter(GIT, world.now - timedelta(seconds=seconds))
+    world.objects[HPA] = replace(world.objects[HPA], bounds_writer=written)
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world)) == ((5, (2, 10)) if undone else (1, (1, 1)))
+
+
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_defect_14_a_run_that_is_cut_while_it_answers_an_undo_counts_it_once(writes):
+    world = the_world()
+    declared = world.objects[HPA]
+    run_in(world, FLOOR)
+    world.now += MINUTE
+    world.put_back(declared)
+    run_in(world, FLOOR, writes=writes)
+    run_in(world, FLOOR)
+    assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
+    assert said(world, "undone")["count"] == 1
+    assert run_in(world, FLOOR).desired.decisions == ()
+
+
+def test_defect_14_a_wake_in_between_ends_the_row():
+    world = the_world()
+    undone_night(world)
+    world.now += WEEK
+    run_in(world, FLOOR)
+    world.now = MONDAY + WEEK
+    run_in(world, FLOOR)
+    world.now = NIGHT + 2 * WEEK
+    undone_night(world)
+    assert said(world, "contested") == {}
+
+
+def test_defect_14_a_suspension_that_is_put_back_in_two_windows_is_contested():
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    job = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, replicas_path=("spec", "suspend"))
+    world = a_world(job, now=NIGHT)
+    for _ in range(2):
+        run_in(world, policy)
+        assert world.objects[NIGHTLY].suspend
+        world.now += timedelta(hours=1)
+        world.scale(NIGHTLY, 1, GIT, timed=True)
+        outcome = run_in(world, policy)
+        world.now += WEEK
+    assert said(world, "contested", NIGHTLY)["by"] == GIT
+    (text,) = notices_of(outcome, "contested")
+    assert "group: batch, kind: CronJob, jsonPointers: [/spec/suspend]" in text
+    assert run_in(world, policy).desired.decisions == ()
+
+
+RUNS = st.tuples(
+    st.sampled_from([7, 40, 160, 700, 1500]),  # minutes until it
+    st.sampled_from([None, None, None, 0, 1, 2, 3]),  # killed after that many writes
+    st.booleans(),  # the autoscaler acts
+    st.booleans(),  # the replicas are put back too
+    st.booleans(),  # the whole autoscaler is put back
+)
+IDLES = 2  # how often it may be idled before it is contested
+
+
+@pytest.mark.laws
+@settings(max_examples=300)
+@given(st.lists(RUNS, min_size=4, max_size=40), st.booleans(), st.integers(1, 3), st.sampled_from([None, 1, 2, 4]))
+def test_defect_14_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, minimum):
+    """Whatever is put back, whenever our runs come or die: what is undone twice is contested, and nothing is written
+    then. Each idle takes one run, and one that answers the undo.
+    """
+    policy = a_policy("idle-dev", a_metric() if metric else a_schedule(), idle_replicas=floor)
+    world = the_world(minimum)
+    world.answers = answers(("web", 0))
+    declared, had, most = world.objects[HPA], world.replicas(WEB), IDLES
+    for minutes, writes, acts, replicas, whole in runs:
+        world.now += timedelta(minutes=minutes)
+        before = len(world.idles)
+        run_in(world, policy, writes=writes)
+        if len(world.idles) > before and bounds(world) == (declared.minimum, declared.maximum):
+            most += 2  # it died before there was anything to put back, so that a wake may come first: the row ends
+        world.now += timedelta(seconds=20)
+        world.put_back(declared, whole=whole)
+        if replicas and world.replicas(WEB) != had:
+            world.scale(WEB, had, GIT, timed=True)
+        if acts:
+            world.controllers()
+        assert len(world.idles) <= most
+        if "reconciler/contested" in world.objects[WEB].annotations:
+            break
+    calm(world, policy, declared, most)
+    assert not world.wrongs, world.wrongs
+
+
+def calm(world: World, policy: Any, declared: HorizontalPodAutoscaler, most: int) -> None:
+    """Some more nights that are undone, and none of it is ours any more."""
+    for _ in range(2 * IDLES):
+        world.now = replace_night(world.now)
+        for _ in range(2):
+            run_in(world, policy)
+            world.now += MINUTE
+            world.put_back(declared)
+    world.now = replace_night(world.now)
+    assert len(world.idles) <= most
+    assert decided(world.state(), policy, now=world.now).desired.decisions == ()
+    assert said(world, "contested")["by"] == GIT
+
+
+def replace_night(now: datetime) -> datetime:
+    """The next Friday night."""
+    weeks = (now - NIGHT) // WEEK + 1
+    return NIGHT + weeks * WEEK

@@ -1,0 +1,336 @@
+"""Idle, busy or unknown: what criteria say, in words, and what would alter it."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.criteria import (
+    Answers,
+    CriterionResult,
+    Evaluation,
+    all_of,
+    any_of,
+    evaluator_of,
+    wake_evaluator_of,
+)
+from reconciler.decide.reasons import ReasonCode, reason, text_of
+from reconciler.labels import LabelSelector
+from reconciler.model import QueryAnswer, QueryKey, Sample
+from reconciler.policy.kinds.calendar import parse_window, the_rest_of_the_week
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AnyOf,
+    ObjectSelector,
+    ScheduleCriterion,
+    Selector,
+    WakeMetric,
+    WeeklyWindow,
+)
+from tests.builders import a_cluster, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    REQUESTS,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    why_of,
+)
+from tests.decide.schedule.calendars import a_calendar
+
+IDLE, BUSY, UNKNOWN = CriterionResult.IDLE, CriterionResult.BUSY, CriterionResult.UNKNOWN
+COVERAGE = "count_over_time(up[{{ window }}])"
+
+
+def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluation:
+    return evaluator_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "words"),
+    [
+        pytest.param(answers(("web", 0)), IDLE, "0 at most 0 in 30m", id="at the bound"),
+        pytest.param(answers(("web", 5)), BUSY, "5 above 0 in 30m", id="above"),
+        pytest.param(answers(("web", -1)), IDLE, "-1 at most 0 in 30m", id="below"),
+        pytest.param(answers(("api", 0)), UNKNOWN, "no series", id="another Service's"),
+        pytest.param(answers(("web", 0), namespace="other"), UNKNOWN, "no series", id="another namespace's"),
+        pytest.param(answers(("web", math.nan)), UNKNOWN, "nan", id="NaN"),
+        pytest.param(answers(("web", math.inf)), UNKNOWN, "inf", id="infinite"),
+        pytest.param(answers(("web", 0), ("web", 0)), UNKNOWN, "given 2 times", id="given twice"),
+        pytest.param(answers(("web", 0), warnings=("half",)), UNKNOWN, "partial: half", id="with warnings"),
+        pytest.param(answers(error="refused"), UNKNOWN, "failed to load: refused", id="failed"),
+        pytest.param({}, UNKNOWN, "not evaluated", id="not in the snapshot"),
+        pytest.param(
+            answers(("web", 0), at=NIGHT - timedelta(minutes=5, seconds=1)),
+            UNKNOWN,
+            "recorded at 2026-11-20T21:54:59Z, more than 5 minutes ago",
+            id="recorded too long ago",
+        ),
+        pytest.param(answers(("web", 0), at=NIGHT - timedelta(minutes=5)), IDLE, "0 at most 0", id="just in time"),
+        pytest.param(answers(("web", 0), policy="other"), UNKNOWN, "not evaluated", id="another policy's"),
+        pytest.param(answers(("web", 0), cluster="west"), UNKNOWN, "not evaluated", id="another cluster's"),
+        pytest.param(answers(("web", 0), window="5m"), UNKNOWN, "not evaluated", id="another window's"),
+    ],
+)
+def test_a_metric(said, result, words):
+    evaluation = judged(a_policy("idle-dev", a_metric()), said)
+    assert evaluation.result is result
+    assert words in text_of(evaluation.reasons)
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        pytest.param(answers(), IDLE, id="no series is zero"),
+        pytest.param(answers(("web", 1)), BUSY, id="a series counts"),
+        pytest.param(answers(("api", 1)), IDLE, id="another series does not, where any may be selected"),
+        pytest.param(answers(error="refused"), UNKNOWN, id="a failure is no zero"),
+        pytest.param(answers(("web", math.nan)), UNKNOWN, id="NaN is no zero"),
+    ],
+)
+def test_no_series_may_count_as_zero(said, result):
+    assert judged(a_policy("idle-dev", a_metric(no_series="Zero")), said).result is result
+
+
+OTHER_LABELS = {
+    QueryKey("east", "idle-dev", REQUESTS, "30m"): QueryAnswer(
+        (Sample({"exported_namespace": "shop", "exported_service": "web"}, 90.0),)
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "words"),
+    [
+        pytest.param(answers(("api", 7)), IDLE, "0 at most 0", id="another selected Service's series"),
+        pytest.param(answers(("api", 7), ("gone", 7)), IDLE, "0 at most 0", id="among others"),
+        pytest.param(answers(), IDLE, "0 at most 0", id="no series at all"),
+        pytest.param(OTHER_LABELS, UNKNOWN, "none of its series names a selected Service", id="other labels"),
+        pytest.param(
+            answers(("web", 7), namespace="other"), UNKNOWN, "none of its series", id="a namespace not selected"
+        ),
+        pytest.param(answers(("gone", 7)), UNKNOWN, "none of its series", id="a Service that is not there"),
+        pytest.param(answers(("db", 7)), UNKNOWN, "none of its series", id="a Service whose labels are not selected"),
+    ],
+)
+def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, result, words):
+    selected = ObjectSelector(labels=LabelSelector((("tier", "web"),)))
+    selector = Selector(services=selected, namespaces=ObjectSelector(("shop",)))
+    policy = a_policy("idle-dev", a_metric(no_series="Zero"), a_schedule(), selector=selector)
+    services = (
+        *(a_service(name, labels={"tier": "web"}) for name in ("web", "api")),
+        a_service("db"),
+        a_service(namespace="other", labels={"tier": "web"}),
+    )
+    state = a_state(a_cluster(services=services, workloads=(a_workload(),)), answers=said)
+    outcome = decided(state, policy)
+    told = [(one.ref.name, one.outcome) for one in outcome.desired.explanations if one.ref.kind == "Deployment"]
+    assert told == [("web", "goes idle" if result is IDLE else "stays awake")]
+    assert words in why_of(outcome)
+
+
+@pytest.mark.parametrize(
+    ("coverage", "result", "words"),
+    [
+        pytest.param(answers(("web", 50), query=COVERAGE), IDLE, "0 at most 0", id="enough"),
+        pytest.param(
+            answers(("web", 49), query=COVERAGE), UNKNOWN, "coverage is 49, expected at least 50", id="too little"
+        ),
+        pytest.param(answers(query=COVERAGE), UNKNOWN, "coverage is no series", id="none"),
+        pytest.param({}, UNKNOWN, "coverage is not evaluated", id="not evaluated"),
+    ],
+)
+def test_coverage(coverage, result, words):
+    policy = a_policy("idle-dev", a_metric(coverage=COVERAGE, coverage_at_least=50))
+    evaluation = judged(policy, {**answers(("web", 0)), **coverage})
+    assert evaluation.result is result
+    assert words in text_of(evaluation.reasons)
+
+
+def test_a_workload_without_a_service_has_no_metric():
+    evaluation = judged(a_policy("idle-dev", a_metric()), answers(("web", 0)), service=None)
+    assert (evaluation.result, "a metric needs a Service" in text_of(evaluation.reasons)) == (UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("now", "result", "words", "flip", "until"),
+    [
+        (
+            NIGHT,
+            IDLE,
+            "schedule office-hours-off until 2026-11-23T06:00:00Z",
+            "it is 2026-11-23T06:00:00Z or later",
+            MONDAY,
+        ),
+        (
+            NOON,
+            BUSY,
+            "schedule office-hours-off closed until 2026-11-20T19:00:00Z",
+            "it is 2026-11-20T19:00:00Z or later",
+            None,
+        ),
+        (
+            MONDAY,
+            BUSY,
+            "schedule office-hours-off closed until 2026-11-23T19:00:00Z",
+            "it is 2026-11-23T19:00:00Z or later",
+            None,
+        ),
+    ],
+    ids=["open", "closed", "the end does not belong to it"],
+)
+def test_a_schedule(now, result, words, flip, until):
+    evaluation = judged(a_policy(), now=now)
+    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual), evaluation.until) == (
+        result,
+        words,
+        flip,
+        until,
+    )
+
+
+OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
+ONCE = "2026-01-01T10:00/2026-01-01T12:00"
+RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23), reason="release")
+
+
+@pytest.mark.parametrize(
+    ("now", "fields", "result", "words", "flip"),
+    [
+        pytest.param(
+            NIGHT,
+            {},
+            IDLE,
+            'outside uptime "Mon-Fri 07:00-20:00" until 2026-11-23T07:00:00Z',
+            "it is 2026-11-23T07:00:00Z or later",
+        ),
+        pytest.param(
+            NOON,
+            {},
+            BUSY,
+            'in uptime "Mon-Fri 07:00-20:00" until 2026-11-20T20:00:00Z',
+            "it is 2026-11-20T20:00:00Z or later",
+        ),
+        pytest.param(
+            NIGHT,
+            {"name": "office-hours"},
+            IDLE,
+            "outside uptime office-hours until 2026-11-23T07:00:00Z",
+            "it is 2026-11-23T07:00:00Z or later",
+        ),
+        pytest.param(
+            NIGHT,
+            {"exceptions": (RELEASE,)},
+            BUSY,
+            'exception to uptime "Mon-Fri 07:00-20:00" until 2026-11-20T23:00:00Z (release)',
+            "it is 2026-11-20T23:00:00Z or later",
+        ),
+        pytest.param(
+            NOON,
+            {"windows": (), "texts": ("00:00-24:00",)},
+            BUSY,
+            'in uptime "00:00-24:00" without end',
+            'there is an end of uptime "00:00-24:00"',
+        ),
+        pytest.param(
+            NOON,
+            {"windows": (WeeklyWindow(0, 0, 7, 0),), "texts": (ONCE,)},
+            IDLE,
+            f'outside uptime "{ONCE}" without end',
+            f'there is a window of uptime "{ONCE}"',
+        ),
+    ],
+    ids=["outside", "inside", "a name", "an exception", "always", "never"],
+)
+def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
+    texts = ("Mon-Fri 07:00-20:00",)
+    calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
+    evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
+    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual)) == (result, words, flip)
+    assert ("timeZone" in evaluation.reasons[0].values) is ("without end" not in words)
+
+
+def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
+    return tuple(Evaluation(one, ()) for one in result)
+
+
+@pytest.mark.parametrize(
+    ("parts", "every", "some"),
+    [
+        ((IDLE, IDLE), IDLE, IDLE),
+        ((IDLE, BUSY), BUSY, IDLE),
+        ((IDLE, UNKNOWN), UNKNOWN, IDLE),
+        ((BUSY, UNKNOWN), BUSY, UNKNOWN),
+        ((BUSY, BUSY), BUSY, BUSY),
+        ((UNKNOWN, UNKNOWN), UNKNOWN, UNKNOWN),
+        ((BUSY, UNKNOWN, IDLE), BUSY, IDLE),
+        ((), UNKNOWN, UNKNOWN),
+    ],
+)
+def test_three_valued_logic(parts, every, some):
+    assert all_of(said(*parts)).result is every
+    assert any_of(said(*parts)).result is some
+
+
+def test_criteria_nest_and_tell_what_decided():
+    policy = a_policy("idle-dev", a_metric(), AnyOf((a_schedule(), a_metric(window="5m"))))
+    evaluation = judged(policy, answers(("web", 0)))
+    assert evaluation.result is IDLE
+    assert text_of(evaluation.reasons) == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    assert str(evaluation.counterfactual) == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
+    busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
+    assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
+
+
+@pytest.mark.parametrize(
+    ("value", "result", "words"),
+    [
+        (1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
+        (0.0, IDLE, "wakeWhen 0 at most 0 in 5m"),
+        (math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
+        (None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
+    ],
+    ids=["above", "at the bound", "NaN", "no series"],
+)
+def test_wake_when(value, result, words):
+    policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
+    samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
+    key = QueryKey("east", "idle-dev", "queue", "5m")
+    evaluate = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
+    found = evaluate("shop", "web")
+    assert (found.result, text_of(found.reasons)) == (result, words)
+
+
+def test_without_wake_when_nothing_wakes():
+    evaluate = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
+    assert evaluate("shop", "web").result is IDLE
+
+
+def test_each_query_that_cannot_be_used_is_told_once():
+    policy = a_policy(
+        "idle-dev", AnyOf((a_metric(coverage=COVERAGE), a_metric())), wake_when=(WakeMetric("queue", 0, "5m"),)
+    )
+    said = answers(("web", 0))
+    problems = Answers("east", policy.name, said, NIGHT).problems(policy)
+    assert [(query, problem.code) for query, problem in problems] == [
+        ("queue", ReasonCode.QUERY_NOT_EVALUATED),
+        ("count_over_time(up[30m])", ReasonCode.QUERY_NOT_EVALUATED),
+    ]
+
+
+def test_coverage_needs_a_series_and_no_more_where_no_least_is_given():
+    policy = a_policy("idle-dev", a_metric(coverage=COVERAGE))
+    assert judged(policy, {**answers(("web", 0)), **answers(("web", 0), query=COVERAGE)}).result is IDLE
+
+
+def test_what_each_criterion_found_is_told():
+    policy = a_policy("idle-dev", AnyOf((a_metric(at_most=1), a_schedule())))
+    (found,) = judged(policy, answers(("web", 1))).reasons[:1]
+    assert found == reason(ReasonCode.METRIC_IDLE, value=1.0, atMost=1.0, window="30m")

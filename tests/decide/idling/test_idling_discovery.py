@@ -1,0 +1,274 @@
+"""From a Service to the scalables behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.discovery import discover_targets, inventory_of
+from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, Workload
+from reconciler.workload_kinds import WorkloadKind
+from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import NOON, a_policy, decided, workloads_selector
+
+WEB = a_workload()
+ROLLOUTS = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+DEPLOYMENT_OWNER = OwnerReference("apps/v1", "Deployment", "web", WEB.uid)
+
+
+def a_replica_set(name: str = "web-1", **fields):
+    return a_workload(name, kind="ReplicaSet", template_labels={"app": "web"}, owner=DEPLOYMENT_OWNER, **fields)
+
+
+def a_slice(*pods: str, service: str = "web", name: str = "web-x") -> EndpointSlice:
+    ref = ObjectRef("east", "shop", "EndpointSlice", name, "discovery.k8s.io")
+    return EndpointSlice(ref, service, tuple((pod, f"uid-{pod}") for pod in pods))
+
+
+def found(service=None, **cluster):
+    service = service or a_service()
+    return discover_targets(service, inventory_of(a_cluster(services=(service,), **cluster)))
+
+
+@pytest.mark.parametrize(
+    ("service", "workloads", "expected"),
+    [
+        pytest.param(a_service(), [WEB, a_workload("api")], ["web"], id="the selector against template labels"),
+        pytest.param(a_service(), [WEB, a_replica_set("web-1"), a_replica_set("web-2")], ["web"], id="two ReplicaSets"),
+        pytest.param(
+            a_service(selector={"tier": "a"}),
+            [a_workload(name, template_labels={"tier": "a", "app": name}) for name in ("b", "a")],
+            ["a", "b"],
+            id="several, sorted",
+        ),
+        pytest.param(a_service(selector={"app": "web", "x": "y"}), [WEB], [], id="all pairs have to match"),
+        pytest.param(a_service(selector={}), [WEB], [], id="an empty selector selects nothing"),
+        pytest.param(a_service(type="ExternalName"), [WEB], [], id="ExternalName has no targets"),
+        pytest.param(
+            a_service(),
+            [WEB, a_replica_set("old", replicas=0), a_workload(template_labels={"app": "new"})],
+            [],
+            id="an old ReplicaSet without pods does not tell",
+        ),
+        *(
+            pytest.param(
+                a_service(),
+                [
+                    a_replica_set("old", replicas=count, status_replicas=there),
+                    a_workload(template_labels={"app": "new"}),
+                ],
+                ["web"],
+                id=f"an old ReplicaSet that {why} does",
+            )
+            for count, there, why in ((1, 0, "gets a pod"), (0, 1, "has one still"))
+        ),
+        pytest.param(
+            a_service(selector={"app": "web", "tier": "a"}),
+            [
+                a_workload(template_labels={"app": "web", "tier": "a", "more": "x"}),
+                a_workload("b", template_labels={"tier": "a"}),
+            ],
+            ["web"],
+            id="more labels than the selector has",
+        ),
+        pytest.param(a_service(), [a_workload(namespace="other")], [], id="another namespace"),
+    ],
+)
+def test_what_labels_tell(service, workloads, expected):
+    result = found(service, workloads=tuple({workload.ref: workload for workload in workloads}.values()))
+    assert [workload.ref.name for workload in result.workloads] == expected
+    assert result.undecided == ""
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        (OwnerReference("acme/v1", "Database", "db", "u"), "Database/db, which is not a known scalable"),
+        (OwnerReference("apps/v1", "Deployment", "gone", "u"), "Deployment/gone, which was not found"),
+        (OwnerReference("argoproj.io/v1", "Rollout", "gone", "u"), "Rollout/gone, which was not found"),
+    ],
+    ids=["an operator's", "cannot be read", "of a kind with a scale"],
+)
+def test_an_unknown_owner_makes_that_service_undecided_and_never_its_neighbours(owner, words):
+    owned = a_workload("db", kind="StatefulSet", owner=owner)
+    services = (a_service("db"), a_service("web"))
+    state = a_state(a_cluster(services=services, workloads=(owned, WEB), scale_kinds=(ROLLOUTS,)))
+    desired = decided(state).desired
+    assert [(one.subject, one.policy) for one in desired.undecided] == [("east/shop/Service/db", "idle-dev")]
+    assert desired.undecided[0].why == f"StatefulSet/db is owned by {words}"
+    assert [str(decision.ref) for decision in desired.decisions] == [
+        "east/shop/Service/web",
+        "east/shop/Deployment/web",
+    ]
+
+
+def test_owners_are_climbed_to_a_custom_resource_with_a_scale():
+    ref = ObjectRef("east", "shop", "Rollout", "web", "argoproj.io")
+    rollout = Workload(ref=ref, uid="uid-rollout", api_version="argoproj.io/v1alpha1", replicas=2)
+    owned = a_workload(
+        "web-1", kind="ReplicaSet", template_labels={"app": "web"},
+        owner=OwnerReference("argoproj.io/v1alpha1", "Rollout", "web", "uid-rollout"),
+    )  # fmt: skip
+    result = found(workloads=(rollout, owned), scale_kinds=(ROLLOUTS,))
+    assert [workload.ref for workload in result.workloads] == [ref]
+
+
+def test_owners_that_own_one_another_come_to_an_end():
+    circle = [
+        a_workload(name, template_labels={"app": "web"}, owner=OwnerReference("apps/v1", "Deployment", owner, ""))
+        for name, owner in (("a", "b"), ("b", "a"))
+    ]
+    assert found(workloads=tuple(circle)).undecided == ""
+
+
+def test_what_an_external_name_lists_is_not_behind_it():
+    listed = '[{"kind":"Deployment","name":"web","replicas":3}]'
+    mark = {
+        "idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z",
+        "idling.kubernetes.io/unidle-targets": listed,
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    }
+    service = a_service(type="ExternalName", annotations=mark)
+    outcome = decided(a_state(a_cluster(services=(service,), workloads=(WEB,))))
+    assert [str(decision.ref) for decision in outcome.desired.decisions if decision.idles] == []
+
+
+class TestEndpoints:
+    """Where the Service has no selector, or labels do not tell."""
+
+    service = a_service(selector={"statefulset.kubernetes.io/pod-name": "db-0"}, name="db-0")
+    database = a_workload("db", kind="StatefulSet")
+    pod = a_pod("db-0", owner_uid=database.uid, owner_kind="StatefulSet", owner_name="db")
+
+    def found(self, **fields):
+        slices = (a_slice("db-0", service="db-0"), a_slice("db-0", service="db-0", name="db-0-y"))
+        return found(self.service, workloads=(self.database,), **({"endpoint_slices": slices} | fields))
+
+    def test_the_pods_are_asked_for(self):
+        assert self.found().question == PodsQuestion(self.service.ref)
+
+    def test_and_their_owners_climbed(self):
+        result = self.found(pods={self.service.ref: (self.pod,)})
+        assert [workload.ref.name for workload in result.workloads] == ["db"]
+
+    @pytest.mark.parametrize(
+        ("named", "pod"),
+        [
+            pytest.param(("db-0", ""), pod, id="by its name alone"),
+            pytest.param(("", "uid-db-0"), pod, id="by its uid alone"),
+            pytest.param(("db-0", "uid-of-before"), pod, id="one made anew under its name"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, uid=""), id="one without a uid"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_name=""), id="of an owner without a name"),
+            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_uid=""), id="of an owner without a uid"),
+        ],
+    )
+    def test_however_a_pod_is_named(self, named, pod):
+        one = replace(a_slice(service="db-0"), pods=(named,))
+        result = self.found(endpoint_slices=(one,), pods={self.service.ref: (pod,)})
+        assert ([workload.ref.name for workload in result.workloads], result.undecided) == (["db"], "")
+
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            ({"pods": {service.ref: ()}}, "Pod/db-0, which its endpoints name, is not there"),
+            ({"pods": {service.ref: (a_pod("db-0"),)}}, "Pod/db-0 has no owner"),
+            (
+                {"pods": {service.ref: (a_pod("db-0", owner_uid="x", owner_kind="DaemonSet", owner_name="db"),)}},
+                "Pod/db-0 is owned by DaemonSet/db, which is not a known scalable",
+            ),
+            ({"unreadable": {"pods of shop/Service/db-0": "forbidden"}}, "cannot be read: forbidden"),
+            ({"unreadable": {"endpointslices": "forbidden"}}, "its EndpointSlices cannot be read"),
+        ],
+        ids=["not among the answers", "without owner", "a DaemonSet", "forbidden", "no slices"],
+    )
+    def test_undecided(self, fields, words):
+        assert words in self.found(**fields).undecided
+
+    def test_without_endpoints_nothing_is_behind_it(self):
+        assert self.found(endpoint_slices=()).workloads == ()
+
+    def test_pods_are_asked_for_only_where_a_policy_calls_the_service_idle(self):
+        state = a_state(
+            a_cluster(
+                services=(self.service,), workloads=(self.database,), endpoint_slices=(a_slice("db-0", service="db-0"),)
+            )
+        )
+        assert decided(state).desired.questions == (PodsQuestion(self.service.ref),)
+        assert decided(state, now=NOON).desired.questions == ()
+        assert decided(state).desired.decisions == ()
+
+    def test_what_it_idled_stays_behind_it_when_the_pods_are_gone(self):
+        cluster = a_cluster(
+            services=(self.service,), workloads=(self.database,),
+            endpoint_slices=(a_slice("db-0", service="db-0"),), pods={self.service.ref: (self.pod,)},
+        )  # fmt: skip
+        mark, idle = decided(a_state(cluster)).desired.decisions
+        after = a_cluster(
+            services=(_with_annotations(self.service, mark),),
+            workloads=(_with_annotations(a_workload("db", kind="StatefulSet", replicas=0), idle),),
+        )
+        assert decided(a_state(after)).desired.decisions == ()
+
+
+def _with_annotations(found_object, decision):
+    texts = {c.path[-1]: c.after for c in decision.changes if c.path[0] == "metadata" and c.after is not None}
+    return replace(found_object, annotations=texts)
+
+
+def test_workloads_selected_directly_need_no_service():
+    state = a_state(a_cluster(workloads=(WEB, a_replica_set())))
+    decisions = decided(state, a_policy(selector=workloads_selector())).desired.decisions
+    assert [(decision.verb, str(decision.ref)) for decision in decisions] == [("idle", "east/shop/Deployment/web")]
+    assert decisions[0].group == "idling/east/shop/Deployment/web"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "idled"),
+    [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])],
+    ids=["no kind", "by name"],
+)
+def test_row_18_custom_kinds_are_selected_by_name_only(kinds, idled):
+    ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
+    shards = a_workload(replicas=1)
+    custom = replace(shards, ref=ref, uid="uid-k8s", replicas_path=("spec", "shards"))
+    kind = WorkloadKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
+    state = a_state(a_cluster(workloads=(WEB, custom), scale_kinds=(kind,)))
+    decisions = decided(state, a_policy(selector=workloads_selector(*kinds))).desired.decisions
+    assert [f"{decision.ref.kind}/{decision.ref.name}" for decision in decisions] == idled
+
+
+def test_a_record_on_a_replica_set_of_a_deployment_is_ignored():
+    copied = {"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z", "idling.kubernetes.io/previous-scale": "3",
+              "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
+    state = a_state(a_cluster(services=(a_service(),), workloads=(WEB, a_replica_set(annotations=copied, replicas=0))))
+    assert decided(state, now=NOON).desired.decisions == ()
+
+
+@pytest.mark.parametrize("kind", ["namespaces", "services", "horizontalpodautoscalers", "scaledobjects"])
+def test_what_cannot_be_listed_holds_idles_back(kind):
+    policy = a_policy(selector=workloads_selector())
+    state = a_state(a_cluster(workloads=(WEB,), unreadable={kind: "forbidden"}))
+    outcome = decided(state, policy)
+    assert outcome.desired.decisions == ()
+    assert "cannot be read" in outcome.desired.explanations[0].why
+
+
+def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():
+    mark = {
+        "idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z",
+        "idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":3}]',
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+    }
+    service = a_service(annotations=mark)
+    unread = a_state(a_cluster(services=(service,), unreadable={"deployments": "forbidden"}))
+    assert decided(unread).desired.decisions == ()
+    gone = a_state(a_cluster(services=(service,)))
+    assert [str(decision.verb) for decision in decided(gone).desired.decisions] == ["clear"]
+
+
+@pytest.mark.parametrize("kind", ["deployments", "statefulsets", "replicasets", "replicationcontrollers"])
+def test_the_targets_of_a_service_sleep_together_or_not_at_all(kind):
+    result = found(workloads=(WEB,), unreadable={kind: "forbidden"})
+    assert (result.workloads, result.undecided) == ((), f"{kind} cannot be read, and some may be behind it")

@@ -1,0 +1,400 @@
+"""What people are told about choices: who selects what, whose wish lost, what is not known, and the notices."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Notice
+from reconciler.decide.idling.decide import IdlingOutcome
+from reconciler.decide.idling.records import UnidleTarget, targets_text
+from reconciler.model import EndpointSlice, HorizontalPodAutoscaler, ObjectRef
+from reconciler.policy.types import Calendar, ScheduleCriterion
+from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    NOON,
+    a_metric,
+    a_policy,
+    answers,
+    decided,
+    labelled,
+    notices_of,
+    services_selector,
+    workloads_selector,
+)
+
+AT = "2026-11-20T21:00:00Z"
+IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
+OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
+RECORD = {**OURS, IDLED_AT: AT, "idling.kubernetes.io/previous-scale": "3", "reconciler/idled-to": "0"}
+OC_IDLE = "idling.alpha.openshift.io/idled-at"
+OC_RECORD = {OC_IDLE: AT, "idling.alpha.openshift.io/previous-scale": "4"}
+STAGING = {"reconciler/owner": "staging/IdlingPolicy/night"}
+UNREADABLE = {"reconciler/exclude": "maybe"}
+WEB = a_workload()
+BY_NAME = workloads_selector().workloads
+
+
+def of(*policies: Any, service: Any = None, web: Any = None, now: Any = NIGHT, said: Any = None, **cluster: Any):
+    """What is decided of Service web and of web behind it, with these fields."""
+    fields = {"services": (a_service(**(service or {})),), "workloads": (a_workload(**(web or {})),)} | cluster
+    return decided(a_state(a_cluster(**fields), answers=said or {}), *policies, now=now)
+
+
+def told(outcome: IdlingOutcome, kind: str) -> list[Notice]:
+    return [notice for notice in outcome.desired.notices if notice.kind == kind]
+
+
+class TestExplanations:
+    """(object, policy, outcome, whether the policy selects it, by which parts) of each."""
+
+    def rows(self, outcome: IdlingOutcome) -> list[tuple[str, str, str, bool, tuple[str, ...]]]:
+        return [
+            (one.ref.kind, one.policy, one.outcome, one.selected, one.selected_by)
+            for one in outcome.desired.explanations
+        ]
+
+    @pytest.mark.parametrize(
+        ("policies", "rows"),
+        [
+            pytest.param(
+                (a_policy(),), [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)",))],
+                id="through its Service",
+            ),
+            pytest.param(
+                (a_policy(selector=workloads_selector()),),
+                [("Deployment", "idle-dev", "goes idle", True, ("workloads",))],
+                id="itself",
+            ),
+            pytest.param(
+                (a_policy(selector=services_selector(workloads=BY_NAME)),),
+                [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)", "workloads"))],
+                id="both ways",
+            ),
+            pytest.param(
+                (a_policy("one"), a_policy("two", selector=workloads_selector())),
+                [("Deployment", "one", "goes idle", True, ("services (Service/web)",)),
+                 ("Deployment", "two", "goes idle", True, ("workloads",))],
+                id="each policy one way",
+            ),
+        ],
+    )  # fmt: skip
+    def test_which_part_of_a_selector_selects_it(self, policies, rows):
+        assert self.rows(of(*policies)) == rows
+
+    def test_only_the_services_that_the_policy_selects_are_named(self):
+        fronts = [a_service(name, selector={"app": "web"}, labels={"of": name}) for name in ("front", "admin")]
+        policies = [a_policy(name, selector=labelled("of", name)) for name in ("front", "admin")]
+        assert [one[-1] for one in self.rows(of(*policies, services=tuple(fronts)))] == [
+            ("services (Service/admin)",),
+            ("services (Service/front)",),
+        ]
+
+    def test_of_two_equal_policies_both_are_named(self):
+        assert [one[-1] for one in self.rows(of(a_policy("a"), a_policy("b")))] == [("services (Service/web)",)] * 2
+
+    def test_a_policy_that_only_owns_the_record_selects_nothing(self):
+        rows = self.rows(
+            of(a_policy("other", selector=labelled("no", "one")), web={"replicas": 0, "annotations": RECORD})
+        )
+        assert rows == [("Deployment", "idle-dev", "wakes", False, ())]
+
+    @pytest.mark.parametrize(
+        ("web", "rows"),
+        [
+            pytest.param(
+                {"replicas": 0, "annotations": OC_RECORD},
+                [("Deployment", "", "left as it is", False, ())], id="idled by somebody else",
+            ),
+            pytest.param({"annotations": {"reconciler/wake-requested-at": AT}}, [], id="a request, and it runs"),
+        ],
+    )  # fmt: skip
+    def test_what_no_policy_selects_is_explained_where_it_is_idle(self, web, rows):
+        assert self.rows(of(a_policy("other", selector=labelled("no", "one")), web=web)) == rows
+
+    @pytest.mark.parametrize(
+        ("cluster", "kinds", "words"),
+        [
+            pytest.param({}, ["Deployment"], "schedule office-hours-off", id="a workload is behind it"),
+            pytest.param({"workloads": ()}, ["Service"], "no scalable workload is behind it", id="none is"),
+            pytest.param(
+                {"unreadable": {"endpointslices": "no"}},
+                ["Deployment", "Service"], "its EndpointSlices cannot be read", id="not all are known",
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_service_is_explained_where_its_workloads_do_not_say_all(self, cluster, kinds, words):
+        explanations = of(a_policy(), **cluster).desired.explanations
+        assert [(one.ref.kind, one.policy, one.selected) for one in explanations] == [
+            (kind, "idle-dev", True) for kind in kinds
+        ]
+        assert words in explanations[-1].why
+
+
+def never(name: str = "low", value: float | None = 1, **fields: Any):
+    """A policy by a metric, and what it was answered: `value`, None for nothing."""
+    policy = a_policy(name, a_metric(query="never"), **fields)
+    return policy, {} if value is None else answers(("web", value), policy=name, query="never")
+
+
+class TestOverridden:
+    @pytest.mark.parametrize(
+        ("fields", "value", "rows"),
+        [
+            pytest.param({}, 1, [("low", "awake", "high", "priority 5")], id="it wants another thing"),
+            pytest.param({}, 0, [], id="it wants the same"),
+            pytest.param({}, None, [], id="it does not know"),
+            pytest.param(
+                {"priority": 9, "mode": "Observe"}, 1, [("low", "awake", "high", "it only observes")], id="it observes"
+            ),
+        ],
+    )
+    def test_whose_wish_is_told(self, fields, value, rows):
+        policy, said = never(value=value, **fields)
+        outcome = of(a_policy("high", priority=5), policy, said=said)
+        assert [(one.policy, one.wish, one.winner, one.why) for one in outcome.desired.overridden] == rows
+
+    def test_so_is_that_of_a_policy_that_selects_the_workload_itself(self):
+        closed = ScheduleCriterion(Calendar(UTC, "UTC", (), name="never"))
+        policies = [a_policy(name, *criteria, priority=priority, selector=workloads_selector())
+                    for name, priority, criteria in (("high", 5, (closed,)), ("low", 0, ()))]  # fmt: skip
+        assert [(one.policy, one.wish) for one in of(*policies).desired.overridden] == [("low", "idle")]
+
+    def test_it_is_told_once_where_several_services_agree(self):
+        policy, said = never()
+        fronts = tuple(a_service(name, selector={"app": "web"}) for name in ("admin", "web"))
+        outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
+        assert [(one.policy, one.wish) for one in outcome.desired.overridden] == [("low", "awake")]
+
+    def test_it_is_told_where_only_one_of_several_services_differs(self):
+        for names in (("admin", "web"), ("web", "xi")):
+            policy = a_policy("low", a_metric(query="never"))
+            said = answers((names[0], 1), (names[1], 0), policy="low", query="never")
+            fronts = tuple(a_service(name, selector={"app": "web"}) for name in names)
+            outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
+            assert [(one.policy, one.wish) for one in outcome.desired.overridden] == [("low", "awake")]
+
+    def test_a_service_that_only_lists_a_workload_has_no_wish_for_it(self):
+        policy, said = never()
+        listed = targets_text((UnidleTarget.of(a_ref("other"), 3),))
+        mark = {**OURS, IDLED_AT: AT, LISTED: listed}
+        workloads = (WEB, a_workload("other"))
+        outcome = of(
+            a_policy("high", priority=5), policy, a_policy("direct", selector=workloads_selector()),
+            service={"annotations": mark}, workloads=workloads, said=said,
+        )  # fmt: skip
+        assert [(one.ref.name, one.policy) for one in outcome.desired.overridden] == [("web", "low")]
+
+
+class TestUndecided:
+    def rows(self, outcome: IdlingOutcome) -> list[tuple[str, str, str]]:
+        return [(one.subject, one.policy, one.why) for one in outcome.desired.undecided]
+
+    @pytest.mark.parametrize(
+        ("value", "no_place", "words"),
+        [
+            pytest.param(0, "", "", id="idle"),
+            pytest.param(1, "", "", id="busy"),
+            pytest.param(None, "", "metric unknown in 30m: not evaluated", id="unknown"),
+            pytest.param(0, "spec.pool", "it has no spec.pool, where its replicas would stand", id="idle, no scale"),
+            pytest.param(1, "spec.pool", "", id="busy, no scale"),
+        ],
+    )
+    def test_of_what_runs(self, value, no_place, words):
+        policy, said = never(value=value)
+        assert self.rows(of(policy, web={"no_place": no_place}, said=said)) == [
+            ("east/shop/Deployment/web", "low", words)
+        ] * bool(words)
+
+    @pytest.mark.parametrize(
+        ("due", "count"),
+        [pytest.param("2026-11-21T06:00:00Z", 1, id="it stays idle"), pytest.param(AT, 0, id="it is due, and woken")],
+    )
+    def test_of_what_is_idle(self, due, count):
+        policy, _ = never("idle-dev")
+        outcome = of(policy, web={"replicas": 0, "annotations": {**RECORD, "reconciler/wake-due": due}})
+        assert len(outcome.desired.undecided) == count
+
+    @pytest.mark.parametrize(("labels", "count"), [({"app": "web"}, 1), ({}, 0)], ids=["selected", "not selected"])
+    def test_of_a_service_whose_workloads_are_not_all_known(self, labels, count):
+        policy = a_policy(selector=labelled("app", "web"))
+        asked = {"reconciler/wake-requested-at": AT}
+        outcome = of(policy, service={"labels": labels, "annotations": asked}, unreadable={"endpointslices": "no"})
+        assert (
+            self.rows(outcome) == [("east/shop/Service/web", "idle-dev", "its EndpointSlices cannot be read")] * count
+        )
+
+
+class TestWhatMayBeBehindAService:
+    """Its pods are asked for only where they matter: it would go idle if they were all there is to know."""
+
+    pods = EndpointSlice(
+        ObjectRef("east", "shop", "EndpointSlice", "web-x", "discovery.k8s.io"), "web", (("a", "uid"),)
+    )
+
+    @pytest.mark.parametrize(
+        ("service", "values", "asked"),
+        [
+            pytest.param({}, (0,), True, id="idle"),
+            pytest.param({}, (1,), False, id="busy"),
+            pytest.param({}, (None,), False, id="unknown"),
+            pytest.param({}, (), False, id="no policy"),
+            pytest.param({}, (0, 0), True, id="two policies call it idle"),
+            pytest.param({}, (0, 1), False, id="one of two calls it busy"),
+            pytest.param({"reconciler/exclude": "true"}, (0,), False, id="excluded"),
+            pytest.param({OC_IDLE: AT}, (0,), False, id="idled by somebody else"),
+            pytest.param({"reconciler/exclude": "true", OC_IDLE: AT}, (0,), False, id="both"),
+        ],
+    )
+    @pytest.mark.parametrize("has_pods", [True, False], ids=["its pods are not read", "it has none"])
+    def test_where_nothing_else_is_known(self, has_pods, service, values, asked):
+        said: dict[Any, Any] = {}
+        policies = []
+        for place, value in enumerate(values):
+            policy, answered = never(f"p{place}", value)
+            policies.append(policy)
+            said |= answered
+        if not values:
+            policies = [a_policy(selector=labelled("no", "one"))]
+        slices = (self.pods,) if has_pods else ()
+        outcome = of(*policies, service={"annotations": service}, workloads=(), endpoint_slices=slices, said=said)
+        assert [one.workload.name for one in outcome.desired.questions] == ["web"] * (asked and has_pods)
+        assert len(told(outcome, "nothingBehind")) == (asked and not has_pods)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "who"),
+    [
+        pytest.param(OC_RECORD, "somebody else", id="oc idle"),
+        pytest.param({**RECORD, **STAGING}, "Fleet staging", id="another Fleet"),
+        pytest.param({OC_IDLE: "yesterday"}, "somebody else", id="it cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Service", "Deployment"])
+def test_who_idled_it_is_told(kind, annotations, who):
+    fields = (
+        {"service": {"annotations": annotations}}
+        if kind == "Service"
+        else {"web": {"replicas": 0, "annotations": annotations}}
+    )
+    assert notices_of(of(a_policy(), **fields), "foreignMark") == [f"east/shop/{kind}/web was idled by {who}"]
+
+
+class TestListsThatSayMore:
+    def outcome(self, *counts: int, replicas: int = 0, record: dict[str, str] | None = RECORD, now: Any = NIGHT):
+        """web with a record of three, in front of which Services list it with `counts`."""
+        fronts = tuple(
+            a_service(name, selector={"app": "web"}, annotations={
+                **OURS, IDLED_AT: AT, LISTED: targets_text((UnidleTarget.of(a_ref("web"), count),)),
+            })
+            for name, count in zip("abc", counts, strict=False)
+        )  # fmt: skip
+        return of(a_policy(), services=fronts, web={"replicas": replicas, "annotations": record or {}}, now=now)
+
+    @pytest.mark.parametrize("counts", [(5, 4), (4, 5)])
+    def test_the_highest_of_them_is_told(self, counts):
+        name = "ab"[counts.index(5)]
+        assert notices_of(self.outcome(*counts), "unproven") == [
+            f"east/shop/Deployment/web: Service/{name} lists it with 5 replicas, but its own record says 3; "
+            "that is what it wakes to"
+        ]
+
+    @pytest.mark.parametrize(
+        ("counts", "replicas"), [((), 0), ((3,), 0), ((2,), 0), ((5,), 4)], ids=["none", "as many", "fewer", "it runs"]
+    )
+    def test_nothing_is_told_where_none_does(self, counts, replicas):
+        assert notices_of(self.outcome(*counts, replicas=replicas), "unproven") == []
+
+    def test_a_list_without_a_record_is_told_once_for_all_services(self):
+        assert notices_of(self.outcome(5, 4, record=None), "unproven") == [
+            "east/shop/Deployment/web: Service/a and Service/b lists it as idle with 5 replicas, but it has no "
+            "record of its own; it is left unchanged: scale it, or run reconciler restore --adopt"
+        ]
+
+    def test_what_runs_without_one_is_not_told(self):
+        assert notices_of(self.outcome(5, record=None, replicas=3), "unproven") == []
+
+
+def test_equal_priorities_are_told_under_the_first_of_the_policies():
+    (notice,) = told(of(a_policy("b"), a_policy("a")), "equalPriorities")
+    assert (notice.policy, notice.partial) == ("a", True)
+    assert notice.text == (
+        "a and b have the same priority, so what they select together is not newly idled: east/shop/Deployment/web; "
+        "give one of them another priority"
+    )
+
+
+class TestExclusionsThatCannotBeRead:
+    words = 'reconciler/exclude is "maybe", expected "true" or "false"'
+
+    @pytest.mark.parametrize(
+        ("services", "web", "subjects"),
+        [
+            pytest.param((UNREADABLE,), {}, ["Service/admin"], id="of a Service"),
+            pytest.param((UNREADABLE, {}), {}, ["Service/admin"], id="of one of two Services"),
+            pytest.param((UNREADABLE, UNREADABLE), {}, ["Service/admin", "Service/web"], id="of two Services"),
+            pytest.param(({},), UNREADABLE, ["Deployment/web"], id="of the workload"),
+            pytest.param((UNREADABLE,), UNREADABLE, ["Deployment/web", "Service/admin"], id="of both"),
+            pytest.param(({},), {"reconciler/exclude": "true"}, [], id="one that can be read"),
+            pytest.param(({},), {}, [], id="none"),
+        ],
+    )
+    def test_each_is_told_once(self, services, web, subjects):
+        fronts = tuple(
+            a_service(name, selector={"app": "web"}, annotations=annotations)
+            for name, annotations in zip(("admin", "web"), services, strict=False)
+        )
+        notices = told(of(a_policy(), services=fronts, web={"annotations": web}), "excludedUnreadable")
+        assert [one.subject.removeprefix("east/shop/") for one in notices] == subjects
+        assert all(self.words in one.text for one in notices)
+
+    def test_it_says_what_carries_it(self):
+        (text,) = notices_of(of(a_policy(), web={"annotations": UNREADABLE}), "excludedUnreadable")
+        assert text == f"east/shop/Deployment/web: Deployment/web: {self.words}; it counts as excluded"
+
+
+class TestAutoscalersThatHold:
+    hpa = HorizontalPodAutoscaler(
+        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
+        "uid-hpa",
+        ("Deployment", "web"),
+        10,
+        2,
+    )
+    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
+
+    @pytest.mark.parametrize(
+        ("policy", "cluster", "words"),
+        [
+            pytest.param(a_policy(), {"autoscalers": (hpa,)}, "", id="one that is not left alone"),
+            pytest.param(
+                a_policy(hpa="Leave"), {"autoscalers": (hpa,)}, "autoscalers.hpa: Leave", id="one that is left alone"
+            ),
+            pytest.param(a_policy(hpa="Leave"), {}, "", id="none that could be left alone"),
+            pytest.param(a_policy(keda="Leave"), {"autoscalers": (hpa,)}, "", id="KEDA is left alone, it has none"),
+            pytest.param(
+                a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
+            ),
+            pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
+            pytest.param(
+                a_policy(), {"autoscalers": (replace(hpa, minimum=0),)}, "scales to zero itself", id="it scales to zero"
+            ),
+            pytest.param(
+                a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
+                id="something else keeps it up first",
+            ),
+        ],
+    )  # fmt: skip
+    def test_they_are_told_where_they_are_the_reason(self, policy, cluster, words):
+        notices = told(of(policy, **cluster), "autoscaler")
+        assert [(one.subject, one.policy) for one in notices] == [("east/shop/Deployment/web", "idle-dev")] * bool(
+            words
+        )
+        assert all(words in one.text for one in notices)
+
+    def test_what_the_criteria_call_busy_is_not_held_by_any(self):
+        assert told(of(a_policy(hpa="Leave"), autoscalers=(self.hpa,), now=NOON), "autoscaler") == []

@@ -1,0 +1,234 @@
+"""One observed cluster -> the Services and scalables that idling is about, and what stands behind what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
+from reconciler.decide.idling.records import UnidleTarget, targets_text
+from reconciler.decide.idling.scalables import ScalableState
+from reconciler.decide.reasons import ReasonCode
+from reconciler.model import (
+    Endpoints,
+    FieldWriter,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    Service,
+    Workload,
+)
+from reconciler.policy.types import Fleet, IdlingPolicy
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    a_policy,
+    services_selector,
+    workloads_selector,
+)
+
+AT = "2026-11-20T21:00:00Z"
+IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
+OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
+RECORD = {**OURS, IDLED_AT: AT, "idling.kubernetes.io/previous-scale": "3"}
+REQUESTED = "reconciler/wake-requested-at"
+OTHER = a_ref("other")
+ITSELF, EVERY = workloads_selector(), services_selector()
+
+
+def found(*policies: IdlingPolicy, fleet: Fleet | None = None, said: Any = None, **cluster: Any) -> IdlingCluster:
+    """What is found on one cluster."""
+    state = a_state(a_cluster(**cluster), answers=said or {})
+    (one,) = idling_clusters(IdlingInputs(fleet or a_fleet(), state, a_run(NIGHT), policies))
+    return one
+
+
+def only(cluster: IdlingCluster, name: str = "web") -> ScalableState:
+    (one,) = (scalable for scalable in cluster.scalables if scalable.ref.name == name)
+    return one
+
+
+def listing(*refs: ObjectRef, **more: str) -> dict[str, str]:
+    """The mark of ours on a Service that lists them."""
+    return {**OURS, IDLED_AT: AT, LISTED: targets_text(tuple(UnidleTarget.of(ref, 3) for ref in refs)), **more}
+
+
+def on_endpoints(**annotations: str) -> Endpoints:
+    return Endpoints(ObjectRef("east", "shop", "Endpoints", "web"), "uid-endpoints", annotations)
+
+
+def an_autoscaler(**annotations: str) -> HorizontalPodAutoscaler:
+    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("service", "endpoints", "is_there"),
+    [
+        pytest.param({}, {}, False, id="nothing"),
+        pytest.param({"team": "shop"}, {"team": "shop"}, False, id="other annotations"),
+        pytest.param({IDLED_AT: AT}, {}, True, id="a mark"),
+        pytest.param({}, {IDLED_AT: AT}, True, id="a mark on its Endpoints"),
+        pytest.param({"reconciler/exclude": "true"}, {}, True, id="an opt-out"),
+        pytest.param({REQUESTED: AT}, {}, True, id="a wake request"),
+        pytest.param({REQUESTED: "soon"}, {}, True, id="a wake request that cannot be read"),
+        pytest.param({}, {REQUESTED: "soon"}, True, id="one that cannot be read, on its Endpoints"),
+    ],
+)
+def test_which_services_count_that_no_policy_selects(service, endpoints, is_there):
+    cluster = found(services=(a_service(annotations=service),), endpoints=(on_endpoints(**endpoints),))
+    assert [one.ref.name for one in cluster.services] == ["web"] * is_there
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pinned", "names"),
+    [
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({"team": "shop"}, {"team": "shop"}, [], id="other annotations"),
+        pytest.param(RECORD, {}, ["web"], id="a record"),
+        pytest.param({"idling.alpha.openshift.io/idled-at": AT}, {}, ["web"], id="a record of oc idle"),
+        pytest.param({}, {"reconciler/previous-bounds": "{}"}, ["web"], id="held bounds"),
+    ],
+)
+def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names):
+    web = a_workload(annotations=annotations)
+    cluster = found(workloads=(web, a_workload("api")), autoscalers=(an_autoscaler(**pinned),))
+    assert [one.ref.name for one in cluster.scalables] == names
+
+
+def test_a_scaled_object_that_names_no_target_runs_nothing_else():
+    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, annotations=RECORD)
+    jobs = only(found(workloads=(scaled, a_workload("jobs"))), "jobs")
+    assert (jobs.scale.runs, jobs.unknown) == (scaled, "its target was not found")
+
+
+PROVED = {"replicas": 0, "annotations": RECORD, "replicas_writer": FieldWriter("reconciler")}
+UNREAD = {"unreadable": {"deployments": "no"}}
+
+
+class TestWhatAListPutsBehindAService:
+    """A Service that a policy selects, in front of web by the labels of its pods, and with a list."""
+
+    def other(self, service: Service, other: Workload, **cluster: Any) -> list[tuple[str, bool]]:
+        """Each Service of `other`, and whether `other` is behind it."""
+        state = only(found(a_policy(), services=(service,), workloads=(a_workload(), other), **cluster), "other")
+        return [(one.ref.name, one.ref not in state.listed_only) for one in state.services]
+
+    @pytest.mark.parametrize(
+        ("selector", "workload", "cluster", "is_behind"),
+        [
+            pytest.param({"app": "web"}, {}, {}, False, id="labels tell of others"),
+            pytest.param({"app": "web"}, PROVED, {}, True, id="it says itself that we idled it"),
+            pytest.param({"app": "web"}, PROVED | {"replicas": 1}, {}, False, id="it says so, and runs"),
+            pytest.param({"app": "web"}, {"annotations": RECORD}, {}, False, id="it runs with a record"),
+            pytest.param({"app": "web"}, {"replicas": 0}, {}, False, id="it is at zero"),
+            pytest.param({"app": "web"}, {}, UNREAD, True, id="what labels tell of cannot be read"),
+            pytest.param({"role": "db"}, {}, {}, True, id="labels tell of nothing"),
+            pytest.param({"role": "db"}, {}, UNREAD, True, id="labels tell of nothing that can be read"),
+        ],
+    )
+    def test_of_ours(self, selector, workload, cluster, is_behind):
+        service = a_service(selector=selector, annotations=listing(OTHER))
+        assert self.other(service, a_workload("other", **workload), **cluster) == [("web", is_behind)]
+
+    @pytest.mark.parametrize("workload", [{}, PROVED], ids=["it runs", "it says itself that we idled it"])
+    def test_of_somebody_else(self, workload):
+        theirs = listing(OTHER) | {"reconciler/owner": "staging/IdlingPolicy/night"}
+        assert self.other(a_service(annotations=theirs), a_workload("other", **workload)) == [("web", False)]
+
+    def test_what_labels_tell_of_is_behind_it_whatever_lists_it(self):
+        service = a_service(annotations=listing(a_ref("web"), OTHER))
+        web = only(found(a_policy(), services=(service,), workloads=(a_workload(), a_workload("other"))))
+        assert ([one.ref.name for one in web.behind], web.listed_only) == (["web"], frozenset())
+
+    @pytest.mark.parametrize("lists", ["ScaledObject", "Deployment"])
+    def test_the_target_of_a_scaled_object_is_behind_it_where_the_list_names_either(self, lists):
+        scaled = a_workload("web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
+        listed = {"ScaledObject": scaled.ref, "Deployment": a_ref("web")}[lists]
+        service = a_service(annotations=listing(listed))
+        jobs = only(found(a_policy(), services=(service,), workloads=(a_workload(), scaled)), "web-so")
+        assert ([one.ref.name for one in jobs.behind], jobs.listed_only) == (["web"], frozenset())
+
+    def test_a_list_of_what_is_not_there_adds_nothing(self):
+        service = a_service(annotations=listing(a_ref("gone")))
+        assert [one.ref.name for one in found(services=(service,), workloads=(a_workload(),)).scalables] == []
+
+
+def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
+    service = a_service(annotations=listing(OTHER))
+    policies = (a_policy("high", priority=5), a_policy("low"))
+    other = only(found(*policies, services=(service,), workloads=(a_workload(), a_workload("other"))), "other")
+    assert (other.verdict.verdicts, other.overridden, other.behind) == ((), (), ())
+
+
+def names(verdicts: Any) -> list[tuple[str, str]]:
+    return [(verdict.policy.name, "Deployment" if verdict.service is None else "Service") for verdict in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("policies", "won", "lost", "direct"),
+    [
+        pytest.param(
+            (a_policy("high", priority=5), a_policy("low")),
+            [("high", "Service")], [("low", "Service")], (), id="on its Service",
+        ),
+        pytest.param(
+            (a_policy("high", priority=5, selector=ITSELF), a_policy("low", selector=ITSELF)),
+            [("high", "Deployment")], [("low", "Deployment")], ("high",), id="on itself",
+        ),
+        pytest.param(
+            (a_policy("high", priority=5, selector=ITSELF), a_policy("low")),
+            [("low", "Service"), ("high", "Deployment")], [], ("high",), id="one on each",
+        ),
+        pytest.param(
+            (a_policy("both", selector=services_selector(workloads=ITSELF.workloads)),),
+            [("both", "Service")], [], ("both",), id="the same on both",
+        ),
+        pytest.param(
+            (a_policy("high", priority=9, exclude=(EVERY,)), a_policy("mid", priority=5), a_policy("low")),
+            [("mid", "Service")], [("low", "Service")], (), id="the next, where the highest excludes it",
+        ),
+        pytest.param(
+            (a_policy("high", priority=9), a_policy("mid", priority=5, exclude=(EVERY,)), a_policy("low")),
+            [("high", "Service")], [("low", "Service")], (), id="the highest, where the next excludes it",
+        ),
+    ],
+)  # fmt: skip
+def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
+    web = only(found(*policies, services=(a_service(),), workloads=(a_workload(),)))
+    assert (names(web.verdict.verdicts), names(web.overridden), web.direct) == (won, lost, frozenset(direct))
+
+
+@pytest.mark.parametrize(
+    ("fleet", "code"),
+    [
+        pytest.param(a_fleet(), None, id="nothing"),
+        pytest.param(a_fleet(protected_namespaces=("shop",)), ReasonCode.NAMESPACE_PROTECTED, id="it"),
+        pytest.param(a_fleet(protected_namespaces=("bank",)), None, id="another one"),
+        pytest.param(a_fleet(protects_unread=True), ReasonCode.NAMESPACES_UNREAD, id="it cannot be read which"),
+    ],
+)
+def test_which_namespaces_the_fleet_protects(fleet, code):
+    web = only(found(a_policy(), services=(a_service(),), workloads=(a_workload(),), fleet=fleet))
+    assert (None if web.protected is None else web.protected.code) == code
+
+
+class TestSharedVerdicts:
+    """What the policies say is combined once for all workloads that the same policies select, not for each."""
+
+    def test_workloads_of_one_namespace_that_the_same_policies_select_share_one(self):
+        cluster = found(a_policy(selector=ITSELF), workloads=(a_workload(), a_workload("api")))
+        assert only(cluster).verdict is only(cluster, "api").verdict
+
+    @pytest.mark.parametrize(
+        ("policy", "services"),
+        [
+            pytest.param(a_policy("other", selector=EVERY), (a_service(),), id="one is behind a Service"),
+            pytest.param(a_policy("other", selector=workloads_selector("Deployment")), (), id="one is of another kind"),
+        ],
+    )
+    def test_what_one_more_policy_says_of_one_is_not_said_of_the_others(self, policy, services):
+        workloads = (a_workload(), a_workload("api", kind="StatefulSet", labels={"app": "api"}))
+        cluster = found(a_policy(selector=ITSELF), policy, workloads=workloads, services=services)
+        names = {name: {one.policy.name for one in only(cluster, name).verdict.verdicts} for name in ("web", "api")}
+        assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}

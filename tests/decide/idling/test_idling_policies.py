@@ -1,0 +1,658 @@
+"""Several policies, several Services, several clusters: who decides, and what goes together."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Phase
+from reconciler.labels import LabelSelector
+from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.filters import Filters, kept_groups
+from reconciler.plan.limits import Base, Bases, hold_back
+from reconciler.policy.types import (
+    ClusterPreference,
+    FederatedReplicaSet,
+    Limit,
+    Limits,
+    ObjectSelector,
+)
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_policy_set,
+    a_ref,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+)
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    a_metric,
+    a_policy,
+    answers,
+    decided,
+    labelled,
+    notices_of,
+    run_in,
+    services_selector,
+    verbs,
+    why_of,
+    workloads_selector,
+)
+from tests.decide.idling.world import a_world
+
+WEB = a_ref("web")
+MINUTE = timedelta(minutes=1)
+SIMPLE = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),)))
+IDLE = [("record", "Service/web"), ("idle", "Deployment/web")]
+
+
+def never(name: str = "never", **fields):
+    """A policy that calls nothing idle now."""
+    return a_policy(name, a_metric(query="never"), **fields)
+
+
+BUSY = answers(("web", 1), policy="never", query="never")
+
+
+def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
+    for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
+        selector = services_selector(namespaces=ObjectSelector(("*",), exclude=exclude))
+        assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected
+
+
+class TestPriorities:
+    @pytest.mark.parametrize(
+        ("idle_priority", "expected", "wish"),
+        [(1, IDLE, "awake"), (-1, [], "idle")],
+        ids=["the higher idles", "the higher does not"],
+    )
+    def test_the_higher_priority_wins_and_the_other_is_told(self, idle_priority, expected, wish):
+        state = replace(SIMPLE, answers=BUSY)
+        outcome = decided(state, a_policy(priority=idle_priority), never())
+        assert verbs(outcome) == expected
+        (lost,) = outcome.desired.overridden
+        assert (str(lost.ref), lost.wish) == ("east/shop/Deployment/web", wish)
+        assert {lost.policy, lost.winner} == {"idle-dev", "never"}
+
+    def test_equal_priorities_decide_nothing_new(self):
+        outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
+        assert outcome.desired.decisions == ()
+        (notice,) = outcome.desired.notices
+        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", True)
+        assert "a and b have the same priority" in why_of(outcome)
+
+    def test_what_is_idle_stays_while_both_want_it(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy("a"))
+        assert run_in(world, a_policy("a"), a_policy("b")).desired.decisions == ()
+
+    def test_and_is_woken_as_soon_as_any_is_busy(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy("a"))
+        world.answers = BUSY
+        run_in(world, a_policy("a"), never())
+        assert world.replicas(WEB) == 3
+
+    def test_only_the_workload_concerned_is_left(self):
+        state = a_state(
+            a_cluster(
+                services=(a_service(labels={"tier": "x"}), a_service("api")),
+                workloads=(a_workload(), a_workload("api")),
+            )
+        )
+        second = a_policy("b", selector=labelled("tier", "x"))
+        assert verbs(decided(state, a_policy("a"), second)) == [("record", "Service/api"), ("idle", "Deployment/api")]
+
+
+class TestObserve:
+    def test_it_is_planned_and_never_applied(self):
+        outcome = decided(SIMPLE, a_policy(mode="Observe"))
+        assert outcome.desired.decisions == ()
+        assert [(str(one.verb), one.ref.name) for one in outcome.desired.observed] == [
+            ("record", "web"),
+            ("idle", "web"),
+        ]
+        assert [one.outcome for one in outcome.desired.explanations] == ["would go idle"]
+        assert outcome.claims == {}
+        mark, idle = outcome.desired.observed
+        assert idle.needs == (mark.key,)
+
+    def test_what_another_policy_idles_is_not_among_what_it_observes(self):
+        cluster = a_cluster(
+            services=(a_service(labels={"tier": "x"}), a_service("api", labels={"tier": "y"})),
+            workloads=(a_workload(), a_workload("api")),
+        )
+        watch = a_policy("watch", selector=labelled("tier", "x"), mode="Observe")
+        outcome = decided(a_state(cluster), watch, a_policy("enforce", selector=labelled("tier", "y")))
+        assert [{one.ref.name for one in of} for of in (outcome.desired.observed, outcome.desired.decisions)] == [
+            {"web"},
+            {"api"},
+        ]
+
+    def test_what_carries_our_marks_is_still_woken(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.now = MONDAY
+        run_in(world, a_policy(mode="Observe"))
+        assert world.replicas(WEB) == 3
+
+    def test_what_it_calls_idle_stays_idle(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        assert run_in(world, a_policy(mode="Observe", idle_replicas=2)).desired.decisions == ()
+
+    def test_it_never_stands_in_the_way_of_a_policy_that_enforces(self):
+        state = replace(SIMPLE, answers=BUSY)
+        outcome = decided(state, a_policy(), never(mode="Observe", priority=9))
+        assert verbs(outcome) == IDLE
+        (lost,) = outcome.desired.overridden
+        assert (lost.policy, lost.why) == ("never", "it only observes")
+
+    def test_a_scalable_that_one_policy_only_observes_is_not_idled(self):
+        state = a_state(
+            a_cluster(
+                services=(a_service("a", labels={"tier": "x"}), a_service("b")),
+                workloads=(a_workload(template_labels={"app": "a"}),),
+            )
+        )
+        first = a_policy("a", selector=labelled("tier", "x"))
+        second = a_policy("b", selector=workloads_selector(), mode="Observe")
+        outcome = decided(state, first, second)
+        assert outcome.desired.decisions == ()
+        assert outcome.desired.observed
+
+
+class TestSharedServices:
+    """Services web and all in front of web; all in front of api as well."""
+
+    services = (
+        a_service("web", labels={"owner": "x"}),
+        a_service("all", selector={"tier": "app"}),
+        a_service("alone", selector={"app": "alone"}),
+    )
+    workloads = tuple(
+        a_workload(name, template_labels={"app": name, **({"tier": "app"} if name != "alone" else {})})
+        for name in ("web", "api", "alone")
+    )
+    state = a_state(a_cluster(services=services, workloads=workloads))
+    policy = a_policy("idle-dev", a_metric())
+
+    def said(self, **values: float):
+        return answers(*values.items(), policy="idle-dev")
+
+    def test_a_scalable_is_idled_when_all_of_its_services_are(self):
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
+        web = next(one for one in outcome.desired.decisions if one.ref == WEB)
+        assert len(web.needs) == 2
+        assert outcome.claims == {a_ref(name): "idle-dev" for name in ("alone", "api", "web")}
+
+    @pytest.mark.parametrize(
+        ("values", "idled"),
+        [
+            ({"web": 0, "all": 1, "alone": 0}, ["alone"]),
+            ({"web": 1, "all": 0, "alone": 1}, []),
+            ({"web": 0, "alone": 0}, ["alone"]),
+        ],
+        ids=["one is busy", "another is", "one is unknown"],
+    )
+    def test_and_not_before(self, values, idled):
+        outcome = decided(replace(self.state, answers=self.said(**values)), self.policy)
+        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == idled
+
+    def test_also_when_different_policies_select_them(self):
+        other = a_policy(
+            "b",
+            selector=labelled("owner", "x"),
+            priority=9,
+        )
+        state = replace(self.state, answers=self.said(web=0, all=1, alone=0))
+        outcome = decided(state, self.policy, other)
+        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["alone"]
+
+    def test_a_service_that_no_policy_selects_has_no_say(self):
+        policy = replace(self.policy, selector=labelled("owner", "x"))
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=1)), policy)
+        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["web"]
+
+    def test_what_shares_anything_is_one_group(self):
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
+        groups = {one.group: {other.ref.name for other in outcome.desired.decisions if other.group == one.group}
+                  for one in outcome.desired.decisions}  # fmt: skip
+        assert groups == {
+            "idling/east/shop/Service/all": {"all", "web", "api"},
+            "idling/east/shop/Service/alone": {"alone"},
+        }
+
+    def test_a_filter_drops_the_whole_group(self):
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
+        labels = {one.ref: one.labels for one in (*self.services, *self.workloads)}
+        filters = Filters(labels=LabelSelector((("owner", "x"),)))
+        assert kept_groups(outcome.desired.decisions, filters, labels) == frozenset()
+
+    def test_a_limit_holds_the_whole_group_back(self):
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
+        fleet = a_fleet(limits=Limits(Limit(0, 2), Limit(1, 100)))
+        limited = hold_back(
+            outcome.desired.decisions, a_policy_set(fleet), Bases({"east": Base(100, 100)}), frozenset()
+        )
+        assert limited.decisions == ()
+
+    def test_a_service_that_loses_one_and_gains_another_in_one_run(self):
+        first, api = self.workloads[0], replace(self.workloads[1], template_labels={"app": "api"})
+        world = a_world(*self.services, first, api, now=NIGHT)
+        world.answers = self.said(web=0, all=0)
+        run_in(world, self.policy)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 3]
+        world.now += MINUTE
+        world.objects[a_ref("web")] = replace(world.objects[a_ref("web")], template_labels={"app": "web"})
+        world.add(self.workloads[1])
+        world.scale(a_ref("web"), 2)
+        run_in(world, self.policy)
+        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [2, 0]
+        listed = world.objects[a_ref("all", kind="Service")].annotations["idling.kubernetes.io/unidle-targets"]
+        assert listed == '[{"kind":"Deployment","name":"api","group":"apps","replicas":3}]'
+        assert run_in(world, self.policy).desired.decisions == ()
+
+    def test_a_service_that_comes_in_front_of_something_idle_is_marked_too(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world)
+        world.add(a_service("late", selector={"app": "web"}))
+        world.now += MINUTE
+        assert verbs(run_in(world)) == [("record", "Service/late")]
+        assert run_in(world).desired.decisions == ()
+        world.need_pods(a_ref("late", kind="Service"))
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+
+def test_a_workload_selected_directly_and_behind_a_service_of_the_same_policy_is_judged_by_the_service():
+    selector = replace(services_selector(), workloads=workloads_selector().workloads)
+    policy = a_policy("idle-dev", a_metric(), selector=selector)
+    assert verbs(decided(replace(SIMPLE, answers=answers(("web", 0))), policy)) == IDLE
+
+
+def test_a_workload_selected_directly_without_a_service_has_no_metric():
+    policy = a_policy("idle-dev", a_metric(), selector=workloads_selector())
+    outcome = decided(replace(SIMPLE, answers=answers(("web", 0))), policy)
+    assert outcome.desired.decisions == ()
+    assert "a metric needs a Service" in why_of(outcome)
+
+
+def fed(**fields) -> FederatedReplicaSet:
+    return a_federated_replica_set(**fields)
+
+
+class TestFederated:
+    """Idle only if it is idle on every cluster."""
+
+    fleet = a_fleet("east", "west")
+
+    def world(self, west: int = 2):
+        objects = [a_service(), a_service(cluster="west"), a_workload(), a_workload(cluster="west", replicas=west)]
+        return a_world(*objects, now=NIGHT)
+
+    def run(self, world, *policies, **fields):
+        return run_in(world, *policies, fleet=self.fleet, federated=(fed(**fields),))
+
+    def replicas(self, world):
+        return [world.replicas(a_ref(cluster=cluster)) for cluster in ("east", "west")]
+
+    def test_it_is_idled_on_all_clusters_in_one_group(self):
+        world = self.world()
+        outcome = self.run(world)
+        assert self.replicas(world) == [0, 0]
+        assert {one.group for one in outcome.desired.decisions} == {"idling/east/shop/Service/web"}
+        assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
+        assert self.run(world).desired.decisions == ()
+
+    def test_a_member_that_stands_at_zero_is_left_to_idling_too(self):
+        outcome = self.run(self.world(west=0))
+        assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
+
+    def test_not_where_one_cluster_holds_it(self):
+        world = self.world()
+        world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
+        outcome = self.run(world)
+        assert self.replicas(world) == [3, 2]
+        assert "runs on west" in {one.why for one in outcome.desired.explanations}
+
+    def test_not_while_a_cluster_cannot_be_read(self):
+        world = self.world()
+        world.unreachable = {"west"}
+        assert self.run(world).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        "clusters",
+        [
+            pytest.param({"east": ClusterPreference(weight=1)}, id="none"),
+            pytest.param(
+                {"*": ClusterPreference(weight=1), "west": ClusterPreference()}, id="neither weight nor minimum"
+            ),
+        ],
+    )
+    def test_defect_15_a_cluster_without_a_preference_that_cannot_be_read_holds_nothing_back(self, clusters):
+        world = a_world(a_service(), a_workload(), a_service("other", cluster="west"), now=NIGHT)
+        world.unreachable = {"west"}
+        self.run(world, clusters=clusters)
+        assert world.replicas(a_ref()) == 0
+
+    def test_what_is_idle_stays_while_a_cluster_cannot_be_read(self):
+        world = self.world()
+        self.run(world)
+        world.unreachable = {"west"}
+        assert self.run(world).desired.decisions == ()
+
+    def test_nothing_runs_where_its_share_is_zero(self):
+        world = self.world(west=0)
+        self.run(world)
+        assert self.replicas(world) == [0, 0]
+        assert "idling.kubernetes.io/idled-at" not in world.objects[a_ref(cluster="west")].annotations
+
+    def test_woken_on_one_it_wakes_on_all(self):
+        world = self.world()
+        self.run(world)
+        world.now += MINUTE
+        world.scale(a_ref(cluster="west"), 2)
+        self.run(world)
+        assert self.replicas(world) == [3, 2]
+
+    def test_not_where_no_policy_selects_it_on_one_cluster(self):
+        world = self.world()
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
+        assert self.run(world, a_policy(selector=selector)).desired.decisions == ()
+
+    def test_a_local_workload_without_replicas_has_no_say(self):
+        world = self.world(west=0)
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
+        self.run(world, a_policy(selector=selector))
+        assert self.replicas(world) == [0, 0]
+
+    def test_a_single_replica_that_no_policy_selects_on_one_cluster_has(self):
+        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
+        assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
+
+    @pytest.mark.parametrize(("west", "expected"), [(0, [1, 0]), (1, [1, 1]), (2, [1, 1])])
+    def test_what_stands_at_the_floor_on_one_cluster_holds_no_other_one_up(self, west, expected):
+        world = self.world(west=west)
+        self.run(world, a_policy(idle_replicas=1))
+        assert self.replicas(world) == expected
+        assert self.run(world, a_policy(idle_replicas=1)).desired.decisions == ()
+
+    def test_what_stands_above_the_floor_and_cannot_be_idled_does(self):
+        world = self.world(west=2)
+        world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
+        self.run(world, a_policy(idle_replicas=1))
+        assert self.replicas(world) == [3, 2]
+
+    def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
+        outcome = self.run(self.world(), a_policy(mode="Observe"))
+        assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
+
+    def test_paused_holds_idles_back_and_not_wakes(self):
+        world = self.world()
+        assert self.run(world, paused=True).desired.decisions == ()
+        self.run(world)
+        world.now = MONDAY
+        self.run(world, paused=True)
+        assert self.replicas(world) == [3, 2]
+
+    def test_the_wake_of_one_cluster_does_not_stand_or_fall_with_another(self):
+        world = self.world()
+        self.run(world)
+        outcome = decided(world.state(), now=MONDAY, fleet=self.fleet, federated=(fed(),))
+        assert {one.group for one in outcome.desired.decisions} == {
+            "idling/east/shop/Service/web",
+            "idling/west/shop/Service/web",
+        }
+
+
+class TestGuard:
+    """A repository that lost a folder must not wake a company."""
+
+    names = ("a", "b", "c", "d", "e", "f", "g", "h")
+
+    def policies(self, *names: str):
+        return tuple(
+            a_policy(
+                name,
+                a_metric(),
+                selector=labelled("owner", name),
+            )
+            for name in names
+        )
+
+    def world(self, *scheduled: str):
+        objects = [a_service(name, labels={"owner": name}) for name in self.names]
+        world = a_world(*objects, *(a_workload(name) for name in self.names), now=NIGHT)
+        world.answers = {
+            key: answer for name in self.names for key, answer in answers((name, 0.0), policy=name).items()
+        }
+        policies = self.policies(*self.names)
+        run_in(
+            world, *(a_policy(one.name, selector=one.selector) if one.name in scheduled else one for one in policies)
+        )
+        assert world.had.keys() == {a_ref(name) for name in self.names}
+        world.now += MINUTE
+        return world
+
+    @pytest.mark.parametrize(("gone", "woken"), [(1, 1), (2, 2), (3, 0), (8, 0)])
+    def test_more_than_a_quarter_gone_puts_the_wakes_off(self, gone, woken):
+        world = self.world()
+        outcome = run_in(world, *(self.policies(*self.names[gone:]) or (a_policy("z", selector=NOWHERE),)))
+        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
+        held = outcome.desired.held_back
+        assert [(one.allow, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
+            [] if woken else [("fleet", gone)]
+        )
+
+    @pytest.mark.parametrize(("owners", "gone", "woken"), [(2, 1, 1), (2, 2, 0), (3, 2, 0), (6, 2, 0), (7, 2, 0)])
+    def test_one_may_always_go_and_a_quarter_is_rounded_down(self, owners, gone, woken):
+        world = self.world()
+        for name in self.names[owners:]:
+            del world.objects[a_ref(name)], world.objects[a_ref(name, kind="Service")]
+        run_in(world, *(self.policies(*self.names[gone:owners]) or (a_policy("z", selector=NOWHERE),)))
+        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names[:owners]) == woken
+
+    @pytest.mark.parametrize("ghosts", [1, 3, 9])
+    def test_h9_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
+        world = self.world()
+        for number in range(ghosts):
+            record = {
+                **world.objects[a_ref("a")].annotations,
+                "reconciler/owner": f"production/IdlingPolicy/ghost-{number}",
+            }
+            world.add(a_workload(f"ghost-{number}", namespace="evil", replicas=0, annotations=record))
+        run_in(world, *self.policies(*self.names[1:]))
+        assert world.replicas(a_ref("a")) == 3
+
+    @pytest.mark.parametrize(
+        ("passed", "woken"), [(3, 2), (0, 0)], ids=["what passes counts as its new owner's", "gone"]
+    )
+    def test_what_passes_to_another_policy_is_not_gone(self, passed, woken):
+        world = self.world()
+        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:passed])]
+        others = [a_policy(one.name, selector=one.selector) for one in others]
+        run_in(world, *others, *self.policies(*self.names[5:]))
+        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
+
+    def test_what_another_policy_does_not_call_idle_does_not_pass_to_it(self):
+        world = self.world()
+        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:3])]
+        run_in(world, *others, *self.policies(*self.names[4:]))
+        assert world.replicas(a_ref("d")) == 0
+
+    def test_the_owner_of_what_runs_is_not_counted(self):
+        world = self.world()
+        record = {**world.objects[a_ref("a")].annotations, "reconciler/owner": "production/IdlingPolicy/ghost"}
+        world.add(a_workload("extra", replicas=2, annotations=record))
+        (held,) = run_in(world, *self.policies(*self.names[3:])).desired.held_back
+        assert held.why == "3 of 8 policies that own objects were removed: a, b, c"
+
+    def test_a_folder_that_is_lost_holds_the_wakes_of_all_its_namespaces(self):
+        spaces = [f"team-{name}" for name in self.names]
+        objects = [a_workload(name, namespace=space) for name, space in zip(self.names, spaces, strict=True)]
+        world = a_world(*objects, now=NIGHT)
+        policies = {
+            name: a_policy(name, selector=replace(workloads_selector(), namespaces=ObjectSelector((space,))))
+            for name, space in zip(self.names, spaces, strict=True)
+        }
+        run_in(world, *policies.values())
+        world.now = MONDAY - MINUTE
+        outcome = run_in(world, *(policies[name] for name in self.names[3:]))
+        assert [world.replicas(one.ref) for one in objects] == [0] * len(objects)
+        (held,) = outcome.desired.held_back
+        assert held.allow == "fleet"
+        assert held.why == "3 policies that own objects in 3 namespaces were removed: a, b, c"
+
+    def lost(self, world, **fields):
+        return run_in(world, *self.policies(*self.names[4:]), **fields)
+
+    def test_it_is_allowed_once(self):
+        world = self.world()
+        self.lost(world, run=a_run(world.now, allow_exceed=frozenset({"fleet"})))
+        assert world.replicas(a_ref("a")) == 3
+
+    def test_after_a_day_it_wakes_all_the_same(self):
+        world = self.world()
+        repairs = [one.cause.why for one in self.lost(world).desired.decisions if one.ref == a_ref("a")]
+        assert repairs == ["its policy was removed"]
+        since = world.objects[a_ref("a")].annotations["reconciler/orphaned-since"]
+        assert since == "2026-11-20T22:01:00Z"
+        world.now += timedelta(hours=23)
+        assert self.lost(world).desired.decisions == ()
+        world.now += timedelta(hours=1)
+        self.lost(world)
+        assert [world.replicas(a_ref(name)) for name in self.names] == [3] * 4 + [0] * 4
+
+    def test_what_has_a_wake_due_waits_for_that(self):
+        world = self.world("a", "b")
+        self.lost(world)
+        assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
+        world.now += timedelta(hours=25)
+        self.lost(world)
+        assert [world.replicas(a_ref(name)) for name in "abcd"] == [0, 0, 3, 3]
+        assert self.lost(world).desired.decisions == ()
+        world.now = MONDAY
+        self.lost(world)
+        assert world.replicas(a_ref("a")) == 3
+
+    @pytest.mark.parametrize("how", ["signal", "hand", "exclusion"])
+    def test_everything_else_wakes_all_the_same(self, how):
+        world = self.world()
+        if how == "signal":
+            world.need_pods(a_ref("a", kind="Service"))
+        elif how == "hand":
+            world.scale(a_ref("a"), 3)
+        else:
+            world.annotate(a_ref("a"), "reconciler/exclude", "true")
+        self.lost(world)
+        assert [world.replicas(a_ref(name)) > 0 for name in "ab"] == [True, False]
+
+    def test_policies_that_come_back_take_the_note_off(self):
+        world = self.world()
+        self.lost(world)
+        outcome = run_in(world, *self.policies(*self.names))
+        assert [one.cause.why for one in outcome.desired.decisions if one.ref == a_ref("a")] == [
+            "its policy is there again"
+        ]
+        assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
+        assert world.replicas(a_ref("a")) == 0
+
+    def test_renamed_policies_are_not_lost(self):
+        world = self.world()
+        everything = a_policy("new", a_metric(no_series="Zero"), selector=services_selector())
+        world.answers |= answers(policy="new")
+        outcome = run_in(world, everything)
+        assert outcome.desired.held_back == ()
+        assert all(world.replicas(a_ref(name)) == 0 for name in self.names)
+
+
+NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
+
+
+def test_two_runs_give_the_same_decisions():
+    state = TestSharedServices.state
+    assert decided(state) == decided(state)
+
+
+def test_idles_come_after_wakes_in_the_plan():
+    world = a_world(a_service(), a_workload(), a_service("api"), a_workload("api"), now=NIGHT)
+    world.annotate(a_ref("api"), "reconciler/exclude", "true")
+    run_in(world)
+    world.annotate(a_ref("api"), "reconciler/exclude", None)
+    world.annotate(WEB, "reconciler/exclude", "true")
+    decisions = decided(world.state(), now=NIGHT).desired.decisions
+    assert [one.phase for one in decisions] == [Phase.WAKE, Phase.WAKE, Phase.DECREASE, Phase.DECREASE]
+
+
+def test_everything_selected_is_considered_also_when_nothing_changes():
+    outcome = decided(SIMPLE, now=NOON)
+    (one,) = outcome.desired.explanations
+    assert (str(one.ref), one.policy, one.outcome) == ("east/shop/Deployment/web", "idle-dev", "stays awake")
+    assert one.why == "schedule office-hours-off closed until 2026-11-20T19:00:00Z"
+    assert flip_of(one) == "it is 2026-11-20T19:00:00Z or later"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [({}, "not evaluated"), (answers(warnings=("half",)), "partial: half")],
+    ids=["not in the snapshot", "partial"],
+)
+def test_a_whole_query_that_is_unknown_is_told(said, words):
+    outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
+    (notice,) = outcome.desired.notices
+    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", True)
+    assert words in notice.text
+
+
+def test_a_query_that_failed_is_told_once_among_what_is_unknown():
+    state, policy = replace(SIMPLE, answers=answers(error="refused")), a_policy("idle-dev", a_metric())
+    outcome = decided(state, policy)
+    assert outcome.desired.notices == ()
+    made = make_plan(
+        a_policy_set(idling=(a_policy("idle-dev", a_metric()),)), state, outcome.desired, a_run(), Inputs()
+    )
+    assert list(made.unknown.values()) == ["refused"]
+
+
+BUSY_AND_IDLE = "schedule office-hours-off until 2026-11-23T06:00:00Z, but {}: 5 above 0 in 30m"
+
+
+def test_each_policy_says_its_own_reason_before_that_of_the_one_that_decides():
+    traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
+    state = replace(SIMPLE, answers=answers(("web", 5), policy="traffic"))
+    told = {one.policy: (one.outcome, one.why) for one in decided(state, night, traffic).desired.explanations}
+    assert told == {
+        "traffic": ("stays awake", "5 above 0 in 30m"),
+        "night": ("stays awake", BUSY_AND_IDLE.format("traffic")),
+    }
+
+
+def test_what_is_unknown_of_one_workload_is_undecided():
+    outcome = decided(replace(SIMPLE, answers=answers()), a_policy("idle-dev", a_metric()))
+    (one,) = outcome.desired.undecided
+    assert (one.subject, one.policy, one.why) == (str(WEB), "idle-dev", "metric unknown in 30m: no series")
+    assert outcome.desired.notices == ()
+
+
+def test_what_is_unknown_of_one_policy_is_told_with_that_policy():
+    traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
+    (one,) = decided(replace(SIMPLE, answers=answers(policy="traffic")), night, traffic).desired.undecided
+    assert (one.subject, one.policy, one.why) == (str(WEB), "traffic", "metric unknown in 30m: no series")
+
+
+def test_policies_of_equal_priority_are_named_once_whatever_they_select():
+    names = ("web", "api", "db", "queue")
+    state = a_world(*(a_service(name) for name in names), *(a_workload(name) for name in names), now=NIGHT).state()
+    outcome = decided(state, a_policy("a"), a_policy("b"))
+    (text,) = notices_of(outcome, "equalPriorities")
+    assert "east/shop/Deployment/api, east/shop/Deployment/db, east/shop/Deployment/queue and 1 more" in text

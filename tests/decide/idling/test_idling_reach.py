@@ -1,0 +1,215 @@
+"""How far what is written in one namespace reaches: never into another one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
+from reconciler.observe.pods import owner_uids
+from reconciler.policy.types import ObjectSelector
+from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload
+from tests.decide.idling import idling_policies
+from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector
+
+EVIL = "dev-evil"
+DATABASE = a_workload("db", namespace="prod", replicas=5)
+CLAIMED = OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
+DEV = a_policy(selector=services_selector(namespaces=ObjectSelector(("dev-*",))))
+
+
+def decided(state: ObservedState, *policies) -> DesiredState:
+    return idling_policies.decided(state, *policies).desired
+
+
+def due(state: ObservedState) -> DesiredState:
+    """What is done where the policies cannot be used."""
+    return decide_wakes_due(a_fleet(), state, a_run(NIGHT))
+
+
+def a_claiming_set(**fields):
+    """A ReplicaSet that names the Deployment of another namespace as its owner."""
+    return a_workload("db-1", kind="ReplicaSet", namespace=EVIL, template_labels={"app": "db"}, owner=CLAIMED, **fields)
+
+
+def a_claiming_pod():
+    service = a_service("db", namespace=EVIL, selector={})
+    owner = {"owner_uid": DATABASE.uid, "owner_kind": "Deployment", "owner_name": "db"}
+    named = EndpointSlice(ObjectRef("east", EVIL, "EndpointSlice", "db-x", ""), "db", (("db-0", "uid-db-0"),))
+    return {
+        "services": (service,),
+        "workloads": (DATABASE,),
+        "endpoint_slices": (named,),
+        "pods": {service.ref: (a_pod("db-0", namespace=EVIL, **owner),)},
+    }
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param(
+            {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set())},
+            id="C2 a ReplicaSet",
+        ),
+        pytest.param(
+            {
+                "services": (a_service("db", namespace=EVIL),),
+                "workloads": (DATABASE, a_claiming_set(terminating=True)),
+            },
+            id="C2 a ReplicaSet that a finalizer holds",
+        ),
+        pytest.param(a_claiming_pod(), id="C2 a Pod and an EndpointSlice"),
+    ],
+)
+def test_an_owner_in_another_namespace_is_no_owner(cluster):
+    desired = decided(a_state(a_cluster(**cluster)), DEV)
+    assert desired.decisions == ()
+    (undecided,) = desired.undecided
+    assert undecided.subject == f"east/{EVIL}/Service/db"
+    assert "Deployment/db" in undecided.why
+
+
+def test_c2_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
+    """The pods of a workload are found by the uids of its ReplicaSets."""
+    own = a_workload(
+        "db-2", kind="ReplicaSet", namespace="prod", owner=OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
+    )
+    asked = [PodsQuestion(DATABASE.ref).workload]
+    assert owner_uids((DATABASE, own, a_claiming_set()), asked) == {DATABASE.ref: {DATABASE.uid, own.uid}}
+
+
+MOST = 2**31 - 1
+ASKED = "2026-11-20T21:59:00Z"
+OURS = FieldWriter("reconciler", NIGHT)
+
+
+def a_forged_service(*entries: dict, namespace: str = "shop", selector: dict | None = None, **marks: str):
+    """A Service that names us as owner, lists what it likes and asks for a wake."""
+    annotations = {
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z",
+        "idling.kubernetes.io/unidle-targets": json.dumps(list(entries)),
+        "reconciler/wake-requested-at": ASKED,
+    }
+    chosen = {"app": "web"} if selector is None else selector
+    return a_service(namespace=namespace, selector=chosen, annotations={**annotations, **marks})
+
+
+def an_entry(kind: str = "Deployment", replicas: int = MOST) -> dict:
+    return {"kind": kind, "name": "web", "replicas": replicas}
+
+
+OC = {
+    "reconciler/owner": "",
+    "idling.alpha.openshift.io/idled-at": "2026-11-20T21:00:00Z",
+    "idling.alpha.openshift.io/unidle-targets": json.dumps([an_entry()]),
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "workload"),
+    [
+        pytest.param(a_forged_service(an_entry()), a_workload(replicas=0), id="R2 a Deployment"),
+        pytest.param(
+            a_forged_service(an_entry()),
+            a_workload(replicas=0, replicas_writer=FieldWriter("kubectl", NIGHT)),
+            id="R2 a hand took it to zero",
+        ),
+        pytest.param(
+            a_forged_service(an_entry(), namespace="kube-system"),
+            a_workload(replicas=0, namespace="kube-system"),
+            id="R2 in kube-system",
+        ),
+        pytest.param(
+            a_forged_service(an_entry("CronJob")),
+            a_workload(kind="CronJob", replicas=None, suspend=True),
+            id="R2 a CronJob",
+        ),
+        pytest.param(a_forged_service(an_entry(), **OC), a_workload(replicas=0), id="R2 a list as of oc idle"),
+        pytest.param(
+            a_forged_service(an_entry(), **{"reconciler/idled-to": str(MOST - 1)}),
+            a_workload(replicas=3, replicas_writer=OURS),
+            id="R2 what runs, below a forged floor",
+        ),
+        pytest.param(
+            a_forged_service(an_entry(), selector={"app": "api"}),
+            a_workload(replicas=0, replicas_writer=OURS),
+            id="R2 what we wrote, and is not behind it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", [decided, due], ids=["with policies", "when the policies cannot be used"])
+def test_a_list_on_a_service_scales_nothing_that_we_did_not_idle(service, workload, way):
+    api = a_workload("api", namespace=service.ref.namespace)
+    desired = way(a_state(a_cluster(services=(service,), workloads=(workload, api))))
+    assert [decision for decision in desired.decisions if decision.ref == workload.ref] == []
+
+
+@pytest.mark.parametrize(
+    ("owned", "expected"),
+    [
+        pytest.param((), 1, id="R2 nothing tells the number"),
+        pytest.param(({"idling.kubernetes.io/previous-scale": "3"},), 3, id="R2 a copy on its ReplicaSet"),
+        pytest.param(
+            ({"idling.kubernetes.io/previous-scale": "3"}, {"idling.kubernetes.io/previous-scale": "5"}),
+            5,
+            id="R2 copies on two",
+        ),
+    ],
+)
+def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(owned, expected):
+    """`kubectl rollout undo` took its record off; its ReplicaSets keep what the controller copied to them."""
+    web = a_workload(replicas=0, replicas_writer=OURS)
+    owner = OwnerReference("apps/v1", "Deployment", "web", web.uid)
+    copies = tuple(
+        a_workload(
+            f"web-{place}", kind="ReplicaSet", replicas=0, owner=owner,
+            annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev", **record},
+        )
+        for place, record in enumerate(owned)
+    )  # fmt: skip
+    stranger = a_workload(
+        "web-9", kind="ReplicaSet", namespace=EVIL, owner=owner, replicas=0,
+        annotations={"reconciler/owner": "production/IdlingPolicy/x", "idling.kubernetes.io/previous-scale": "99"},
+    )  # fmt: skip
+    state = a_state(a_cluster(services=(a_forged_service(an_entry()),), workloads=(web, *copies, stranger)))
+    desired = decided(state)
+    assert [decision.replicas_after for decision in desired.decisions if decision.ref == web.ref] == [expected]
+    assert [notice.kind for notice in desired.notices] == ["unproven"]
+
+
+def test_r2_a_newer_list_does_not_raise_what_the_record_says():
+    record = {
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
+        "idling.kubernetes.io/previous-scale": "3",
+    }
+    web = a_workload(replicas=0, annotations=record, replicas_writer=OURS)
+    state = a_state(a_cluster(services=(a_forged_service(an_entry()),), workloads=(web,)))
+    desired = decided(state)
+    assert [decision.replicas_after for decision in desired.decisions if decision.ref == web.ref] == [3]
+
+
+@pytest.mark.parametrize("adopt", [False, True], ids=["by a signal", "by restore --adopt"])
+def test_r2_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
+    record = {"idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z", "idling.kubernetes.io/previous-scale": "3"}
+    asked = {"reconciler/wake-requested-at": ASKED}
+    web = a_workload(namespace="kube-system", replicas=0, annotations={**record, **asked})
+    state = a_state(a_cluster(workloads=(web,)))
+    desired = decide_restore(a_fleet(), state, a_run(NIGHT), Restoration(adopt=True)) if adopt else due(state)
+    assert desired.decisions == ()
+
+
+def test_r2_what_we_idled_in_a_namespace_protected_since_still_wakes():
+    record = {
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
+        "idling.kubernetes.io/previous-scale": "3",
+    }
+    web = a_workload(namespace="kube-system", replicas=0, annotations=record)
+    desired = decided(a_state(a_cluster(workloads=(web,))))
+    assert [str(decision.verb) for decision in desired.decisions] == ["wake"]

@@ -1,0 +1,428 @@
+"""Marks: exactly as the seed writes them, read in every form that others write."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.decide.annotations import SCALE_PREVIOUS
+from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.decide.idling.records import (
+    LONG_AGO,
+    EvidenceIndex,
+    Record,
+    ScaledDownByOthers,
+    UnidleTarget,
+    read_record,
+    read_service_record,
+    readable_part,
+    reason_of_others,
+    record_annotations,
+    scaled_down_by_others,
+)
+from reconciler.model import FieldWriter, OwnerReference, Workload
+from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
+
+OURS = frozenset({"production", "prod"})
+GROUPS = {"Deployment": "apps", "ReplicationController": ""}
+AT = "2026-11-20T15:41:23Z"
+TIME = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
+
+
+def marks_of_an_idled_service():
+    outcome = decided(
+        a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),))), run=a_run(NIGHT, revision="3f2c1ab")
+    )
+    return {str(decision.verb): written(decision) for decision in outcome.desired.decisions}
+
+
+def test_the_marks_are_written_as_the_seed_has_them():
+    cause = (
+        '{"at":"policies/idle-dev.yaml:4","policy":"idle-dev","revision":"3f2c1ab","run":"0123456789ab",'
+        '"why":"schedule office-hours-off until 2026-11-23T06:00:00Z"}'
+    )
+    both = {
+        "idling.kubernetes.io/idled-at": "2026-11-20T22:00:00Z",
+        "reconciler/owner": "production/IdlingPolicy/idle-dev",
+        "reconciler/idled-to": "0",
+        "reconciler/wake-due": "2026-11-23T06:00:00Z",
+        "reconciler/cause": cause,
+    }
+    digest = schedule_of(a_policy()).digest
+    assert marks_of_an_idled_service() == {
+        "record": {
+            **both,
+            "idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
+        },
+        "idle": {
+            **both,
+            "replicas": 0,
+            "idling.kubernetes.io/previous-scale": "3",
+            "scale.kubernetes.io/scale-reason": "Idled",
+            "scale.kubernetes.io/scale-time": "2026-11-20T22:00:00Z",
+            "reconciler/last-idled": f'{{"at":"2026-11-20T22:00:00Z","digest":"{digest}","policy":"idle-dev"}}',
+        },
+    }
+
+
+def test_what_is_written_is_read_back():
+    marks = marks_of_an_idled_service()
+    annotations = {key: text for key, text in marks["idle"].items() if key != "replicas"}
+    reading = read_record(a_workload(replicas=0, annotations=annotations), OURS)
+    assert reading.ours
+    assert (reading.record.replicas, reading.record.idled_to, reading.record.policy) == (3, 0, "idle-dev")
+    assert (reading.record.idled_at, reading.record.wake_due) == (NIGHT, datetime(2026, 11, 23, 6, tzinfo=UTC))
+    mark = read_service_record(marks["record"], OURS, GROUPS).record
+    assert (mark.targets, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
+        '[{"replicas": 3, "name": "web", "kind": "Deployment"}]',
+        '[{"name":"web","kind":"Deployment","apiVersion":"apps/v1","replicas":3}]',
+        '[{"name":"web","kind":"Deployment","group":"","replicas":3}]',
+    ],
+    ids=["ours", "no group, as in the seed", "apiVersion in its place", "an empty group"],
+)
+def test_targets_are_read_in_any_form(text):
+    annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": text}
+    reading = read_service_record(annotations, OURS, GROUPS)
+    assert reading.record.targets == (UnidleTarget("Deployment", "web", "apps", 3),)
+    assert not reading.ours
+
+
+def test_marks_of_oc_idle_are_read_and_are_not_ours():
+    reading = read_service_record(
+        {
+            "idling.alpha.openshift.io/idled-at": AT,
+            "idling.alpha.openshift.io/unidle-targets": '[{"kind":"ReplicationController","name":"web","replicas":2}]',
+        },
+        OURS,
+        GROUPS,
+    )
+    assert (reading.ours, reading.record.targets) == (False, (UnidleTarget("ReplicationController", "web", "", 2),))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        pytest.param(
+            {"idling.kubernetes.io/unidle-targets": "[{"},
+            'idling.kubernetes.io/unidle-targets is "[{", expected JSON',
+            id="no JSON",
+        ),
+        pytest.param(
+            {"idling.kubernetes.io/unidle-targets": '["\\ud800"]'},
+            'idling.kubernetes.io/unidle-targets is "["\\ud800"]", expected JSON',
+            id="half a character",
+        ),
+        pytest.param(
+            {"idling.kubernetes.io/unidle-targets": "{}"},
+            "idling.kubernetes.io/unidle-targets is no list, expected a list of targets",
+            id="no list",
+        ),
+        pytest.param(
+            {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":0}]'},
+            'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":0}, '
+            "expected kind, name and replicas of at least 1",
+            id="zero is never recorded",
+        ),
+        pytest.param(
+            {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":true}]'},
+            'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":true}, '
+            "expected kind, name and replicas of at least 1",
+            id="a truth is no number",
+        ),
+        pytest.param(
+            {"idling.kubernetes.io/idled-at": "yesterday"},
+            'idling.kubernetes.io/idled-at is "yesterday", expected a time as in RFC 3339',
+            id="no time",
+        ),
+    ],
+)
+def test_a_mark_that_cannot_be_read(annotations, problem):
+    ours = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": AT}
+    reading = read_service_record(ours | annotations, OURS, GROUPS)
+    assert (reading.record, reading.problem) == (None, problem)
+
+
+OURS_OWNER = "production/IdlingPolicy/idle-dev"
+TARGETS = "idling.kubernetes.io/unidle-targets"
+ONE_TARGET = '[{"kind":"Deployment","name":"web","replicas":3}]'
+OWN = {
+    "idling.kubernetes.io/idled-at": AT,
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/owner": "production/IdlingPolicy/idle-dev",
+}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({"idling.kubernetes.io/previous-scale": "three"}, 'previous-scale is "three", expected a whole number'),
+        ({"idling.kubernetes.io/previous-scale": "0"}, 'previous-scale is "0", expected a whole number of at least 1'),
+        ({"idling.kubernetes.io/previous-scale": "-1"}, 'previous-scale is "-1"'),
+        ({"idling.kubernetes.io/previous-scale": "٣"}, 'previous-scale is "٣"'),
+        ({"idling.kubernetes.io/previous-scale": "99999999999"}, 'previous-scale is "99999999999"'),
+        ({"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23"}, "expected a time as in RFC 3339"),
+        ({"reconciler/idled-to": "x"}, 'reconciler/idled-to is "x"'),
+        ({"reconciler/idled-to": "3"}, "reconciler/idled-to is 3, expected less than the 3 that is recorded"),
+    ],
+)
+def test_a_record_that_cannot_be_read(annotations, problem):
+    reading = read_record(a_workload(annotations=OWN | annotations), OURS)
+    assert reading.record is None
+    assert problem in reading.problem
+
+
+@pytest.mark.parametrize(
+    ("owner", "ours"),
+    [
+        ("production/IdlingPolicy/idle-dev", True),
+        ("prod/IdlingPolicy/idle-dev", True),
+        ("staging/IdlingPolicy/idle-dev", False),
+        ("production/FederatedReplicaSet/shop/web", False),
+        ("somebody", False),
+    ],
+    ids=["this Fleet", "a former name", "another Fleet", "placement's", "a word"],
+)
+def test_whose_marks(owner, ours):
+    assert read_record(a_workload(annotations=OWN | {"reconciler/owner": owner}), OURS).ours is ours
+
+
+def test_an_object_without_marks_has_none():
+    assert read_record(a_workload(annotations={"reconciler/awake-since": AT}), OURS) is None
+    assert read_service_record({"team": "shop"}, OURS, GROUPS) is None
+
+
+def test_the_owner_that_placement_wrote_on_a_local_replica_set_stays():
+    theirs = {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}
+    workload = a_workload(kind="ReplicaSet", annotations=theirs)
+    policy = a_policy(selector=workloads_selector())
+    (idle,) = decided(a_state(a_cluster(workloads=(workload,))), policy).desired.decisions
+    assert written(idle)["reconciler/idling-owner"] == "production/IdlingPolicy/idle-dev"
+    assert "reconciler/owner" not in written(idle)
+    after = theirs | {key: text for key, text in written(idle).items() if key != "replicas"}
+    assert read_record(a_workload(kind="ReplicaSet", replicas=0, annotations=after), OURS).ours
+
+
+def test_our_owner_takes_the_place_of_placement_once_that_is_gone():
+    left = OWN | {"reconciler/idling-owner": "production/IdlingPolicy/former"}
+    written_again = record_annotations(Record(TIME, 3, 0, "production", "idle-dev"), a_workload(annotations=left))
+    assert written_again["reconciler/idling-owner"] is None
+    assert written_again["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
+
+
+def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints):
+    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints,)))
+    plain = decided(state).desired.decisions
+    assert [decision.ref.kind for decision in plain] == ["Service", "Deployment"]
+    marked = decided(state, a_policy(mark_endpoints=True)).desired.decisions
+    assert [decision.ref.kind for decision in marked] == ["Service", "Endpoints", "Deployment"]
+    service, endpoints, deployment = marked
+    assert set(written(endpoints)) == {
+        "idling.kubernetes.io/idled-at",
+        "idling.kubernetes.io/unidle-targets",
+        "reconciler/owner",
+    }
+    assert endpoints.needs == (service.key,)
+    assert set(deployment.needs) == {service.key, endpoints.key}
+    assert json.loads(written(endpoints)["idling.kubernetes.io/unidle-targets"])[0]["name"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("entry", "group"),
+    [
+        pytest.param({"kind": "Deployment"}, "apps", id="a kind that is known"),
+        pytest.param({"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example", id="by its apiVersion"),
+        pytest.param({"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"),
+        pytest.param({"kind": "Widget"}, "", id="nothing says"),
+        pytest.param({"kind": "Deployment", "group": "a.example"}, "a.example", id="another group of a kind it knows"),
+        pytest.param({"kind": "Widget", "group": "", "apiVersion": "b.example/v1"}, "", id="a kind of the core"),
+        pytest.param({"kind": "Deployment", "apiVersion": ""}, "apps", id="an empty apiVersion"),
+        pytest.param({"kind": "Deployment", "apiVersion": 1}, "apps", id="a number for its apiVersion"),
+    ],
+)
+def test_the_group_of_what_a_list_names(entry, group):
+    listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
+    annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
+    assert [one.group for one in read_service_record(annotations, OURS, GROUPS).record.targets] == [group]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param({"reconciler/owner": OURS_OWNER}, (LONG_AGO, ()), id="the owner alone"),
+        pytest.param({"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, ()), id="an empty list"),
+        pytest.param({TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, ()), id="an empty list and a time"),
+        pytest.param({TARGETS: ONE_TARGET}, None, id="a list of something without a time"),
+    ],
+)
+def test_a_service_without_a_time(told, expected):
+    reading = read_service_record(told, OURS, GROUPS)
+    assert reading is not None
+    found = reading.record
+    assert (None if found is None else (found.idled_at, found.targets)) == expected
+
+
+def a_copy(previous: str | None, owner: str = OURS_OWNER, *, owned: bool = True) -> Workload:
+    """A ReplicaSet of Deployment/web, with a record that the Deployment controller copied to it."""
+    texts = {"idling.kubernetes.io/previous-scale": previous, "reconciler/owner": owner}
+    annotations = {key: text for key, text in texts.items() if text is not None}
+    by = OwnerReference("apps/v1", "Deployment", "web", a_workload().uid)
+    return a_workload("web-1", kind="ReplicaSet", annotations=annotations, owner=by if owned else None)
+
+
+@pytest.mark.parametrize(
+    ("writer", "own", "copies", "expected"),
+    [
+        pytest.param("reconciler", {}, (), (True, 0, False), id="our write alone"),
+        pytest.param("reconciler", {}, (a_copy("1"),), (True, 1, True), id="a copy that says one"),
+        pytest.param("reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4, True), id="of two copies the higher"),
+        pytest.param("reconciler", OWN, (), (True, 3, True), id="its own"),
+        pytest.param("reconciler", OWN, (a_copy("2"),), (True, 3, True), id="its own, higher than a copy"),
+        pytest.param("reconciler", OWN, (a_copy("5"),), (True, 5, True), id="a copy, higher than its own"),
+        pytest.param(
+            "reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0, False), id="another Fleet's"
+        ),
+        pytest.param("reconciler", {}, (a_copy("4", "somebody"),), (True, 0, False), id="of no owner"),
+        pytest.param("reconciler", {}, (a_copy("many"),), (True, 0, False), id="no number"),
+        pytest.param("reconciler", {}, (a_copy(None),), (True, 0, False), id="an owner without a number"),
+        pytest.param("reconciler", {}, (a_copy("4", owned=False),), (True, 0, False), id="of nobody"),
+        pytest.param("kubectl", OWN, (a_copy("5"),), (False, 5, False), id="somebody else's write"),
+        pytest.param(None, OWN, (), (False, 3, False), id="a write of nobody"),
+    ],
+)
+def test_what_proves_that_we_idled_it(writer, own, copies, expected):
+    web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
+    found = EvidenceIndex((web, *copies), OURS).on(web)
+    assert (found.idled_by_us, found.most, found.is_proved) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "replicas"),
+    [
+        pytest.param({"idled-at": AT, "previous-scale": "0"}, 1, id="zero is one"),
+        pytest.param({"idled-at": AT, "previous-scale": "1"}, 1, id="one"),
+        pytest.param({"idled-at": AT, "previous-scale": "2"}, 2, id="two"),
+        pytest.param({"idled-at": AT}, None, id="no number"),
+        pytest.param({"previous-scale": "2"}, None, id="no time"),
+    ],
+)
+def test_the_record_of_oc_idle_on_a_workload(told, replicas):
+    annotations = {f"idling.alpha.openshift.io/{key}": text for key, text in told.items()}
+    reading = read_record(a_workload(replicas=0, annotations=annotations), OURS)
+    assert reading is not None
+    assert (reading.ours, reading.record and reading.record.replicas) == (False, replicas)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text", "replicas"),
+    [
+        pytest.param("CronJob", "reconciler/previous-suspend", "false", 1, id="a CronJob"),
+        pytest.param("CronJob", "reconciler/previous-suspend", "true", None, id="a CronJob that was suspended"),
+        pytest.param("CronJob", "idling.kubernetes.io/previous-scale", "3", None, id="a CronJob with replicas"),
+        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "3", 3, id="a Deployment"),
+        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "0", None, id="a Deployment of none"),
+        pytest.param("Deployment", "reconciler/previous-suspend", "false", None, id="a Deployment with suspend"),
+    ],
+)
+def test_what_a_record_says_it_had(kind, key, text, replicas):
+    texts = {"idling.kubernetes.io/idled-at": AT, "reconciler/owner": "production/IdlingPolicy/idle-dev", key: text}
+    workload = a_workload(kind=kind, replicas=0, annotations=texts)
+    reading = read_record(workload, OURS)
+    assert reading is not None
+    assert (reading.ours, reading.record and reading.record.replicas) == (True, replicas)
+    part = readable_part(workload, NIGHT)
+    assert part == (None if replicas is None else Record(NIGHT, replicas))
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        pytest.param({"reason": "Maintenance"}, "Maintenance", id="a reason of others"),
+        pytest.param({"reason": "Idled"}, None, id="ours"),
+        pytest.param({"reason": ""}, "", id="an empty one"),
+        pytest.param({"time": AT}, "", id="a time without a reason"),
+        pytest.param({}, None, id="neither"),
+        pytest.param({"reason": "Maintenance", "awake": AT}, "Maintenance", id="idled in the second of its last wake"),
+        pytest.param({"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None, id="woken since"),
+        pytest.param({"reason": "Maintenance", "at": None}, None, id="no record of its own"),
+    ],
+)
+def test_for_which_reason_others_scaled_it(texts, reason):
+    keys = {
+        "reason": "scale.kubernetes.io/scale-reason",
+        "time": "scale.kubernetes.io/scale-time",
+        "awake": "reconciler/awake-since",
+        "at": "idling.kubernetes.io/idled-at",
+    }
+    found = {keys[key]: text for key, text in ({"at": AT} | texts).items() if text is not None}
+    assert reason_of_others(a_workload(replicas=0, annotations=found), Record(TIME, 3)) == reason
+
+
+@pytest.mark.parametrize(
+    ("replicas", "texts", "expected"),
+    [
+        pytest.param(0, {"reason": "Maintenance"}, "Maintenance", id="at zero, for a reason"),
+        pytest.param(2, {"reason": "Maintenance"}, "Maintenance", id="lower than it was, for a reason"),
+        pytest.param(3, {"reason": "Maintenance"}, None, id="as it was"),
+        pytest.param(4, {"reason": "Maintenance"}, None, id="higher"),
+        pytest.param(0, {}, "", id="at zero, for none"),
+        pytest.param(1, {}, None, id="at one, for none"),
+        pytest.param(0, {"reason": "Idled"}, None, id="ours"),
+        pytest.param(0, {"reason": "Maintenance", "at": AT}, None, id="idle with a record"),
+        pytest.param(0, {"reason": "Maintenance", "previous": None}, None, id="never released"),
+        pytest.param(0, {"reason": "Maintenance", "previous": "many"}, None, id="no number"),
+    ],
+)
+def test_what_others_scaled_down_while_it_was_idle(replicas, texts, expected):
+    keys = {
+        "reason": "scale.kubernetes.io/scale-reason",
+        "previous": SCALE_PREVIOUS,
+        "at": "idling.kubernetes.io/idled-at",
+    }
+    found = {keys[key]: text for key, text in ({"previous": "3"} | texts).items() if text is not None}
+    told = scaled_down_by_others(a_workload(replicas=replicas, annotations=found))
+    assert told == (None if expected is None else ScaledDownByOthers(3, expected))
+
+
+@pytest.mark.parametrize(
+    ("entry", "replicas"),
+    [
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 0}, 1, id="zero is one"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 1}, 1, id="one"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483647}, 2147483647, id="the most"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483648}, None, id="more"),
+        pytest.param({"kind": "Deployment", "name": "web", "replicas": -1}, None, id="less than none"),
+        pytest.param({"kind": "Deployment", "name": "", "replicas": 1}, None, id="no name"),
+        pytest.param({"kind": 1, "name": "web", "replicas": 1}, None, id="a number for a kind"),
+        pytest.param({"kind": "Deployment", "replicas": 1}, None, id="a kind alone"),
+        pytest.param("web", None, id="a word"),
+    ],
+)
+def test_what_oc_idle_lists(entry, replicas):
+    texts = {"idled-at": AT, "unidle-targets": json.dumps([entry])}
+    reading = read_service_record({f"idling.alpha.openshift.io/{key}": texts[key] for key in texts}, OURS, GROUPS)
+    assert reading is not None
+    assert not reading.ours
+    assert [one.replicas for one in reading.record.targets] == [replicas] if reading.record else replicas is None
+
+
+def test_of_two_entries_of_one_name_the_higher_number_counts():
+    entries = [{"kind": "Deployment", "name": "web", "replicas": number} for number in (2, 5, 3)]
+    texts = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": json.dumps(entries)}
+    reading = read_service_record(texts, OURS, GROUPS)
+    assert reading is not None
+    assert reading.record is not None
+    assert [one.replicas for one in reading.record.targets] == [5]
+
+
+@pytest.mark.parametrize("key", ["idled-at", "unidle-targets"])
+def test_one_annotation_of_oc_idle_is_a_record(key):
+    assert read_service_record({f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None

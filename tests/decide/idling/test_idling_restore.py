@@ -1,0 +1,189 @@
+"""What `restore` finds, what it leaves, and what it says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
+from tests.decide.idling.world import World, a_world
+
+WEB, API = a_ref("web"), a_ref("api")
+AT = "2026-11-20T21:00:00Z"
+OWNER = "reconciler/owner"
+STAGING = {
+    "idling.kubernetes.io/idled-at": AT,
+    "idling.kubernetes.io/previous-scale": "4",
+    OWNER: "staging/IdlingPolicy/night",
+}
+OC = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/previous-scale": "4"}
+OURS = STAGING | {OWNER: "production/IdlingPolicy/idle-dev"}
+
+
+def idle(name: str, annotations: dict[str, str], replicas: int = 0) -> Any:
+    return a_workload(name, replicas=replicas, annotations=annotations)
+
+
+def restored(world: World, **fields: Any) -> DesiredState:
+    return decide_restore(a_fleet(), world.state(), a_run(world.now), Restoration(**fields))
+
+
+def unproven() -> World:
+    """Of an idle workload its Service alone tells, and somebody else scaled it last."""
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world)
+    web = world.objects[WEB]
+    return world.add(replace(web, annotations={}, replicas_writer=FieldWriter("kubectl", NIGHT)))
+
+
+LEFT = "1 idle object stays idle, as Fleet production did not idle it"
+
+
+@pytest.mark.parametrize(
+    ("world", "fields", "text", "partial"),
+    [
+        pytest.param(
+            a_world(idle("web", STAGING), now=NIGHT),
+            {},
+            f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
+            True,
+            id="another Fleet's alone",
+        ),
+        pytest.param(
+            a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT),
+            {},
+            f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
+            False,
+            id="another Fleet's beside ours",
+        ),
+        pytest.param(
+            a_world(idle("web", STAGING), idle("api", OC), now=NIGHT),
+            {},
+            "2 idle objects stay idle, as Fleet production did not idle them (1 by Fleet staging, 1 by somebody else); "
+            "add --adopt to restore them too",
+            True,
+            id="two",
+        ),
+        pytest.param(
+            a_world(idle("web", OC), now=NIGHT),
+            {},
+            f"{LEFT} (1 by somebody else); add --adopt to restore it too",
+            False,
+            id="oc idle's",
+        ),
+        pytest.param(
+            unproven(),
+            {},
+            f"{LEFT} (1 only listed on a Service); add --adopt to restore it too",
+            False,
+            id="a list alone",
+        ),
+        pytest.param(
+            a_world(idle("web", OC), now=NIGHT),
+            {"any_fleet": True},
+            "1 idle object stays idle, as no Fleet idled it (1 by somebody else); add --adopt to restore it too",
+            False,
+            id="of no Fleet",
+        ),
+        pytest.param(a_world(idle("web", STAGING, replicas=2), now=NIGHT), {}, None, False, id="what runs"),
+        pytest.param(a_world(idle("web", STAGING), now=NIGHT), {"adopt": True}, None, False, id="adopted"),
+        pytest.param(a_world(idle("web", STAGING), now=NIGHT), {"any_fleet": True}, None, False, id="any Fleet's"),
+        pytest.param(a_world(idle("web", OURS), now=NIGHT), {}, None, False, id="ours"),
+    ],
+)
+def test_what_is_left_as_others_idled_it(world, fields, text, partial):
+    told = [(one.text, one.partial) for one in restored(world, **fields).notices if one.kind == "notAdopted"]
+    assert told == ([] if text is None else [(text, partial)])
+
+
+@pytest.mark.parametrize(
+    ("annotations", "replicas", "expected", "partial"),
+    [
+        pytest.param(OURS | {"idling.kubernetes.io/idled-at": "x"}, 0, [4], [], id="its number can be read"),
+        pytest.param(OURS | {"idling.kubernetes.io/idled-at": "x"}, 2, [], [True], id="and it runs"),
+        pytest.param(
+            OURS | {"idling.kubernetes.io/previous-scale": "x"}, 0, [], [True], id="its number cannot be read"
+        ),
+    ],
+)
+def test_a_broken_record(annotations, replicas, expected, partial):
+    found = restored(a_world(idle("web", annotations, replicas), now=NIGHT))
+    assert [one.replicas_after for one in found.decisions] == expected
+    assert [one.partial for one in found.notices] == partial
+
+
+def test_other_notices_make_no_run_partial():
+    found = restored(a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT))
+    assert {one.kind: one.partial for one in found.notices} == {"foreignMark": False, "notAdopted": False}
+
+
+@pytest.mark.parametrize(
+    ("globs", "names"),
+    [((), ["api", "web"]), (("idle-*", "x"), ["web"]), (("x", "*"), ["api", "web"]), (("x",), [])],
+    ids=str,
+)
+def test_of_several_globs_one_is_enough(globs, names):
+    batch = OURS | {OWNER: "production/IdlingPolicy/batch"}
+    broken = OURS | {"idling.kubernetes.io/previous-scale": "x"}
+    world = a_world(idle("web", OURS), idle("api", batch), idle("broken", broken), now=NIGHT)
+    assert [one.ref.name for one in restored(world, policies=globs).decisions] == names
+
+
+def test_origins_are_those_of_the_objects_that_are_named():
+    world = a_world(a_workload(), a_workload("api"), a_workload("new", replicas=0), now=NIGHT)
+    run_in(world, a_policy(selector=workloads_selector()))
+    world.add(idle("api", STAGING))
+
+    def found(*names: str, **fields: Any) -> frozenset[Origin]:
+        restoration = Restoration(objects=lambda ref: ref.name in names, **fields)
+        return origins(a_fleet(), world.state(), a_run(world.now), restoration)
+
+    assert found("web", "new") == {Origin("idle-dev", "0123456789ab")}
+    assert found("new") == frozenset()
+    assert found("api") == found("api", any_fleet=True) == {Origin("night", "")}
+
+
+def test_every_fleet_that_wrote_anything():
+    service = a_service(annotations={OWNER: "other/IdlingPolicy/x", "idling.kubernetes.io/idled-at": AT})
+    world = a_world(service, idle("web", STAGING), a_workload("api"), now=NIGHT)
+    fleet = of_every_fleet(a_fleet(former_names=("prod",)), world.state())
+    assert (fleet.name, fleet.former_names) == ("production", ("other", "prod", "staging"))
+
+
+@pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
+def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is_adopted(fields, bounds):
+    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    policy = a_policy("nights", idle_replicas=1, selector=workloads_selector())
+    world = a_world(a_workload(replicas=5), autoscaler, now=NIGHT)
+    run_in(world, policy, fleet=a_fleet(name="staging"))
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
+    world.apply(restored(world, **fields).decisions)
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
+
+
+@pytest.mark.parametrize(
+    ("marks", "bounds"),
+    [
+        pytest.param({}, (2, 10), id="nobody remembers it as idle"),
+        pytest.param({"reconciler/awake-since": "2026-11-20T22:00:00Z"}, (2, 10), id="only its Service still lists it"),
+        pytest.param(STAGING, (1, 1), id="another Fleet idled it"),
+    ],
+)
+def test_an_autoscaler_that_we_hold_is_given_back_where_nobody_remembers_its_workload_as_idle(marks, bounds):
+    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    world = a_world(a_service(), a_workload(replicas=5), autoscaler, now=NIGHT)
+    run_in(world, a_policy("nights", idle_replicas=1))
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
+    if "reconciler/awake-since" not in marks:
+        del world.objects[a_service().ref]
+    world.add(replace(world.objects[WEB], replicas=5, annotations=marks))
+    world.apply(restored(world).decisions)
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds

@@ -1,0 +1,325 @@
+"""Another tool that scales up what is idle: a policy that insists, and Flux paused while something is idle."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
+from reconciler.decide.decisions import Verb
+from reconciler.decide.idling.contested import fingerprint, remedy
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
+from reconciler.policy.types import IdlingPolicy
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_policy,
+    a_schedule,
+    notices_of,
+    run_in,
+    verbs,
+    why_of,
+    workloads_selector,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB = a_ref("web")
+HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+GIT = "argocd-controller"
+MINUTE = timedelta(minutes=1)
+INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
+YIELDS = a_policy("nights", a_schedule())
+
+
+def reverted(world: World, by: str, replicas: int = 5) -> None:
+    """`by` scales what is idle up, and its pods come."""
+    world.now += MINUTE
+    world.scale(WEB, replicas)
+    world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter(by, world.now))
+    world.now += MINUTE
+
+
+def an_idle_world(policy: IdlingPolicy, **fields: Any) -> World:
+    world = a_world(a_service(), a_workload(**fields), now=NIGHT)
+    run_in(world, policy)
+    assert world.replicas(WEB) == 0
+    return world
+
+
+class TestInsist:
+    def test_what_a_tool_scales_up_is_idled_again_once_a_run_and_told_for_ever(self):
+        world = an_idle_world(INSISTS)
+        for count in (1, 2, 3, 4):
+            reverted(world, GIT)
+            outcome = run_in(world, INSISTS)
+            assert ("idle", "Deployment/web") in verbs(outcome)
+            assert world.replicas(WEB) == 0
+            assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == count
+            assert "reconciler/contested" not in world.objects[WEB].annotations
+            (told,) = notices_of(outcome, "contested")
+            assert f"by {GIT} {'once' if count == 1 else f'{count} times in a row'}; " in told
+            assert "ignoreDifferences" in told
+            (later,) = notices_of(run_in(world, INSISTS), "contested") or [""]
+            assert ("idled again" in later) is (count > 1)
+        world.now = MONDAY
+        run_in(world, INSISTS)
+        assert world.replicas(WEB) == 5
+        assert UNDONE not in world.objects[WEB].annotations
+
+    @pytest.mark.parametrize("by", ["kubectl-scale", "Mozilla", "k9s"])
+    def test_what_a_person_scales_up_stays_awake(self, by: str):
+        world = an_idle_world(INSISTS)
+        reverted(world, by)
+        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
+        assert world.replicas(WEB) == 5
+
+    @pytest.mark.parametrize("through", ["Service", "Deployment"])
+    def test_one_policy_that_yields_is_enough(self, through: str):
+        """One selects the Service, the other one the Deployment behind it, so that both decide."""
+        also = a_policy("also", a_schedule(), selector=workloads_selector())
+        insists, yields = (INSISTS, also) if through == "Service" else (replace(also, on_revert="Insist"), YIELDS)
+        world = an_idle_world(INSISTS)
+        run_in(world, insists, yields)
+        reverted(world, GIT)
+        assert ("release", "Deployment/web") in verbs(run_in(world, insists, yields))
+
+    def test_what_a_run_left_half_done_was_undone_by_nobody(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, INSISTS, writes=1)  # the Service lists it, and it runs
+        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
+        assert UNDONE not in world.objects[WEB].annotations
+
+    def test_what_is_excluded_meanwhile_is_released(self):
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        annotations = {**world.objects[WEB].annotations, "reconciler/exclude": "true"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
+        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    def test_a_run_with_broken_policies_releases_and_contests_nothing(self):
+        """It knows neither whether the policy insists, nor which change of it would end that."""
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        run_in(world, INSISTS)
+        reverted(world, GIT)
+        (release,) = (one for one in self.broken(world) if one.ref == WEB)
+        assert (release.verb, release.event) == (Verb.RELEASE, "")
+        assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == 2
+        assert "reconciler/contested" not in world.objects[WEB].annotations
+        world.now = NIGHT + timedelta(days=7)
+        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    def broken(self, world: World):
+        decisions = decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions
+        world.apply(decisions)
+        return decisions
+
+    def test_what_a_run_with_broken_policies_counted_is_contested_by_the_next_undo(self):
+        world = an_idle_world(YIELDS)
+        for night in (0, 7):
+            world.now = NIGHT + timedelta(days=night)
+            run_in(world, YIELDS)
+            reverted(world, GIT)
+            self.broken(world)
+        world.now = NIGHT + timedelta(days=14)
+        run_in(world, YIELDS)
+        assert world.replicas(WEB) == 0
+        reverted(world, GIT)
+        run_in(world, YIELDS)
+        assert "policy" in json.loads(world.objects[WEB].annotations["reconciler/contested"])
+
+    def test_the_reason_names_who_and_what(self):
+        world = an_idle_world(INSISTS)
+        reverted(world, GIT)
+        outcome = run_in(world, INSISTS)
+        assert "scaled to 5 by argocd-controller, idled again (onRevert: Insist)" in why_of(outcome)
+
+    def test_a_tool_that_undoes_two_nights_is_contested_where_the_policy_yields(self):
+        yields = a_policy("nights", a_schedule())
+        world = an_idle_world(yields)
+        for night in range(4):
+            world.now = NIGHT + timedelta(days=7 * night)
+            run_in(world, yields)
+            if world.replicas(WEB) == 0:
+                reverted(world, GIT)
+                run_in(world, yields)
+            assert ("reconciler/contested" in world.objects[WEB].annotations) is (night >= 1)
+            assert world.replicas(WEB) == 5
+
+
+FLUX = {FLUX_NAME_LABEL: "apps"}
+PAUSES = a_policy("nights", a_schedule(), pauses_flux=True)
+
+
+def an_autoscaler(**fields: Any) -> HorizontalPodAutoscaler:
+    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), 10, 2, **fields)
+
+
+class TestFlux:
+    def test_while_idle_flux_leaves_it_alone_and_no_longer_after_the_wake(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        marks = world.objects[WEB].annotations
+        assert marks[FLUX_RECONCILE] == "disabled"
+        assert FLUX_PAUSED in marks
+        world.now = MONDAY
+        run_in(world, PAUSES)
+        assert world.replicas(WEB) == 3
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
+
+    def test_one_policy_that_pauses_it_is_enough(self):
+        also = a_policy("also", a_schedule(), selector=workloads_selector())
+        world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
+        run_in(world, PAUSES, also)
+        assert world.objects[WEB].annotations[FLUX_RECONCILE] == "disabled"
+
+    def test_it_is_one_write_with_the_replicas(self):
+        world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
+        decisions = run_in(world, PAUSES, writes=0).desired.decisions
+        (idle,) = [one for one in decisions if one.verb == "idle"]
+        paths = {change.path[-1] for change in idle.changes}
+        assert {"replicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
+
+    @pytest.mark.parametrize(
+        ("labels", "annotations", "policy"),
+        [
+            pytest.param({}, {}, PAUSES, id="not of Flux"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, PAUSES, id="paused by somebody else"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "enabled"}, PAUSES, id="somebody else says so"),
+            pytest.param(FLUX, {}, a_policy("nights", a_schedule()), id="not asked for"),
+        ],
+    )
+    def test_what_is_not_ours_is_left_as_it_is(self, labels, annotations, policy):
+        world = an_idle_world(policy, labels=labels, annotations=annotations)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+        assert FLUX_PAUSED not in world.objects[WEB].annotations
+        world.now = MONDAY
+        run_in(world, policy)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+
+    def test_its_autoscaler_is_left_alone_too_while_its_bounds_are_held(self):
+        policy = replace(PAUSES, idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        decisions = run_in(world, policy).desired.decisions
+        (held,) = [one for one in decisions if one.ref == HPA]
+        paths = {change.path[-1] for change in held.changes}
+        assert {"minReplicas", "maxReplicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
+        assert world.objects[HPA].annotations[FLUX_RECONCILE] == "disabled"
+        assert run_in(world, policy).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, policy)
+        hpa = world.objects[HPA]
+        assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
+
+    @pytest.mark.parametrize("writes", range(6))
+    def test_a_run_that_dies_between_two_writes_leaves_no_autoscaler_paused(self, writes):
+        policy = replace(PAUSES, idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        run_in(world, policy, writes=min(writes, 3))
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy, writes=max(0, writes - 3))
+        run_in(world, policy)
+        hpa = world.objects[HPA]
+        assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
+
+    @pytest.mark.parametrize(
+        ("labels", "annotations"),
+        [
+            pytest.param({}, {}, id="not of Flux"),
+            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, id="paused by somebody else"),
+        ],
+    )
+    def test_an_autoscaler_that_is_not_ours_to_pause_stays_as_it_is(self, labels, annotations):
+        policy = replace(PAUSES, idle_replicas=1)
+        hpa = an_autoscaler(labels=labels, annotations=annotations)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), hpa, now=NIGHT)
+        for now in (NIGHT, MONDAY):
+            world.now = now
+            run_in(world, policy)
+            assert world.objects[HPA].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
+            assert FLUX_PAUSED not in world.objects[HPA].annotations
+
+    def test_a_pause_that_somebody_changed_is_theirs(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        annotations = {**world.objects[WEB].annotations, FLUX_RECONCILE: "enabled"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
+        world.now = MONDAY
+        run_in(world, PAUSES)
+        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == "enabled"
+        assert FLUX_PAUSED not in world.objects[WEB].annotations
+
+    def test_a_hand_that_scales_it_up_ends_the_pause_too(self):
+        world = an_idle_world(PAUSES, labels=FLUX)
+        reverted(world, "kubectl-scale")
+        run_in(world, PAUSES)
+        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
+
+
+def test_a_field_at_its_default_is_not_in_the_fingerprint_of_a_policy():
+    plain = a_policy("nights", a_schedule())
+    assert fingerprint(plain) == fingerprint(replace(plain, on_revert="Yield"))
+    assert fingerprint(plain) != fingerprint(INSISTS)
+
+
+class TestFirstPlan:
+    def test_it_names_who_writes_the_scale_and_what_to_tell_them_for_each_kind(self):
+        by = FieldWriter(GIT, NIGHT - timedelta(days=3))
+        web, db = a_workload(replicas_writer=by), a_workload("db", kind="StatefulSet", replicas_writer=by)
+        person = a_workload("hand", replicas_writer=FieldWriter("kubectl", NIGHT - timedelta(days=3)))
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment", "StatefulSet"))
+        outcome = run_in(a_world(web, db, person, now=NIGHT), policy, writes=0)
+        assert notices_of(outcome, "otherWriter") == [
+            "east: argocd-controller writes the scale of 2 workloads that are idled for the first time too, and may "
+            "undo that; in the Application: spec.ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: "
+            "[/spec/replicas]}, {group: apps, kind: StatefulSet, jsonPointers: [/spec/replicas]}] and syncOptions: "
+            "[RespectIgnoreDifferences=true]"
+        ]
+
+    def test_a_single_workload_is_named(self):
+        web = a_workload(replicas_writer=FieldWriter("helm", NIGHT - timedelta(days=3)))
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
+        (text,) = notices_of(run_in(a_world(web, now=NIGHT), policy, writes=0), "otherWriter")
+        assert text.startswith("east: helm writes the scale of east/shop/Deployment/web too, and may undo that; let ")
+
+    def test_what_slept_before_is_not_told_again(self):
+        by = FieldWriter("helm", NIGHT - timedelta(days=3))
+        world = a_world(
+            a_workload(replicas_writer=by, annotations={"reconciler/awake-since": "2026-11-18T06:00:00Z"}), now=NIGHT
+        )
+        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
+        assert notices_of(run_in(world, policy, writes=0), "otherWriter") == []
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("kustomize-controller", "spec.ignore: [{paths: [/spec/replicas], target: {kind: Deployment}}]"),
+        ("helm", "let the values of the chart leave spec.replicas out"),
+        ("helm-controller", "in the HelmRelease: spec.driftDetection"),
+    ],
+)
+def test_each_tool_has_its_remedy(by: str, words: str):
+    assert words in remedy(by, [a_workload()])
+
+
+def test_what_helm_writes_of_two_kinds_is_advised_for_each():
+    web, job = a_workload(), a_workload("job", kind="CronJob")
+    assert remedy("helm", [web, job]) == f"{remedy('helm', [web])}; {remedy('helm', [job])}"
+
+
+def test_a_custom_kind_has_the_field_that_its_scale_sets():
+    shards = a_workload(kind="Prometheus", replicas_path=("spec", "shards"))
+    assert "kind: Prometheus, jsonPointers: [/spec/shards]}" in remedy(GIT, [shards])
+
+
+def test_a_cron_job_and_a_scaled_object_have_their_own_fields():
+    text = remedy(GIT, [a_workload("job", kind="CronJob"), a_workload("so", kind="ScaledObject")])
+    assert "kind: CronJob, jsonPointers: [/spec/suspend]}, {group: keda.sh, kind: ScaledObject" in text

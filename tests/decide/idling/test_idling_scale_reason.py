@@ -1,0 +1,224 @@
+"""What `scale.kubernetes.io/scale-reason` and `-time` say, and that what somebody else scaled is theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_policy,
+    decided,
+    of_state,
+    run_in,
+    verbs,
+    why_of,
+    written,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+REASON = "scale.kubernetes.io/scale-reason"
+TIME = "scale.kubernetes.io/scale-time"
+PREVIOUS = "scale.kubernetes.io/previous-scale"
+ASKED = "reconciler/wake-requested-at"
+OTHERS = pytest.mark.parametrize("reason", ["Maintenance", "", None], ids=["foreign", "empty", "cleared"])
+
+
+def an_idle_world(**objects: object) -> World:
+    world = a_world(a_service(), a_workload(), *objects.values(), now=NIGHT)
+    run_in(world)
+    assert world.replicas(WEB) == 0
+    world.now += MINUTE
+    return world
+
+
+def taken_over(reason: str | None = "Maintenance") -> World:
+    world = an_idle_world()
+    world.annotate(WEB, REASON, reason)
+    return world
+
+
+@OTHERS
+class TestTakenOver:
+    def test_defect_16_it_is_released_and_not_woken(self, reason):
+        world = taken_over(reason)
+        outcome = run_in(world)
+        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
+        assert world.replicas(WEB) == 0
+        left = {REASON: reason} if reason == "Maintenance" else {}
+        kept = {key: text for key, text in world.objects[WEB].annotations.items() if key in (REASON, TIME)}
+        assert {key: text for key, text in kept.items() if key == REASON} == left
+        assert not any(key.startswith("idling") for key in world.objects[WEB].annotations)
+        assert world.objects[SERVICE].annotations == {}
+        assert "reconciler/undone" not in world.objects[WEB].annotations
+        assert run_in(world).desired.decisions == ()
+
+    def test_defect_16_the_way_back_is_handed_over(self, reason):
+        world = taken_over(reason)
+        (release, _) = run_in(world).desired.decisions
+        assert world.objects[WEB].annotations[PREVIOUS] == "3"
+        assert "previous replicas 3" in release.cause.why
+        assert (release.replicas_before, release.event) == (None, "")
+
+    def test_defect_16_it_keeps_nothing_else_behind_its_services_up(self, reason):
+        world = taken_over(reason)
+        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
+        outcome = run_in(world)
+        assert ("idle", "Deployment/api") in verbs(outcome)
+        assert ("release", "Deployment/web") in verbs(outcome)
+        assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (0, 0)
+        assert run_in(world).desired.decisions == ()
+
+    @pytest.mark.parametrize("policies", [(), (a_policy(priority=3, name="other"),)], ids=["", "another policy"])
+    def test_defect_16_nor_does_its_window_wake_it(self, reason, policies):
+        world = taken_over(reason)
+        world.now = MONDAY
+        run_in(world, *policies)
+        run_in(world, *policies)
+        assert world.replicas(WEB) == 0
+
+    @pytest.mark.parametrize("writes", range(3))
+    def test_defect_16_killed_at_every_write(self, reason, writes):
+        world = taken_over(reason)
+        run_in(world, writes=writes)
+        world.now += MINUTE
+        run_in(world)
+        assert world.objects[SERVICE].annotations == {}
+        world.now = MONDAY
+        assert run_in(world).desired.decisions == ()
+        assert world.replicas(WEB) == 0
+
+    def test_an_explicit_request_wakes(self, reason):
+        world = taken_over(reason)
+        world.annotate(WEB, ASKED, world.now.isoformat())
+        run_in(world)
+        assert (world.replicas(WEB), world.objects[SERVICE].annotations) == (3, {})
+        assert REASON not in world.objects[WEB].annotations
+
+    def test_wake_and_restore_find_it(self, reason):
+        world = taken_over(reason)
+        (found, *_) = idle_workloads(a_fleet(), world.state(), a_run(world.now), lambda ref: ref == WEB)
+        assert found.asked.ref == WEB
+        world.apply(decide_restore(a_fleet(), world.state(), a_run(world.now), Restoration()).decisions)
+        assert world.replicas(WEB) == 3
+
+    def test_explain_says_so(self, reason):
+        outcome = decided(taken_over(reason).state(), now=NIGHT)
+        assert why_of(outcome) == "scaled by another writer (scale-reason)"
+        (told,) = (one for one in outcome.desired.explanations if one.ref == WEB)
+        assert told.outcome == "left as it is"
+
+    def test_read_only_nothing_is_written(self, reason):
+        world = taken_over(reason)
+        assert decided(world.state(), now=world.now, fleet=of_state("ReadOnly")).desired.decisions == ()
+
+
+def test_once_its_writer_scales_it_up_it_is_idled_again_another_night():
+    world = taken_over()
+    run_in(world)
+    world.scale(WEB, 4, "maintainer")
+    world.now += timedelta(days=7)
+    run_in(world)
+    annotations = world.objects[WEB].annotations
+    assert (world.replicas(WEB), annotations[REASON], world.remembered(WEB)) == (0, "Idled", 4)
+    assert PREVIOUS not in annotations
+
+
+def test_a_hand_above_the_floor_keeps_its_reason():
+    world = taken_over()
+    world.annotate(WEB, TIME, "2026-11-20T22:00:40Z")
+    world.scale(WEB, 2, "maintainer")
+    assert ("release", "Deployment/web") in verbs(run_in(world))
+    annotations = world.objects[WEB].annotations
+    assert (annotations[REASON], annotations[TIME]) == ("Maintenance", "2026-11-20T22:00:40Z")
+
+
+def test_a_hand_without_a_reason_leaves_no_time_of_ours():
+    world = an_idle_world()
+    world.scale(WEB, 2)
+    run_in(world)
+    assert not {REASON, TIME, PREVIOUS} & set(world.objects[WEB].annotations)
+
+
+def test_defect_16_an_autoscaler_that_is_held_is_let_go():
+    hpa = HorizontalPodAutoscaler(
+        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
+        "uid-hpa",
+        ("Deployment", "web"),
+        10,
+        2,
+    )
+    world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
+    run_in(world, a_policy(idle_replicas=1))
+    world.annotate(WEB, REASON, "Maintenance")
+    run_in(world, a_policy(idle_replicas=1))
+    after = world.objects[hpa.ref]
+    assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (1, 2, 10, {})
+    assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
+
+
+@pytest.mark.parametrize("floor", [1, 2], ids=["below its minimum", "at its minimum"])
+def test_what_is_released_to_its_autoscaler_counts_the_same_in_the_next_run(floor):
+    """Found by the laws: it counted as up in the run that released it, and as down in the next one."""
+    hpa = HorizontalPodAutoscaler(
+        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling"),
+        "uid-hpa",
+        ("Deployment", "api"),
+        10,
+        2,
+    )
+    api = a_workload("api", replicas=4, template_labels={"app": "web", "part": "api"})
+    policy = a_policy(idle_replicas=floor)
+    world = a_world(a_service(), a_workload(), api, hpa, now=NIGHT)
+    run_in(world, policy)
+    world.objects[SERVICE] = replace(world.objects[SERVICE], annotations={})
+    world.annotate(api.ref, REASON, "Maintenance")
+    run_in(world, policy)
+    assert run_in(world, policy).desired.decisions == ()
+
+
+def test_a_record_without_reason_and_time_is_ours_all_the_same():
+    """Neither says anything, as on a record that something else than this version wrote."""
+    world = taken_over(None)
+    world.annotate(WEB, TIME, None)
+    assert run_in(world).desired.decisions == ()
+    world.now = MONDAY
+    run_in(world)
+    assert world.replicas(WEB) == 3
+
+
+@pytest.mark.parametrize("reason", ["Maintenance", None])
+def test_a_reason_that_a_rollout_undo_brought_back_says_nothing_of_today(reason):
+    """The ReplicaSet of a revision keeps what its Deployment had one night; undone, it has it again."""
+    world = taken_over(reason)
+    run_in(world)
+    if reason is None:
+        world.copies[WEB][0].pop(REASON)
+    world.deploy(WEB)
+    world.scale(WEB, 3, "maintainer")
+    world.now += timedelta(days=7)
+    run_in(world)
+    old = dict(world.copies[WEB][0])
+    assert {"idling.kubernetes.io/idled-at", TIME} <= set(old)
+    world.objects[WEB] = replace(world.objects[WEB], annotations=old)
+    world.now += MINUTE
+    run_in(world)
+    world.now = MONDAY + timedelta(days=7)
+    run_in(world)
+    assert world.replicas(WEB) == 3
+
+
+def test_defect_16_a_wake_is_a_scale_without_a_reason():
+    world = an_idle_world()
+    world.now = MONDAY
+    wake = run_in(world).desired.decisions[0]
+    assert (written(wake)[REASON], written(wake)[TIME]) == (None, "2026-11-23T06:00:00Z")

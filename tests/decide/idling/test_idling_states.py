@@ -1,0 +1,181 @@
+"""The state of a scalable, by its replicas, its record and what its Service lists: `classify` as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.decide.annotations import format_time
+from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
+from reconciler.decide.idling.state import Classified, classify
+from reconciler.model import FieldWriter, OwnerReference, Workload
+from reconciler.policy.types import IdlingPolicy
+from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import NIGHT, a_policy
+
+IDLED = "2026-11-20T21:00:00Z"
+BEFORE, AFTER = "2026-11-20T20:59:59Z", "2026-11-20T21:00:01Z"
+OURS = "production/IdlingPolicy/idle-dev"
+AWAKE_SINCE = "reconciler/awake-since"
+RECORD = {
+    "idling.kubernetes.io/idled-at": IDLED,
+    "idling.kubernetes.io/previous-scale": "5",
+    "reconciler/idled-to": "2",
+    "reconciler/owner": OURS,
+}
+BROKEN = {**RECORD, "idling.kubernetes.io/previous-scale": "many"}
+THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/idle-dev"}
+TARGETS = "idling.kubernetes.io/unidle-targets"
+LISTS = '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]'
+LIST = {
+    "idling.kubernetes.io/idled-at": IDLED,
+    TARGETS: LISTS,
+    "reconciler/idled-to": "2",
+    "reconciler/owner": OURS,
+}
+OC_LIST = {"idling.alpha.openshift.io/idled-at": IDLED, "idling.alpha.openshift.io/unidle-targets": LISTS}
+WRITTEN = FieldWriter("reconciler", NIGHT)
+TWO = (a_policy(), a_policy("other"))
+
+
+def classified(
+    web: Workload, listed: dict[str, str], *others: Workload, policies: tuple[IdlingPolicy, ...] = ()
+) -> Classified:
+    """The state of `web`, behind a Service with the annotations `listed`, beside `others`."""
+    state = a_state(a_cluster(services=(a_service(annotations=listed),), workloads=(web, *others)))
+    (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), policies or (a_policy(),)))
+    return classify(next(scalable for scalable in cluster.scalables if scalable.ref == web.ref))
+
+
+def a_copy(replicas: str) -> Workload:
+    """A ReplicaSet of web to which the record of an idle was copied."""
+    owner = OwnerReference("apps/v1", "Deployment", "web", a_workload().uid)
+    copied = {**RECORD, "idling.kubernetes.io/previous-scale": replicas}
+    return a_workload("web-1", kind="ReplicaSet", replicas=0, annotations=copied, owner=owner)
+
+
+LISTED = [
+    pytest.param(3, {}, "half idled", None, id="running"),
+    pytest.param(3, {AWAKE_SINCE: BEFORE}, "half idled", None, id="woken before"),
+    pytest.param(3, {AWAKE_SINCE: IDLED}, "half woken", None, id="woken in the same second"),
+    pytest.param(3, {AWAKE_SINCE: AFTER}, "half woken", None, id="woken since"),
+    pytest.param(0, {AWAKE_SINCE: IDLED}, "down", None, id="woken in the same second, and at zero"),
+    pytest.param(3, BROKEN, "set aside", None, id="a broken record, and running"),
+    pytest.param(2, BROKEN, "idle by us", 5, id="a broken record, and at its idled count"),
+    pytest.param(0, BROKEN, "idle by us", 5, id="a broken record, and at zero"),
+    pytest.param(2, {}, "unproven", 5, id="at its idled count, and nobody knows by whom"),
+    pytest.param(2, RECORD, "idle by us", 5, id="its own record, and at its idled count"),
+    pytest.param(3, RECORD, "scaled by hand", 5, id="its own record, and above its idled count"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "scaled by hand", 5, id="a record of the second of its last wake"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "stale record", 5, id="a record older than its last wake"),
+]
+
+
+@pytest.mark.parametrize(("replicas", "annotations", "state", "record"), LISTED)
+def test_of_what_a_service_lists(replicas, annotations, state, record):
+    found, recorded = classified(a_workload(replicas=replicas, annotations=annotations), LIST)
+    assert found == state
+    if record is not None:
+        assert recorded is not None
+        assert recorded.replicas == record
+
+
+@pytest.mark.parametrize(
+    ("copied", "state", "record"),
+    [
+        pytest.param((), "unproven", 5, id="no copy"),
+        pytest.param(("1",), "unproven", 5, id="fewer than it stands at"),
+        pytest.param(("2",), "unproven", 5, id="as many as it stands at"),
+        pytest.param(("3",), "idle by us", 3, id="one more"),
+        pytest.param(("9",), "idle by us", 5, id="more than are listed"),
+    ],
+)
+def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state, record):
+    web = a_workload(replicas=2, replicas_writer=WRITTEN)
+    found, recorded = classified(web, LIST, *map(a_copy, copied))
+    assert found == state
+    assert recorded is not None
+    assert recorded.replicas == record
+
+
+def test_a_list_that_nothing_bears_out_counts_as_one_replica_of_what_we_scaled():
+    found, recorded = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
+    assert found == "idle by us"
+    assert recorded is not None
+    assert recorded.replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "replicas"),
+    [
+        pytest.param((BEFORE, 9), (IDLED, 5), 5, id="the newer one"),
+        pytest.param((IDLED, 5), (BEFORE, 9), 5, id="the newer one, whatever its name"),
+        pytest.param((IDLED, 5), (IDLED, 9), 9, id="of the same second the higher one"),
+    ],
+)
+def test_of_two_lists(first, second, replicas):
+    services = [
+        a_service(
+            name,
+            selector={"app": "web"},
+            annotations={**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(number))},
+        )
+        for name, (at, number) in (("a", first), ("b", second))
+    ]
+    state = a_state(a_cluster(services=services, workloads=(a_workload(replicas=0, annotations=BROKEN),)))
+    (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), (a_policy(),)))
+    record = classify(cluster.scalables[0])[1]
+    assert record is not None
+    assert record.replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("at", "listed", "replicas", "idled_at"),
+    [
+        pytest.param(BEFORE, 9, 5, IDLED, id="an older list"),
+        pytest.param(IDLED, 9, 5, IDLED, id="a list of the same second"),
+        pytest.param(AFTER, 9, 9, AFTER, id="a newer list"),
+        pytest.param(AFTER, 3, 3, AFTER, id="a newer list with one more than its idled count"),
+        pytest.param(AFTER, 2, 5, IDLED, id="a newer list with its idled count"),
+        pytest.param(AFTER, 5, 5, IDLED, id="a newer list with the same number"),
+    ],
+)
+def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled_at):
+    texts = {**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(listed))}
+    found, recorded = classified(a_workload(replicas=2, annotations=RECORD), texts, a_copy("9"))
+    assert found == "idle by us"
+    assert recorded is not None
+    assert (recorded.replicas, format_time(recorded.idled_at)) == (replicas, idled_at)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "annotations", "state"),
+    [
+        pytest.param(0, {}, "unproven", id="listed, and at zero"),
+        pytest.param(3, {}, "foreign", id="listed, and running"),
+        pytest.param(0, THEIRS, "foreign", id="listed, with a record of its own"),
+        pytest.param(0, {**THEIRS, "reconciler/idled-to": "x"}, "foreign", id="listed, with a broken record"),
+        pytest.param(3, {**THEIRS, "reconciler/idled-to": "x"}, "foreign", id="running, with a broken record"),
+    ],
+)
+@pytest.mark.parametrize("listed", [OC_LIST, {}], ids=["by oc idle", "not listed"])
+def test_of_what_others_idled(replicas, annotations, state, listed):
+    found, _ = classified(a_workload(replicas=replicas, annotations=annotations), listed)
+    expected = state if listed or annotations else {"unproven": "down", "foreign": "awake"}[state]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("other", "policies", "state"),
+    [
+        pytest.param(None, (), "stale record", id="alone"),
+        pytest.param(0, (), "stale record", id="the other one is at zero"),
+        pytest.param(1, (), "scaled by hand", id="the other one runs"),
+        pytest.param(None, TWO, "stale record", id="selected by a second policy"),
+        pytest.param(None, TWO[1:], "scaled by hand", id="selected by another policy"),
+    ],
+)
+def test_a_record_that_its_service_would_list_and_does_not_came_back_from_the_past(other, policies, state):
+    others: list[Any] = [] if other is None else [a_workload("api", replicas=other, template_labels={"app": "web"})]
+    assert classified(a_workload(annotations=RECORD), {}, *others, policies=policies)[0] == state

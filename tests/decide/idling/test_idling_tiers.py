@@ -1,0 +1,235 @@
+"""How waking by tiers waits: everybody sees what one of them saw, however many wait."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.readiness import POLL_SECONDS, Readiness
+from reconciler.apply.run import Applying, apply_actions
+from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.stop import Stop
+from reconciler.decide.decisions import Phase, Verb
+from reconciler.errors import RefusedError
+from reconciler.model import JOURNAL
+from reconciler.plan.build import number
+from reconciler.plan.model import Action
+from reconciler.worker_pool import WorkerPool
+from tests.builders import a_ref, a_run
+from tests.decide.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace
+from tests.plan.decisions import a_decision
+
+MANY = 30
+
+
+class Asked:
+    """A cluster, and how often each of its workloads was looked at."""
+
+    def __init__(self, inside: SnapshotCluster) -> None:
+        self._inside = inside
+        self.looks: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inside, name)
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        self.looks[name] += 1
+        return self._inside.get(resource, inside, name)
+
+
+class NeverReady(Asked):
+    """A cluster in which nothing gets ready."""
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        return replace(super().get(resource, inside, name), ready_replicas=0)
+
+
+def names(tier: str) -> list[str]:
+    return [f"{tier}-{number}" for number in range(MANY)]
+
+
+def write(folder: Path, replicas: int, ready: int) -> None:
+    """Everything has `replicas`, and `ready` of them are."""
+    documents = [namespace(name) for name in ("kube-system", "shop")]
+    for name in (*names("db"), *names("api"), *names("free")):
+        manifest = a_workload_manifest("Deployment", name, replicas)
+        documents.append({**manifest, "status": {**manifest["status"], "readyReplicas": ready}})
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
+
+
+def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
+    cluster: Any = Asked(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    return cluster, Access(cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), clock)
+
+
+def wakes(tier: str, after: str = "") -> list[Any]:
+    return [
+        a_decision(
+            name,
+            before=0,
+            after=1,
+            verb=Verb.WAKE,
+            phase=Phase.WAKE,
+            uid=f"uid-{name}-Deployment",
+            wake_tier=tier,
+            wait_ready=after,
+        )
+        for name in names(tier)
+    ]
+
+
+def apply(actions: Sequence[Action], found: Access, done: list[str] | None = None) -> Counter[OutcomeStatus]:
+    """Carry them out; `done` gets the names of what was, in that order."""
+
+    def told(action: Action, _: Outcome) -> None:
+        if done is not None:
+            done.append(action.ref.name)
+
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, told, pool=WorkerPool(8))
+    return Counter(outcome.status for outcome in apply_actions(actions, applying))
+
+
+def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    cluster, found = access(tmp_path, Clock())
+    actions = number([*wakes("db"), *wakes("api", after="db")])
+    assert apply(actions, found) == {OutcomeStatus.APPLIED: 2 * MANY}
+    assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+def test_defect_34_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    of = Readiness.of
+    monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))
+    write(tmp_path, replicas=0, ready=0)
+    _, found = access(tmp_path, Clock())
+    assert apply(number([*wakes("db"), *wakes("api", after="db")]), found) == {OutcomeStatus.APPLIED: 2 * MANY}
+    assert len(asked) <= 8 * MANY  # a tier side by side in eight threads; one by one it would be MANY * MANY
+
+
+class NotYet(Asked):
+    """A cluster where nothing gets ready before the clock says `at`."""
+
+    def __init__(self, inside: SnapshotCluster, clock: Clock, at: float) -> None:
+        super().__init__(inside)
+        self._clock = clock
+        self._at = at
+
+    def get(self, resource: Any, inside: str, name: str) -> Any:
+        found = super().get(resource, inside, name)
+        return found if self._clock.at >= self._at else replace(found, ready_replicas=0)
+
+
+def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
+    done: list[str] = []
+    actions = number([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
+    assert apply(actions, replace(found, cluster=slow), done) == {OutcomeStatus.APPLIED: 3 * MANY}
+    assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
+    assert 60 <= clock.at < 70
+
+
+@pytest.mark.parametrize(
+    ("left", "waited"),
+    [pytest.param(None, 600, id="no end of the run"), pytest.param(60, 30, id="a minute left")],
+)
+def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
+    tmp_path: Path, left: float | None, waited: float
+) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    clock = Clock()
+
+    class StopByClock(Stop):
+        """What is left of the run, by the clock of the test, which stands still while a busy machine does."""
+
+        def seconds_left(self) -> float:
+            return math.inf if left is None else left - clock.at
+
+    cluster, found = access(tmp_path, clock)
+    found = replace(found, cluster=NeverReady(cluster), stop=StopByClock())
+    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    outcomes = apply_actions(actions, applying)
+    assert (
+        outcomes[1].message
+        == f"went on after {waited / 60:.3g} minutes, {a_ref('db-0')} of the tier below not ready yet"
+    )
+    assert waited - 1 <= clock.at <= waited + POLL_SECONDS
+
+
+def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) -> None:
+    write(tmp_path, replicas=0, ready=0)
+    _, found = access(tmp_path, Clock())
+
+    class Refusing(NeverReady):
+        def write(self, write: Any) -> Any:
+            if write.ref.name == "api-0":
+                raise RefusedError("east: quota exceeded")
+            return self._inside.write(write)
+
+    found = replace(found, cluster=Refusing(found.cluster))
+    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
+    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    _, failed = apply_actions(actions, applying)
+    assert failed.status is OutcomeStatus.FAILED
+    assert failed.message == (
+        f"east: quota exceeded; went on after 10 minutes, {a_ref('db-0')} of the tier below not ready yet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looks"),
+    [
+        pytest.param([0] * MANY, 1, id="all at the same time"),
+        pytest.param([0, 0.5, 1, 1.5], 1, id="within the time of a poll"),
+        pytest.param([0, 0.2 * 10 - 1e-9], 2, id="after a poll, which clocks add up from parts"),
+        pytest.param([0, 1, POLL_SECONDS, POLL_SECONDS + 1, 2 * POLL_SECONDS], 3, id="once in each poll"),
+    ],
+)
+def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: list[float], looks: int) -> None:
+    write(tmp_path, replicas=1, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    (action, *_) = number(wakes("db"))
+    readiness = Readiness()
+    for clock.at in seconds:
+        assert not readiness.of(action, found)
+    assert cluster.looks == {"db-0": looks}
+
+
+def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
+    write(tmp_path, replicas=1, ready=1)
+    cluster, found = access(tmp_path, Clock())
+    actions = number(wakes("db"))
+    readiness = Readiness()
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(lambda _: [readiness.of(action, found) for action in actions], range(8)))
+    assert seen == [[True] * MANY] * 8
+    assert cluster.looks == dict.fromkeys(names("db"), 1)
+
+
+def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
+    write(tmp_path, replicas=1, ready=0)
+    clock = Clock()
+    cluster, found = access(tmp_path, clock)
+    (action, *_) = number(wakes("db"))
+    readiness = Readiness()
+    assert not readiness.of(action, found)
+    write(tmp_path, replicas=1, ready=1)
+    assert not readiness.of(action, found)
+    clock.at = POLL_SECONDS
+    assert [readiness.of(action, found) for _ in range(3)] == [True] * 3
+    assert cluster.looks == {"db-0": 2}

@@ -1,0 +1,755 @@
+"""What wakes, what does not, and how."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Phase, Verb
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import idle_workloads
+from reconciler.model import Event, OwnerReference
+from reconciler.plan.build import in_order, number
+from reconciler.plan.json import change_document
+from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    labelled,
+    notices_of,
+    of_state,
+    run_in,
+    services_selector,
+    verbs,
+    workloads_selector,
+    written,
+)
+from tests.decide.idling.world import a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+OTHER = services_selector(namespaces=replace(services_selector().namespaces, include=("other",)))
+AT = "2026-11-20T22:00:00Z"
+REQUESTED = "reconciler/wake-requested-at"
+WAKE_DUE = "reconciler/wake-due"
+
+
+def an_idle_world(*policies, now=NIGHT, **workload):
+    world = a_world(a_service(), a_workload(**workload), now=now)
+    run_in(world, *policies)
+    assert world.replicas(WEB) == 0
+    world.now += MINUTE
+    return world
+
+
+WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
+
+
+def test_a_wake_restores_the_record_clears_it_in_the_same_request_and_then_the_service():
+    world = an_idle_world()
+    world.now = MONDAY
+    wake, unmark = decided(world.state(), now=MONDAY).desired.decisions
+    assert (wake.phase, wake.replicas_before, wake.replicas_after, wake.event) == (Phase.WAKE, 0, 3, "Woken")
+    assert written(wake) == {
+        "replicas": 3,
+        "idling.kubernetes.io/idled-at": None,
+        "idling.kubernetes.io/previous-scale": None,
+        "scale.kubernetes.io/scale-reason": None,
+        "scale.kubernetes.io/scale-time": "2026-11-23T06:00:00Z",
+        "reconciler/owner": None,
+        "reconciler/idled-to": None,
+        "reconciler/wake-due": None,
+        "reconciler/cause": None,
+        "reconciler/awake-since": "2026-11-23T06:00:00Z",
+    }
+    assert unmark.needs == (wake.key,)
+    assert set(written(unmark).values()) == {None}
+    assert wake.cause.why == "due since 2026-11-23T06:00:00Z"
+    assert (wake.cause.policy, wake.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
+
+
+class TestCriteria:
+    policy = a_policy("idle-dev", a_metric())
+
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            (answers(("web", 1)), WAKE),
+            (answers(("web", 0)), []),
+            (answers(), []),
+            (answers(error="refused"), []),
+            (answers(("web", 9), ("web", 9)), []),
+        ],
+        ids=["busy wakes", "idle stays", "no series changes nothing", "nor does a failure", "nor one given twice"],
+    )
+    def test_idle_stays_while_idle_or_unknown(self, said, expected):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, self.policy)
+        world.answers = said
+        assert verbs(decided(world.state(), self.policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
+    def test_busy_does_not_wake_with_on_signal(self, wake, expected):
+        policy = replace(self.policy, wake=wake)
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.answers = answers(("web", 1))
+        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(
+        ("fields", "said", "why"),
+        [
+            ({}, answers(("late", 5), policy="night"), "5 above 0 in 30m"),
+            (
+                {"wake_when": (WakeMetric("q", 0, "5m"),)},
+                answers(("late", 1), policy="night", query="q", window="5m"),
+                "wakeWhen 1 above 0 in 5m",
+            ),
+            ({"idle_replicas": 3}, answers(("late", 0), policy="night"), "idleReplicas is 3, it had 3"),
+        ],
+        ids=["its criteria", "its wakeWhen", "its floor"],
+    )
+    def test_a_wake_is_told_under_the_name_of_the_policy_that_causes_it(self, fields, said, why):
+        dev = a_policy("idle-dev", a_metric(), selector=labelled("of", "dev"))
+        night = a_policy("night", a_metric(), selector=labelled("of", "night"), **fields)
+        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "night"}))
+        world = a_world(*services, a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0)) | answers(("late", 0), policy="night")
+        run_in(world, dev, replace(night, wake_when=(), idle_replicas=0))
+        assert world.objects[WEB].annotations["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
+        world.answers |= said
+        decisions = decided(world.state(), dev, night, now=world.now + MINUTE).desired.decisions
+        told = {(one.cause.policy, one.cause.at, one.cause.why) for one in decisions if one.phase is Phase.WAKE}
+        assert told == {("night", "policies/night.yaml:4", why)}
+
+    def test_a_requested_wake_has_no_values_of_criteria_that_did_not_decide(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, self.policy)
+        asked = {"reconciler/wake-requested-at": "2026-11-20T22:30:00Z"}
+        world.objects[WEB] = replace(world.objects[WEB], annotations=world.objects[WEB].annotations | asked)
+        decisions = decided(world.state(), self.policy, now=world.now + 60 * MINUTE).desired.decisions
+        wakes = [one.cause for one in decisions if one.phase is Phase.WAKE]
+        assert {(one.why, one.reason_code) for one in wakes} == {
+            ("wake requested at 2026-11-20T22:30:00Z", "WakeRequested")
+        }
+        assert [dict(one.values) for one in wakes if one.values] == []
+
+    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
+    def test_wake_when(self, wake, expected):
+        policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0), query="q", window="5m")
+        run_in(world, policy)
+        world.answers = answers(("web", 1), query="q", window="5m")
+        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [(0.0, []), (float("nan"), WAKE), (1.0, WAKE)],
+        ids=["something says idle", "nothing says idle", "busy"],
+    )
+    def test_a_passed_wake_due_wakes_where_nothing_says_idle(self, value, expected):
+        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())))
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.answers = answers(("web", value))
+        assert verbs(decided(world.state(), policy, now=MONDAY)) == expected
+
+    @pytest.mark.parametrize(
+        "policies",
+        [
+            pytest.param((a_policy(wake="OnSignal"),), id="a schedule"),
+            pytest.param((a_policy("a", wake="OnSignal"), a_policy("b", wake="OnSignal")), id="two of equal priority"),
+        ],
+    )
+    def test_only_a_request_wakes_with_on_signal(self, policies):
+        world = an_idle_world(*policies[:1])
+        assert WAKE_DUE not in world.objects[WEB].annotations
+        assert WAKE_DUE not in world.objects[SERVICE].annotations
+        world.now = MONDAY
+        assert run_in(world, *policies).desired.decisions == ()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", MONDAY.isoformat())
+        assert verbs(run_in(world, *policies)) == WAKE
+
+    @pytest.mark.parametrize(
+        "before", [pytest.param(MINUTE, id="while its window is open"), pytest.param(-MINUTE, id="after it")]
+    )
+    def test_a_policy_that_waits_for_requests_now_forgets_when_its_schedule_ends(self, before):
+        world = an_idle_world(a_policy())
+        assert WAKE_DUE in world.objects[WEB].annotations
+        world.now = MONDAY - before
+        run_in(world, a_policy(wake="OnSignal"))
+        assert WAKE_DUE not in world.objects[WEB].annotations
+        assert world.replicas(WEB) == 0
+
+    def test_of_two_policies_the_one_that_wakes_automatically_says_when(self):
+        slow = a_policy("slow", selector=labelled("of", "slow"), wake="OnSignal")
+        dev = a_policy("dev", selector=labelled("of", "dev"))
+        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "slow"}))
+        world = a_world(*services, a_workload(), now=NIGHT)
+        run_in(world, dev, slow)
+        assert world.objects[WEB].annotations[WAKE_DUE] == "2026-11-23T06:00:00Z"
+        assert verbs(decided(world.state(), dev, slow, now=MONDAY))[0] == ("wake", "Deployment/web")
+
+
+def an_event(at: datetime | None, **fields) -> Event:
+    about = {"involved": ("Service", "shop", "web"), "at": at}
+    return Event(**({"reason": "NeedPods", "namespace": "shop"} | about | fields))
+
+
+class TestSignals:
+    @pytest.mark.parametrize(
+        ("event", "wakes"),
+        [
+            pytest.param(an_event(NIGHT), True, id="as old as the mark"),
+            pytest.param(an_event(NIGHT - timedelta(seconds=1)), False, id="older than the mark"),
+            pytest.param(an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True, id="related"),
+            pytest.param(an_event(NIGHT, involved=("Service", "shop", "api")), False, id="another Service"),
+            pytest.param(an_event(NIGHT, involved=("Service", "other", "web")), False, id="another namespace"),
+            pytest.param(an_event(NIGHT, namespace="evil"), False, id="R1 involved, from another namespace"),
+            pytest.param(
+                an_event(NIGHT, namespace="evil", involved=None, related=("Service", "shop", "web")),
+                False,
+                id="R1 related, from another namespace",
+            ),
+            pytest.param(an_event(NIGHT, involved=("Pod", "shop", "web")), False, id="not a Service"),
+            pytest.param(an_event(NIGHT, reason="Killing"), False, id="another reason"),
+            pytest.param(an_event(None), False, id="without a time"),
+        ],
+    )
+    def test_need_pods(self, event, wakes):
+        world = an_idle_world()
+        world.events["east"] = [event]
+        assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
+
+    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["on the scalable", "on the Service"])
+    @pytest.mark.parametrize(
+        ("text", "wakes"),
+        [(AT, True), ("2026-11-20T23:00:00+01:00", True), ("2026-11-20T21:59:59Z", False), ("now", False)],
+        ids=["at the mark", "another zone", "before the mark", "no time"],
+    )
+    def test_wake_requested_at(self, ref, text, wakes):
+        world = an_idle_world()
+        world.annotate(ref, "reconciler/wake-requested-at", text)
+        assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
+
+    @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
+    @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
+    def test_row_13_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken, an_endpoints):
+        """Idled as workloads alone: the Service has no marks."""
+        world = a_world(a_service(), a_workload(), an_endpoints, now=NIGHT)
+        policy = a_policy(selector=workloads_selector())
+        assert verbs(run_in(world, policy)) == [("idle", "Deployment/web")]
+        world.now += MINUTE
+        if way == "an Event":
+            world.need_pods(SERVICE)
+        else:
+            asked = SERVICE if way == "an annotation" else an_endpoints.ref
+            world.annotate(asked, "reconciler/wake-requested-at", world.now.isoformat())
+        if broken:
+            desired = decide_wakes_due(a_fleet(), world.state(), a_run(world.now))
+        else:
+            desired = decided(world.state(), policy, now=world.now).desired
+        assert [(str(one.verb), one.ref, one.replicas_after) for one in desired.decisions] == [("wake", WEB, 3)]
+        world.apply(desired.decisions)
+        assert run_in(world, policy).desired.decisions == ()
+
+    @pytest.mark.parametrize("way", ["the scalable", "the Service", "an Event"])
+    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
+    def test_a_request_counts_though_the_clock_of_the_run_that_idled_was_ahead(self, way, later):
+        """An hour ahead: the record says 23:00, the API server dates the write 22:00."""
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        assert world.objects[WEB].annotations["idling.kubernetes.io/idled-at"] == "2026-11-20T23:00:00Z"
+        world.now = NIGHT + 10 * MINUTE
+        if way == "an Event":
+            world.need_pods(SERVICE)
+        else:
+            world.annotate(WEB if way == "the scalable" else SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
+        assert verbs(decided(world.state(), now=NIGHT + later)) == WAKE
+
+    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
+    def test_a_request_of_before_does_not_though_the_clock_was_ahead(self, later):
+        world = a_world(a_service(annotations={REQUESTED: "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        assert verbs(decided(world.state(), now=NIGHT + later)) == []
+
+    def test_any_request_counts_where_nothing_but_a_time_ahead_of_now_says_when_it_was_idled(self):
+        """A snapshot without managedFields, or a ScaledObject: it may wake once too often, but never not at all."""
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=None)
+        world.annotate(SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
+        assert verbs(decided(world.state(), now=NIGHT + 20 * MINUTE)) == WAKE
+
+    def test_row_13_a_request_of_before_does_not(self):
+        world = a_world(
+            a_service(annotations={"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT
+        )
+        policy = a_policy(selector=workloads_selector())
+        run_in(world, policy)
+        assert run_in(world, policy).desired.decisions == ()
+
+    def test_row_13_a_request_that_cannot_be_read_is_told_there_too(self):
+        world = a_world(a_service(annotations={"reconciler/wake-requested-at": "now"}), a_workload(), now=NIGHT)
+        outcome = decided(world.state(), a_policy(selector=workloads_selector()), now=NIGHT)
+        assert "expected a time" in notices_of(outcome, "unreadableSignal")[0]
+
+    def test_a_request_that_cannot_be_read_is_told(self):
+        world = an_idle_world()
+        world.annotate(SERVICE, "reconciler/wake-requested-at", "now")
+        assert "expected a time" in notices_of(decided(world.state(), now=world.now), "unreadableSignal")[0]
+
+    def test_an_old_signal_does_not_wake_what_was_idled_later(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world)
+        assert world.replicas(WEB) == 3
+        world.now += timedelta(hours=3)
+        run_in(world)
+        assert world.replicas(WEB) == 0
+        world.now += MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_what_a_signal_woke_stays_up_for_min_awake(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world)
+        world.now += timedelta(hours=2) - MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_a_signal_wakes_everything_behind_the_service(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        run_in(world)
+        world.need_pods(SERVICE)
+        run_in(world)
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 3]
+
+
+class TestWithoutAPolicy:
+    def test_what_no_policy_wants_idle_is_woken(self):
+        world = an_idle_world()
+        outcome = decided(world.state(), a_policy(selector=OTHER), now=world.now)
+        assert verbs(outcome) == WAKE
+        assert outcome.desired.decisions[0].cause.why == "no policy selects it"
+
+    def test_the_cause_still_says_where_the_policy_was(self):
+        world = an_idle_world()
+        decision = decided(world.state(), a_policy("another", selector=OTHER), now=world.now).desired.decisions[0]
+        assert (decision.cause.policy, decision.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
+
+    def test_marks_pass_to_the_policy_that_wants_it_idle_now(self):
+        world = an_idle_world()
+        run_in(world, a_policy("night"))
+        assert world.replicas(WEB) == 0
+        for ref in (WEB, SERVICE):
+            annotations = world.objects[ref].annotations
+            assert annotations["reconciler/owner"] == "production/IdlingPolicy/night"
+            assert '"policy":"night"' in annotations["reconciler/cause"]
+            assert annotations["idling.kubernetes.io/idled-at"] == AT
+            assert annotations.get("scale.kubernetes.io/scale-time", AT) == AT
+        assert world.remembered(WEB) == 3
+        assert run_in(world, a_policy("night")).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        ("owner", "policies", "why"),
+        [
+            ("idle-dev", (a_policy("night"),), "idle-dev no longer selects it, night wants it idle"),
+            (
+                "idle-dev",
+                (a_policy(), a_policy("night", priority=5)),
+                "idle-dev no longer decides there, night wants it idle",
+            ),
+            ("", (a_policy("night"),), "its record names no policy, night wants it idle"),
+        ],
+        ids=["it is gone", "another one wins", "nobody knows whose it was"],
+    )
+    def test_why_they_pass_is_said(self, owner, policies, why):
+        world = an_idle_world()
+        if not owner:
+            world.annotate(WEB, "reconciler/owner", "production")
+        decision = next(one for one in run_in(world, *policies).desired.decisions if one.ref == WEB)
+        assert (decision.cause.policy, decision.cause.why) == ("night", why)
+
+    def test_while_that_policy_does_not_know_the_mark_stays_as_it_is(self):
+        world = an_idle_world()
+        assert decided(world.state(), a_policy("night", a_metric()), now=world.now).desired.decisions == ()
+
+    def test_a_mark_of_a_former_name_of_the_fleet_is_ours(self):
+        world = an_idle_world()
+        fleet = a_fleet(name="prod", former_names=("production",))
+        run_in(world, fleet=fleet)
+        assert world.objects[WEB].annotations["reconciler/owner"] == "prod/IdlingPolicy/idle-dev"
+        world.now = MONDAY
+        run_in(world, fleet=fleet)
+        assert world.replicas(WEB) == 3
+
+
+class TestExcluded:
+    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["the scalable", "the Service"])
+    @pytest.mark.parametrize("wake", ["Automatic", "OnSignal"])
+    def test_exclusion_wakes(self, ref, wake):
+        policy = a_policy(wake=wake)
+        world = an_idle_world(policy)
+        world.annotate(ref, "reconciler/exclude", "true")
+        assert verbs(decided(world.state(), policy, now=world.now)) == WAKE
+
+    def test_a_leaving_cluster_wakes_everything(self):
+        world = an_idle_world()
+        fleet = a_fleet()
+        leaving = replace(fleet, clusters=(replace(fleet.clusters[0], state="Leaving"),))
+        assert verbs(decided(world.state(), now=world.now, fleet=leaving)) == WAKE
+
+    def test_a_namespace_that_became_protected(self):
+        world = an_idle_world()
+        fleet = a_fleet(protected_namespaces=("shop",))
+        assert verbs(decided(world.state(), now=world.now, fleet=fleet)) == WAKE
+
+
+class TestFrozen:
+    def test_defect_17_what_is_due_wakes(self):
+        world = an_idle_world()
+        world.now = MONDAY
+        outcome = run_in(world, fleet=of_state("Frozen"))
+        assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
+        assert run_in(world, fleet=of_state("Frozen")).desired.decisions == ()
+
+    def test_defect_17_what_is_asked_for_wakes(self):
+        world = an_idle_world()
+        world.now += MINUTE
+        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
+        run_in(world, fleet=of_state("Frozen"))
+        assert world.replicas(WEB) == 3
+
+    def test_defect_17_what_no_policy_selects_wakes(self):
+        world = an_idle_world()
+        run_in(
+            world,
+            a_policy(selector=services_selector(namespaces=ObjectSelector(("other",)))),
+            fleet=of_state("Frozen"),
+        )
+        assert world.replicas(WEB) == 3
+
+    def test_what_was_idled_half_is_not_finished(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, writes=1)
+        assert world.objects[SERVICE].annotations
+        run_in(world, fleet=of_state("Frozen"))
+        assert world.replicas(WEB) == 3
+        assert not [key for key in world.objects[SERVICE].annotations if "idl" in key]
+
+    @pytest.mark.parametrize("floor", [1, 3])
+    def test_no_floor_moves(self, floor):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=2))
+        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("Frozen")).desired.decisions == ()
+        assert world.replicas(WEB) == 2
+
+
+class TestReadOnly:
+    def outcome(self):
+        return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("ReadOnly"))
+
+    def test_nothing_is_written_there(self):
+        assert self.outcome().desired.decisions == ()
+
+    @pytest.mark.parametrize("floor", [1, 3])
+    def test_no_floor_moves(self, floor):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=2))
+        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("ReadOnly")).desired.decisions == ()
+
+    def test_no_autoscaler_is_held(self, an_autoscaler):
+        policy = a_policy(idle_replicas=1)
+        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
+        run_in(world, policy, writes=2)
+        assert [name for _, name in verbs(decided(world.state(), policy))] == ["HorizontalPodAutoscaler/web"]
+        assert decided(world.state(), policy, fleet=of_state("ReadOnly")).desired.decisions == ()
+
+    def test_no_mark_is_taken_off(self):
+        world = an_idle_world()
+        del world.objects[WEB]
+        assert verbs(decided(world.state())) == [("clear", "Service/web")]
+        assert decided(world.state(), fleet=of_state("ReadOnly")).desired.decisions == ()
+
+    def test_each_overdue_wake_is_told(self):
+        (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
+        assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)
+        assert "the cluster is read-only" in notice.text
+
+    def test_and_it_stays_claimed(self):
+        assert self.outcome().claims == {WEB: "idle-dev"}
+
+
+class TestFloor:
+    def test_a_floor_keeps_replicas(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=1))
+        assert (world.replicas(WEB), world.remembered(WEB)) == (1, 3)
+        assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0), (1, 2)])
+    def test_a_changed_floor_moves_replicas_and_idled_to_together(self, first, second):
+        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=first))
+        world.now += MINUTE
+        outcome = run_in(world, a_policy(idle_replicas=second))
+        assert (world.replicas(WEB), world.remembered(WEB)) == (second, 5)
+        assert world.objects[WEB].annotations["reconciler/idled-to"] == str(second)
+        assert world.objects[SERVICE].annotations["reconciler/idled-to"] == str(second)
+        moved = next(one for one in outcome.desired.decisions if one.ref == WEB)
+        assert moved.phase is (Phase.DECREASE if second < first else Phase.REPAIR)
+        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
+
+    @pytest.mark.parametrize("floor", [3, 4])
+    def test_a_floor_at_or_above_the_record_wakes_it(self, floor):
+        world = an_idle_world()
+        assert verbs(run_in(world, a_policy(idle_replicas=floor))) == WAKE
+        assert world.replicas(WEB) == 3
+        world.now += timedelta(hours=5)
+        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
+
+
+class TestWakeOrder:
+    """Lower tiers first, a tier waits for the one below, at most perRun in a run."""
+
+    def world(self, count: int = 2):
+        names = [f"{tier}-{n}" for tier in ("api", "db") for n in range(count)]
+        services = [a_service(name, labels={"tier": name[:-2]}) for name in names]
+        return a_world(*services, *(a_workload(name) for name in names), now=NIGHT)
+
+    def policies(self, per_run: int | None = None):
+        return tuple(
+            a_policy(
+                name,
+                selector=labelled("tier", name),
+                wake_order=WakeOrder("shop", tier, per_run),
+            )
+            for name, tier in (("api", 20), ("db", 10))
+        )
+
+    def test_lower_tiers_wake_first_and_the_next_waits_for_them(self):
+        world = self.world()
+        run_in(world, *self.policies())
+        decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
+        wakes = {one.ref.name: one for one in decisions if one.verb is Verb.WAKE}
+        assert [wakes[name].order[0] for name in ("api-0", "db-0")] == [20, 10]
+        tiers = {name: (one.wake_tier, one.wait_ready) for name, one in wakes.items()}
+        assert tiers["db-0"] == tiers["db-1"] == ("east/shop/shop/10", "")
+        assert tiers["api-0"] == tiers["api-1"] == ("", "east/shop/shop/10")
+
+    @pytest.mark.parametrize(("owner", "waits_for"), [("shop", "east/shop/shop/5"), ("other", "")])
+    def test_what_no_policy_selects_any_more_wakes_in_the_group_named_as_its_owner(self, owner, waits_for):
+        world = a_world(a_workload("api"), a_workload("db"), now=NIGHT)
+        owning = a_policy(owner, selector=workloads_selector("Deployment"))
+        run_in(world, owning)
+        left = Selector(workloads=WorkloadSelector((), ObjectSelector(("api",))))
+        first = replace(owning, selector=left, wake_order=WakeOrder("shop", 5))
+        decisions = decided(world.state(), first, now=MONDAY).desired.decisions
+        waits = {one.ref.name: one.wait_ready for one in decisions if one.verb is Verb.WAKE}
+        assert waits == {"api": "", "db": waits_for}
+
+    def test_defect_34_a_plan_of_two_tiers_grows_as_what_is_in_them(self):
+        lengths = []
+        for count in (20, 40):
+            world = self.world(count)
+            run_in(world, *self.policies())
+            decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
+            lengths.append(len(msgspec.json.encode([change_document(one) for one in number(in_order(decisions))])))
+        assert lengths[1] <= 2.1 * lengths[0]
+
+    def test_at_most_per_run_in_one_run_and_the_next_goes_on(self):
+        world = self.world()
+        run_in(world, *self.policies(3))
+        world.now = MONDAY
+        outcome = run_in(world, *self.policies(3))
+        up = [name for name in ("db-0", "db-1", "api-0", "api-1") if world.replicas(a_ref(name))]
+        assert up == ["db-0", "db-1", "api-0"]
+        assert notices_of(outcome, "perRun") == [
+            "east/shop/Deployment/api-1: deferred to the next run (perRun 3 of wake group shop)"
+        ]
+        assert a_ref("api-1") in outcome.claims
+        run_in(world, *self.policies(3))
+        assert world.replicas(a_ref("api-1")) == 3
+
+    def test_what_waits_stays_on_the_list_of_its_service(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        policy = a_policy(wake_order=WakeOrder("", per_run=1))
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy)
+        listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
+        assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
+        assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
+
+    def test_what_waits_keeps_its_owner_and_floor_on_its_service_too(self):
+        world = a_world(
+            a_service(selector={"tier": "app"}),
+            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
+            now=NIGHT,
+        )
+        order = WakeOrder("", per_run=1)
+        run_in(world, a_policy(wake_order=order))
+        world.now += MINUTE
+        world.need_pods(SERVICE)
+        run_in(world, a_policy("other", idle_replicas=1, wake_order=order))
+        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
+        for ref in (SERVICE, a_ref("b")):
+            texts = world.objects[ref].annotations
+            told = (texts["reconciler/owner"], texts["reconciler/idled-to"])
+            assert told == ("production/IdlingPolicy/idle-dev", "0")
+
+    def test_of_one_tier_what_was_asked_for_goes_first(self):
+        world = self.world()
+        run_in(world, *self.policies(1))
+        world.now = MONDAY
+        world.need_pods(a_ref("db-1", kind="Service"))
+        run_in(world, *self.policies(1))
+        assert [name for name in ("db-0", "db-1", "api-0") if world.replicas(a_ref(name))] == ["db-1"]
+
+    def test_what_was_begun_is_finished_first(self, an_autoscaler):
+        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, a_service("a"), a_workload("a"), now=NIGHT)
+        policy = a_policy(idle_replicas=1, wake_order=WakeOrder("", per_run=1))
+        run_in(world, policy)
+        world.objects[an_autoscaler.ref] = replace(world.objects[an_autoscaler.ref], minimum=2, maximum=10)
+        world.now = MONDAY
+        world.annotate(an_autoscaler.ref, "reconciler/wake-begun-at", "2026-11-23T05:59:00Z")
+        run_in(world, policy)
+        assert [world.replicas(a_ref(name)) for name in ("a", "web")] == [1, 5]
+
+    def test_without_a_group_each_policy_is_one(self):
+        world = self.world(count=1)
+        policies = tuple(replace(one, wake_order=WakeOrder("", per_run=1)) for one in self.policies())
+        run_in(world, *policies)
+        world.now = MONDAY
+        run_in(world, *policies)
+        assert [world.replicas(a_ref(name)) for name in ("api-0", "db-0")] == [3, 3]
+
+    def test_h8_many_wakes_in_one_namespace_keep_no_other_one_waiting(self):
+        many = [a_workload(f"w-{number:02}", namespace="aa") for number in range(50)]
+        few = [a_workload(name, namespace=space) for space in ("mm", "zz") for name in ("a", "b")]
+        policy = a_policy(selector=workloads_selector(), wake_order=WakeOrder("shop", per_run=6))
+        world = a_world(*many, *few, now=NIGHT)
+        run_in(world, policy)
+        world.now = MONDAY
+        run_in(world, policy)
+        assert [world.replicas(one.ref) for one in few] == [3, 3, 3, 3]
+        assert sum(world.replicas(one.ref) > 0 for one in many) == 2
+
+    @pytest.mark.parametrize("per_run", [None, 3])
+    def test_h8_a_policy_that_names_the_group_of_another_does_not_slow_its_wakes_down(self, per_run):
+        world = self.world(count=3)
+        theirs, other = self.policies(per_run)
+        intruder = replace(other, wake_order=WakeOrder("shop", 0, 1))
+        run_in(world, theirs, intruder)
+        world.now = MONDAY
+        run_in(world, theirs, intruder)
+        assert [world.replicas(a_ref(f"api-{number}")) for number in range(3)] == [3, 3, 3]
+        assert sum(world.replicas(a_ref(f"db-{number}")) for number in range(3)) == 3
+
+    def test_h8_a_policy_that_another_wins_over_does_not_slow_its_wakes_down(self):
+        world = self.world(count=3)
+        slow = a_policy("slow", priority=-1, wake_order=WakeOrder("shop", per_run=1))
+        run_in(world, *self.policies(), slow)
+        world.now = MONDAY
+        run_in(world, *self.policies(), slow)
+        assert {one.spec_replicas for one in world.objects.values() if one.ref.kind != "Service"} == {3}
+
+    def test_h8_no_namespace_waits_for_the_tiers_of_another(self):
+        policies = tuple(
+            a_policy(
+                name,
+                selector=replace(workloads_selector(), namespaces=ObjectSelector((name,))),
+                wake_order=WakeOrder("shop", tier),
+            )
+            for name, tier in (("team-a", 20), ("team-b", 10))
+        )
+        world = a_world(*(a_workload(namespace=one.name) for one in policies), now=NIGHT)
+        run_in(world, *policies)
+        decisions = decided(world.state(), *policies, now=MONDAY).desired.decisions
+        assert [one.wait_ready for one in decisions if one.verb is Verb.WAKE] == ["", ""]
+
+    def test_no_cluster_waits_for_another(self):
+        services = [a_service(cluster=cluster) for cluster in ("east", "west")]
+        world = a_world(*services, *(a_workload(cluster=cluster) for cluster in ("east", "west")), now=NIGHT)
+        policy = a_policy(wake_order=WakeOrder("shop", per_run=1))
+        run_in(world, policy, fleet=a_fleet("east", "west"))
+        world.now = MONDAY
+        run_in(world, policy, fleet=a_fleet("east", "west"))
+        assert [world.replicas(a_ref(cluster=cluster)) for cluster in ("east", "west")] == [3, 3]
+
+
+def test_wakes_run_while_another_cluster_is_down():
+    world = a_world(a_service(cluster="west"), a_workload(cluster="west"), a_service(), now=NIGHT)
+    fleet = a_fleet("east", "west")
+    run_in(world, fleet=fleet)
+    world.now, world.unreachable = MONDAY, {"east"}
+    run_in(world, fleet=fleet)
+    assert world.replicas(a_ref(cluster="west")) == 3
+
+
+def test_a_cron_job_is_suspended_and_resumed():
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    world = a_world(cron, now=NIGHT)
+    (idle,) = run_in(world, policy).desired.decisions
+    assert written(idle)["suspend"] is True
+    assert written(idle)["reconciler/previous-suspend"] == "false"
+    assert "idling.kubernetes.io/previous-scale" not in written(idle)
+    assert (idle.replicas_before, idle.replicas_after, idle.idles) == (None, None, True)
+    assert run_in(world, policy).desired.decisions == ()
+    world.now = MONDAY
+    outcome = run_in(world, policy)
+    assert world.objects[cron.ref].suspend is False
+    assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
+
+
+def test_a_cron_job_with_a_deadline_misses_nothing():
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    world = a_world(cron, now=NIGHT)
+    run_in(world, policy)
+    world.now = MONDAY
+    assert notices_of(run_in(world, policy), "missedRun") == []
+
+
+def test_daylight_saving_does_not_move_the_morning():
+    friday = datetime(2026, 10, 23, 20, 0, tzinfo=UTC)  # summer time still, winter time on Monday
+    world = a_world(a_service(), a_workload(), now=friday)
+    run_in(world)
+    world.now = datetime(2026, 10, 26, 5, 59, tzinfo=UTC)
+    assert run_in(world).desired.decisions == ()
+    world.now = datetime(2026, 10, 26, 6, 0, tzinfo=UTC)
+    run_in(world)
+    assert world.replicas(WEB) == 3
+
+
+def test_the_copies_of_a_record_on_replica_sets_are_not_asked():
+    marks = {"idling.kubernetes.io/idled-at": "2026-11-20T22:00:00Z"}
+    owner = OwnerReference("apps/v1", "Deployment", "web", "u")
+    copy = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations=marks, owner=owner)
+    own = a_workload("alone", kind="ReplicaSet", replicas=0, annotations=marks)
+    found = idle_workloads(a_fleet(), a_state(a_cluster(workloads=(copy, own))), a_run(MONDAY), lambda ref: True)
+    assert [one.asked.ref.name for one in found] == ["alone"]

@@ -1,0 +1,359 @@
+"""Scaled by hand, undone by a program, contested."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.apply.events import event_message
+from reconciler.decide.idling.contested import advice, fingerprint
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.model import FieldWriter, ObjectRef
+from reconciler.plan.model import Action
+from reconciler.policy.types import (
+    AbsoluteWindow,
+    AllOf,
+    AnyOf,
+    IdlingPolicy,
+    Place,
+    ScheduleCriterion,
+    WakeMetric,
+)
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    a_metric,
+    a_policy,
+    a_schedule,
+    answers,
+    decided,
+    notices_of,
+    office_hours_off,
+    run_in,
+    verbs,
+    workloads_selector,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB = a_ref("web")
+SERVICE = a_ref("web", kind="Service")
+MINUTE = timedelta(minutes=1)
+
+
+def an_idle_world(*policies) -> World:
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, *policies)
+    assert world.replicas(WEB) == 0
+    return world
+
+
+def undone(world: World) -> dict[str, object]:
+    return json.loads(world.objects[WEB].annotations["reconciler/undone"])
+
+
+class TestByHand:
+    def test_the_release_keeps_the_replicas_and_takes_the_marks_off(self):
+        world = an_idle_world()
+        world.now += MINUTE
+        world.scale(WEB, 2)
+        outcome = run_in(world)
+        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
+        assert world.replicas(WEB) == 2
+        assert set(world.objects[WEB].annotations) == {
+            "reconciler/awake-since",
+            "reconciler/awake-until",
+            "reconciler/last-idled",
+            "reconciler/undone",
+        }
+        assert world.objects[SERVICE].annotations == {}
+        assert run_in(world).desired.decisions == ()
+
+    def test_it_holds_until_the_open_window_ends(self):
+        world = an_idle_world()
+        world.scale(WEB, 2)
+        run_in(world)
+        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
+        world.now = MONDAY - MINUTE
+        assert run_in(world).desired.decisions == ()
+
+    def test_or_for_min_awake_where_no_window_is_open(self):
+        policy = a_policy("idle-dev", a_metric())
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        world.answers = answers(("web", 0))
+        run_in(world, policy)
+        world.scale(WEB, 2)
+        run_in(world, policy)
+        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-21T00:00:00Z"
+        world.now += timedelta(hours=2)
+        run_in(world, policy)
+        assert world.replicas(WEB) == 0
+        assert world.remembered(WEB) == 2
+
+    @pytest.mark.parametrize("autoscaled", [False, True], ids=["", "also where it has an autoscaler"])
+    def test_it_says_who_and_when(self, autoscaled, an_autoscaler):
+        world = a_world(a_service(), a_workload(), *[an_autoscaler] * autoscaled, now=NIGHT)
+        run_in(world)
+        world.now += MINUTE
+        world.scale(WEB, 2, "helm", timed=True)
+        outcome = run_in(world)
+        assert undone(world) == {"by": "helm", "at": "2026-11-20T22:01:00Z", "count": 1}
+        assert outcome.desired.decisions[0].cause.why == "scaled to 2 by helm"
+
+    def test_a_writer_that_is_not_known(self):
+        world = an_idle_world()
+        world.objects[WEB] = replace(world.objects[WEB], replicas=2, replicas_writer=None)
+        run_in(world)
+        assert undone(world)["by"] == "unknown"
+
+    def test_a_crash_before_the_service_is_cleared(self):
+        world = an_idle_world()
+        world.scale(WEB, 2)
+        run_in(world, writes=1)
+        assert verbs(run_in(world)) == [("clear", "Service/web")]
+
+    def test_without_a_service(self):
+        policy = a_policy(selector=workloads_selector())
+        world = a_world(a_workload(), now=NIGHT)
+        run_in(world, policy)
+        world.scale(WEB, 2)
+        assert verbs(run_in(world, policy)) == [("release", "Deployment/web")]
+
+    def test_also_when_a_policy_comes_that_selects_its_service(self):
+        direct = a_policy("direct", selector=workloads_selector())
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, direct)
+        world.scale(WEB, 2)
+        assert ("release", "Deployment/web") in verbs(run_in(world, direct, a_policy()))
+
+    def test_scaled_below_or_to_the_floor_it_is_still_idle(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, a_policy(idle_replicas=2))
+        world.scale(WEB, 1)
+        assert run_in(world, a_policy(idle_replicas=2)).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world, a_policy(idle_replicas=2))
+        assert world.replicas(WEB) == 3
+
+    def test_a_change_of_field_manager_alone_is_only_told(self):
+        world = an_idle_world()
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter("argocd-controller", NIGHT))
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert notices_of(outcome, "fieldManager") == [
+            "east/shop/Deployment/web is idle, and argocd-controller wrote its replicas last at 2026-11-20T22:00:00Z"
+        ]
+
+
+def fight(world: World, *, by: str = "argocd-controller", after: timedelta = MINUTE, timed: bool = True) -> None:
+    """One episode: we idle it, and it is undone some time later."""
+    world.now += timedelta(days=7)
+    run_in(world)
+    assert world.replicas(WEB) == 0
+    world.now += after
+    world.scale(WEB, 3, by, timed=timed)
+    run_in(world)
+
+
+class TestContested:
+    @pytest.mark.parametrize(
+        ("episodes", "contested"),
+        [
+            pytest.param([{}], False, id="once"),
+            pytest.param([{}, {}], True, id="in two episodes running"),
+            pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
+            pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
+            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="defect 14, in two windows, however late"),
+            pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
+            pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
+            pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
+            pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, True, id="through /scale"),
+        ],
+    )
+    def test_who_undoes_us_twice_running_is_left_alone(self, episodes, contested):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        for episode in episodes:
+            fight(world, **episode)
+        assert ("reconciler/contested" in world.objects[WEB].annotations) is contested
+
+    def test_a_wake_of_ours_in_between_ends_the_row(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now = MONDAY + timedelta(days=14)
+        run_in(world)
+        assert "reconciler/undone" not in world.objects[WEB].annotations
+
+    def contested_world(self) -> World:
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        fight(world)
+        return world
+
+    def test_it_is_written_and_told(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now += MINUTE
+        world.scale(WEB, 3, "argocd-controller", timed=True)
+        outcome = run_in(world)
+        release = outcome.desired.decisions[0]
+        assert release.event == "IdlingContested"
+        assert event_message(Action(1, release)) == (
+            "scaled to 3 by argocd-controller (idle-dev, policies/idle-dev.yaml:4); "
+            f"{advice('argocd', WEB)}; left alone until reconciler/contested is taken off or its policy changes"
+        )
+        since = datetime.fromisoformat(json.loads(world.objects[WEB].annotations["reconciler/contested"])["since"])
+        assert since == world.now
+        (text,) = notices_of(outcome, "contested")
+        assert "contested by argocd-controller, which reverted it 2 times" in text
+        assert "ignoreDifferences" in text
+
+    @pytest.mark.parametrize("writes", [1, 2])
+    def test_defect_14_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        fight(world)
+        world.now += timedelta(days=7)
+        run_in(world)
+        world.now += MINUTE
+        world.scale(WEB, 3, "argocd-controller", timed=True)
+        run_in(world, writes=writes)
+        world.now += timedelta(days=7)
+        run_in(world)
+        assert (world.replicas(WEB), world.objects[SERVICE].annotations) == (3, {})
+        assert notices_of(run_in(world), "contested")
+
+    def test_it_stays_alone_until_the_annotation_goes(self):
+        world = self.contested_world()
+        world.now += timedelta(days=7)
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert outcome.claims == {}
+        assert notices_of(outcome, "contested")
+        world.annotate(WEB, "reconciler/contested", None)
+        run_in(world)
+        assert world.replicas(WEB) == 0
+
+    def test_or_the_policy_changes(self):
+        world = self.contested_world()
+        world.now += timedelta(days=7)
+        assert run_in(world, a_policy(place=Place("moved.yaml", 90))).desired.decisions == ()
+        run_in(world, a_policy(min_awake=timedelta(hours=3)))
+        assert world.replicas(WEB) == 0
+        assert "reconciler/contested" not in world.objects[WEB].annotations
+
+    def test_what_is_idle_is_woken_when_somebody_writes_that_it_is_contested(self):
+        world = an_idle_world()
+        world.annotate(WEB, "reconciler/contested", '{"by":"argocd-controller"}')
+        world.now += MINUTE
+        run_in(world)
+        assert world.replicas(WEB) == 3
+
+
+def test_the_fingerprint_of_a_policy_is_what_it_says():
+    policy = a_policy()
+    assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
+    assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
+    assert len(fingerprint(policy)) == 12
+    assert fingerprint(a_policy("idle-dev", a_metric())) != fingerprint(a_policy("idle-dev", a_metric(window="5m")))
+
+
+def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does_not_state_it():
+    """A contest ends when the policy changes, and no policy changes with a release."""
+    policy = a_policy(min_age=timedelta(minutes=5), wake_when=(WakeMetric("queue", 0, "5m"),))
+
+    class Later(IdlingPolicy, frozen=True):
+        a_later_field: bool = False
+
+    values = {name: getattr(policy, name) for name in policy.__struct_fields__}
+    assert fingerprint(Later(**values)) == fingerprint(policy)
+    assert fingerprint(Later(**values, a_later_field=True)) != fingerprint(policy)
+
+
+HOLIDAYS = AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27))
+
+
+@pytest.mark.parametrize(
+    ("calendar", "same"),
+    [
+        pytest.param(
+            {"place": Place("elsewhere.yaml", 7), "name": "nights", "texts": ("as written",)}, True, id="place"
+        ),
+        pytest.param({"zone_name": "Europe/Rome"}, False, id="its zone"),
+        pytest.param({"windows": office_hours_off().windows[1:]}, False, id="its windows"),
+        pytest.param(
+            {"exceptions": (AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27)),)}, False, id="holes"
+        ),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: AnyOf((one, a_metric()))], ids=["alone", "nested"])
+def test_another_schedule_is_another_policy_and_another_place_is_not(wrap, calendar, same):
+    policy = a_policy(idle_when=AllOf((wrap(a_schedule()),)))
+    changed = ScheduleCriterion(replace(office_hours_off(), **calendar))
+    assert (fingerprint(policy) == fingerprint(replace(policy, idle_when=AllOf((wrap(changed),))))) is same
+
+
+def test_broken_policies_release_what_was_scaled_by_hand():
+    world = an_idle_world()
+    world.scale(WEB, 2)
+    world.apply(decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions)
+    assert world.replicas(WEB) == 2
+    assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
+    assert decided(world.state(), now=world.now).desired.decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "group", "kind", "autoscaler", "expected"),
+    [
+        pytest.param(
+            "kube-controller-manager",
+            "apps",
+            "Deployment",
+            "",
+            "autoscalers: {hpa: Idle} with",
+            id="what validate takes",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "apps",
+            "Deployment",
+            "web",
+            "or annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
+            id="maxReplicas cannot be left out",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "apps",
+            "Deployment",
+            "",
+            "leave spec.replicas out of the manifest, or in the Kustomization: spec.ignore: "
+            "[{paths: [/spec/replicas], target: {kind: Deployment}}], or annotate the "
+            "Deployment with kustomize.toolkit.fluxcd.io/reconcile: disabled",
+            id="replicas can be left out",
+        ),
+        pytest.param(
+            "argocd",
+            "",
+            "ReplicationController",
+            "",
+            'ignoreDifferences: [{group: "", kind: ReplicationController, jsonPointers: [/spec/replicas]}]',
+            id="the core group",
+        ),
+        pytest.param(
+            "kustomize-controller",
+            "keda.sh",
+            "ScaledObject",
+            "",
+            'leave metadata.annotations["autoscaling.keda.sh/paused-replicas"] out',
+            id="an annotation as people write it",
+        ),
+    ],
+)
+def test_14_advice_that_can_be_followed(by, group, kind, autoscaler, expected):
+    text = advice(by, ObjectRef("east", "shop", kind, "web", group), autoscaler)
+    assert expected in f"^{text}"

@@ -1,0 +1,255 @@
+"""When calendars are open: tables over daylight-saving changes, weeks and exceptions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.decide.schedule import exception_at, is_open, open_periods, open_until, opens_next
+from tests.decide.schedule.calendars import a_calendar
+
+
+def every_night(span: str) -> tuple[str, ...]:
+    return tuple(f"{day} {span}" for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def written(periods: tuple[tuple[datetime, datetime], ...]) -> list[str]:
+    return [f"{start:%m-%dT%H:%M}/{end:%m-%dT%H:%M}" for start, end in periods]
+
+
+@pytest.mark.parametrize(
+    ("zone", "window", "day", "expected"),
+    [
+        # Europe/Paris: forward 2026-03-29 02:00 -> 03:00 (01:00 UTC), back 2026-10-25 03:00 -> 02:00 (01:00 UTC)
+        pytest.param("Europe/Paris", "Sat 20:00-07:00", "2026-03-28", "03-28T19:00/03-29T05:00", id="a short night"),
+        pytest.param("Europe/Paris", "Sat 20:00-07:00", "2026-10-24", "10-24T18:00/10-25T06:00", id="a long night"),
+        pytest.param("Europe/Paris", "Sun 02:30-05:00", "2026-03-29", "03-29T01:00/03-29T03:00", id="start in the gap"),
+        pytest.param("Europe/Paris", "Sun 02:22-05:00", "2026-03-29", "03-29T01:00/03-29T03:00", id="at any minute"),
+        pytest.param("Europe/Paris", "Sat 22:00-02:30", "2026-03-28", "03-28T21:00/03-29T01:00", id="end in the gap"),
+        pytest.param("Europe/Paris", "Sun 02:15-02:45", "2026-03-29", "", id="wholly in the gap"),
+        pytest.param("Europe/Paris", "Sun 02:30-05:00", "2026-10-25", "10-25T00:30/10-25T04:00", id="start twice"),
+        pytest.param("Europe/Paris", "Sat 22:00-02:30", "2026-10-24", "10-24T20:00/10-25T00:30", id="end twice"),
+        pytest.param("Europe/Paris", "Sun 02:15-02:45", "2026-10-25", "10-25T00:15/10-25T00:45", id="both twice"),
+        pytest.param("Europe/Paris", "Sun 01:00-03:00", "2026-10-25", "10-24T23:00/10-25T02:00", id="around the fold"),
+        # America/New_York: forward 2026-03-08 02:00 -> 03:00 (07:00 UTC), back 2026-11-01 02:00 -> 01:00 (06:00 UTC)
+        pytest.param("America/New_York", "Sat 22:00-06:00", "2026-03-07", "03-08T03:00/03-08T10:00", id="NY short"),
+        pytest.param("America/New_York", "Sat 22:00-06:00", "2026-10-31", "11-01T02:00/11-01T11:00", id="NY long"),
+        pytest.param("America/New_York", "Sun 02:30-04:00", "2026-03-08", "03-08T07:00/03-08T08:00", id="NY gap"),
+        pytest.param("America/New_York", "Sat 22:00-01:30", "2026-10-31", "11-01T02:00/11-01T05:30", id="NY twice"),
+        # Australia/Sydney: back 2026-04-05 03:00 -> 02:00 (04-04 16:00 UTC), forward 2026-10-04 02:00 (10-03 16:00 UTC)
+        pytest.param("Australia/Sydney", "Sat 20:00-07:00", "2026-04-04", "04-04T09:00/04-04T21:00", id="south long"),
+        pytest.param("Australia/Sydney", "Sat 20:00-07:00", "2026-10-03", "10-03T10:00/10-03T20:00", id="south short"),
+        pytest.param("Australia/Sydney", "Sun 02:30-04:00", "2026-10-04", "10-03T16:00/10-03T17:00", id="south gap"),
+        pytest.param("Australia/Sydney", "Sun 02:30-04:00", "2026-04-05", "04-04T15:30/04-04T18:00", id="south twice"),
+        pytest.param("Australia/Lord_Howe", "Sun 02:15-04:00", "2026-10-04", "10-03T15:30/10-03T17:00", id="half hour"),
+        # Asia/Kolkata: UTC+5:30, no change
+        pytest.param("Asia/Kolkata", "Sat 20:00-07:00", "2026-03-28", "03-28T14:30/03-29T01:30", id="no change"),
+        # America/Santiago: forward 2026-09-06 00:00 -> 01:00 (04:00 UTC), back 2026-04-04 24:00 -> 23:00 (03:00 UTC)
+        pytest.param("America/Santiago", "Sun 00:00-08:00", "2026-09-06", "09-06T04:00/09-06T11:00", id="no midnight"),
+        pytest.param("America/Santiago", "Sat 20:00-24:00", "2026-09-05", "09-06T00:00/09-06T04:00", id="24:00 in gap"),
+        pytest.param("America/Santiago", "Sat 23:30-24:00", "2026-04-04", "04-05T02:30/04-05T04:00", id="23:30 twice"),
+        pytest.param(
+            "America/Santiago", "Sat 20:00-23:30", "2026-04-04", "04-04T23:00/04-05T02:30", id="to 23:30 once"
+        ),
+        # Pacific/Apia: 2011-12-30 was skipped (10:00 UTC); America/Juneau: 1867-10-18 came twice (10-19 00:33 UTC)
+        pytest.param("Pacific/Apia", "Fri 20:00-07:00", "2011-12-30", "12-30T10:00/12-30T17:00", id="a day skipped"),
+        pytest.param("Pacific/Apia", "Fri 08:00-24:00", "2011-12-30", "", id="wholly on it"),
+        pytest.param("Africa/Cairo", "Fri 00:00-06:00", "2026-04-24", "04-23T22:00/04-24T03:00", id="Cairo midnight"),
+        pytest.param(
+            "America/St_Johns", "Sun 00:00-06:00", "2010-11-07", "11-07T02:30/11-07T09:30", id="midnight twice"
+        ),
+    ],
+)
+def test_the_wall_clock_is_followed_over_daylight_saving_changes(zone, window, day, expected):
+    start = utc(f"{day}T12:00") - timedelta(days=1, hours=18)
+    found = open_periods(a_calendar(zone, window), start, start + timedelta(days=4))
+    assert "".join(written(found)) == expected
+    assert all(at.second == 0 for period in found for at in period)
+
+
+OFFICE = a_calendar(
+    "Europe/Paris", *(f"{day} 20:00-07:00" for day in ("Mon", "Tue", "Wed", "Thu")), "Fri 20:00-Mon 07:00"
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "opened", "until", "following"),
+    [
+        pytest.param("2026-11-20T15:41", False, None, "2026-11-20T19:00", id="Friday afternoon"),
+        pytest.param("2026-11-20T18:59", False, None, "2026-11-20T19:00", id="a minute before"),
+        pytest.param("2026-11-20T18:59:59.999999", False, None, "2026-11-20T19:00", id="as late as can be before"),
+        pytest.param("2026-11-20T19:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="the start belongs to it"),
+        pytest.param(
+            "2026-11-22T12:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="Sunday, over the week's end"
+        ),
+        pytest.param("2026-11-23T05:59", True, "2026-11-23T06:00", "2026-11-23T19:00", id="the last minute"),
+        pytest.param("2026-11-23T06:00", False, None, "2026-11-23T19:00", id="the end does not"),
+        pytest.param("2026-11-24T02:00", True, "2026-11-24T06:00", "2026-11-24T19:00", id="a window of the day before"),
+    ],
+)
+def test_office_hours(at, opened, until, following):
+    assert is_open(OFFICE, utc(at)) is opened
+    assert open_until(OFFICE, utc(at)) == (utc(until) if until else None)
+    assert opens_next(OFFICE, utc(at)) == utc(following)
+
+
+def test_a_weekly_window_comes_each_week():
+    found = open_periods(a_calendar("UTC", "Wed 08:00-10:00"), utc("2026-11-20T12:00"), utc("2026-12-11T12:00"))
+    assert written(found) == [f"{day}T08:00/{day}T10:00" for day in ("11-25", "12-02", "12-09")]
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        pytest.param(("Sun 22:00-06:00",), ["11-22T22:00/11-23T06:00"], id="Sunday into Monday"),
+        pytest.param(("Sat 00:00-24:00", "Sun 00:00-24:00"), ["11-21T00:00/11-23T00:00"], id="24:00 meets 00:00"),
+        pytest.param(
+            ("Sat 08:00-Sun 10:00", "Sun 09:00-12:00"), ["11-21T08:00/11-22T12:00"], id="overlapping windows are one"
+        ),
+        pytest.param(
+            ("Sat 08:00-Sun 20:00", "Sat 10:00-11:00"), ["11-21T08:00/11-22T20:00"], id="a window within a window"
+        ),
+        pytest.param(
+            ("Sat 08:00-09:00", "Sat 09:01-10:00"), ["11-21T08:00/11-21T09:00", "11-21T09:01/11-21T10:00"], id="apart"
+        ),
+        pytest.param(("Fri 20:00-Thu 20:00",), ["11-20T20:00/11-25T00:00"], id="six days, clipped"),
+        pytest.param(
+            ("2026-11-21T08:00/2026-11-22T09:00", "Sun 09:00-10:00"),
+            ["11-21T08:00/11-22T10:00"],
+            id="absolute and weekly windows meet",
+        ),
+        pytest.param(
+            ("Sat 08:00-09:00", "Sun 08:00-10:00", "Sun 10:00-12:00", "Sun 10:30-11:00"),
+            ["11-21T08:00/11-21T09:00", "11-22T08:00/11-22T12:00"],
+            id="one alone, then three that are one",
+        ),
+        pytest.param(("2026-01-01T00:00/2027-01-01T00:00",), ["11-20T12:00/11-25T00:00"], id="clipped at both ends"),
+        pytest.param((), [], id="no windows"),
+    ],
+)
+def test_windows_are_joined_and_clipped(windows, expected):
+    start, end = utc("2026-11-20T12:00"), utc("2026-11-25T00:00")
+    found = open_periods(a_calendar("UTC", *windows), start, end)
+    # six-day windows of two weeks meet in "six days": both are cut to what was asked for
+    assert [period for period in written(found) if period != "11-20T12:00/11-20T20:00"] == expected
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "expected"),
+    [
+        pytest.param(
+            ("2026-11-21T10:00/2026-11-21T12:00",), ["11-21T08:00/11-21T10:00", "11-21T12:00/11-21T20:00"], id="hole"
+        ),
+        pytest.param(("2026-11-21T00:00/2026-11-21T12:00",), ["11-21T12:00/11-21T20:00"], id="the start"),
+        pytest.param(("2026-11-21T12:00/2026-11-22T12:00",), ["11-21T08:00/11-21T12:00"], id="the end"),
+        pytest.param(("2026-11-21T08:00/2026-11-21T20:00",), [], id="all of it"),
+        pytest.param(("2026-11-21T20:00/2026-11-21T22:00",), ["11-21T08:00/11-21T20:00"], id="right behind it"),
+        pytest.param(
+            ("2026-11-21T10:00/2026-11-21T12:00", "2026-11-21T11:00/2026-11-21T13:00"),
+            ["11-21T08:00/11-21T10:00", "11-21T13:00/11-21T20:00"],
+            id="overlapping exceptions",
+        ),
+        pytest.param(("2026-11-21T05:00/2026-11-21T06:00",), ["11-21T08:00/11-21T20:00"], id="before it"),
+        pytest.param(("2026-11-21T22:00/2026-11-21T23:00",), ["11-21T08:00/11-21T20:00"], id="after it"),
+        pytest.param(
+            ("2026-11-21T05:00/2026-11-21T09:00", "2026-11-21T19:00/2026-11-21T23:00"),
+            ["11-21T09:00/11-21T19:00"],
+            id="both ends",
+        ),
+    ],
+)
+def test_exceptions_cut_holes(exceptions, expected):
+    calendar = a_calendar("UTC", "Sat 08:00-20:00", exceptions=exceptions)
+    assert written(open_periods(calendar, utc("2026-11-20T00:00"), utc("2026-11-25T00:00"))) == expected
+
+
+def test_an_exception_that_the_clock_skips_cuts_nothing():
+    calendar = a_calendar("Europe/Paris", "Sat 20:00-07:00", exceptions=("2026-03-29T02:15/2026-03-29T02:45",))
+    assert written(open_periods(calendar, utc("2026-03-28T12:00"), utc("2026-03-29T12:00"))) == [
+        "03-28T19:00/03-29T05:00"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        pytest.param("2026-12-24T16:59:59", None, id="before"),
+        pytest.param("2026-12-24T17:00", 0, id="its start belongs to it, by the clock of its zone"),
+        pytest.param("2026-12-26T22:59:59", 0, id="to its end"),
+        pytest.param("2026-12-26T23:00", None, id="its end does not"),
+        pytest.param("2027-01-01T12:00", 1, id="the second"),
+        pytest.param("2027-01-01T16:00", 1, id="the first of two that overlap"),
+        pytest.param("2027-01-01T17:30", 2, id="the last"),
+    ],
+)
+def test_the_exception_at_a_time(at, expected):
+    exceptions = (
+        "2026-12-24T18:00/2026-12-27T00:00",
+        "2027-01-01T00:00/2027-01-01T18:00",
+        "2027-01-01T16:00/2027-01-01T20:00",
+    )
+    calendar = a_calendar("Europe/Paris", *every_night("00:00-24:00"), exceptions=exceptions)
+    assert exception_at(calendar, utc(at)) == (None if expected is None else calendar.exceptions[expected])
+
+
+def test_an_exception_that_ends_at_a_repeated_time_lasts_to_the_second():
+    calendar = a_calendar("Europe/Paris", "Sat 20:00-07:00", exceptions=("2026-10-24T23:00/2026-10-25T02:30",))
+    found = open_periods(calendar, utc("2026-10-24T12:00"), utc("2026-10-25T12:00"))
+    assert written(found) == ["10-24T18:00/10-24T21:00", "10-25T01:30/10-25T06:00"]
+
+
+@pytest.mark.parametrize(
+    ("calendar", "until", "following"),
+    [
+        pytest.param(a_calendar("UTC", *every_night("00:00-24:00")), None, None, id="always open"),
+        pytest.param(a_calendar("UTC"), None, None, id="never open"),
+        pytest.param(
+            a_calendar("UTC", "2026-11-01T00:00/2027-10-01T00:00"), "2027-10-01T00:00", None, id="ends within the year"
+        ),
+        pytest.param(a_calendar("UTC", "2026-11-01T00:00/2028-01-01T00:00"), None, None, id="ends later than that"),
+        pytest.param(
+            a_calendar("UTC", "2026-11-01T00:00/2027-11-21T15:40"), "2027-11-21T15:40", None, id="ends in 366 days"
+        ),
+        pytest.param(a_calendar("UTC", "2026-11-01T00:00/2027-11-21T15:41"), None, None, id="ends a minute later"),
+        pytest.param(
+            a_calendar("UTC", "2027-11-21T15:40/2028-06-02T00:00"), None, "2027-11-21T15:40", id="opens in 366 days"
+        ),
+        pytest.param(a_calendar("UTC", "2027-11-21T15:41/2028-06-02T00:00"), None, None, id="opens a minute later"),
+        pytest.param(
+            a_calendar("UTC", "2027-06-01T00:00/2027-06-02T00:00"), None, "2027-06-01T00:00", id="opens within the year"
+        ),
+        pytest.param(a_calendar("UTC", "2028-06-01T00:00/2028-06-02T00:00"), None, None, id="opens later than that"),
+        pytest.param(
+            a_calendar("UTC", *every_night("00:00-24:00"), exceptions=("2027-03-01T00:00/2027-03-02T00:00",)),
+            "2027-03-01T00:00",
+            "2027-03-02T00:00",
+            id="open up to an exception",
+        ),
+    ],
+)
+def test_a_year_is_looked_at(calendar, until, following):
+    at = utc("2026-11-20T15:41")
+    assert open_until(calendar, at) == (utc(until) if until else None)
+    assert opens_next(calendar, at) == (utc(following) if following else None)
+
+
+def test_times_in_other_zones_are_read_and_answered_in_utc():
+    at = utc("2026-11-21T02:00").astimezone(OFFICE.zone)
+    until = open_until(OFFICE, at)
+    assert until is not None
+    assert until.isoformat() == "2026-11-23T06:00:00+00:00"
+
+
+def test_a_window_that_opened_stays_open_when_the_clock_goes_back_to_the_day_before():
+    calendar = a_calendar("America/St_Johns", "Sun 00:00-06:00")  # 00:01 -> 23:01 on 2010-11-07 at 02:31 UTC
+    assert is_open(calendar, utc("2010-11-07T02:45"))
+
+
+def test_nor_is_it_closed_by_a_day_that_comes_twice():
+    calendar = a_calendar("America/Juneau", "Sat 10:00-20:00")  # Sat 15:33 -> Fri 15:33 on 1867-10-19 at 00:33 UTC
+    assert is_open(calendar, utc("1867-10-19T02:00"))
