@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from kubernetes import client as official
 from kubernetes import config
+
 from reconciler.api import UsageError, plan
 from tests.live.one_cluster import Desk
 from tests.real.control_plane import ControlPlane
