@@ -38,6 +38,7 @@ from reconciler.cli.plan_file import (
     check_world,
     ended_idles,
     policies_at_hand,
+    read_replicas,
     read_saved,
     still_allowed,
 )
@@ -179,8 +180,10 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
         seen = compare()
         found = differences.left(seen)
         approved = seen.differing.keys() - found.differing.keys()
-        check_replicas([one for one in made.actions if one.id in approved], policies or PolicySet(fleet), file)
-        return replace(found, differing={**found.differing, **not_done})
+        there, unread = read_replicas(made, approved, world)
+        checked = [one for one in made.actions if one.id in approved and one.id not in unread]
+        check_replicas(checked, policies or PolicySet(fleet), there, file)
+        return replace(found, differing={**found.differing, **unread, **not_done})
 
     applied = apply_saved(
         made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.callbacks

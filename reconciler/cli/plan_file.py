@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
+from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
 from reconciler.cli.options import (
     DEFAULT_PATH,
     color_option,
@@ -23,8 +25,10 @@ from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
+from reconciler.model import ObjectRef
 from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
+from reconciler.plan.differences import replicas_of
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import spelt_duration
@@ -33,6 +37,7 @@ from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.text import Style
 from reconciler.report.wording import edge
 from reconciler.untrusted_text import parse_json, short
+from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World
 
 _WAKE_DUE = ("metadata", "annotations", WAKE_DUE)
@@ -122,7 +127,38 @@ def check_world(made: Plan, world: World, file: str, *, live: bool) -> dict[int,
                 _check_served(action, world, file)
             except ClusterError as error:
                 unchecked[action.decision.group] = f"its kind cannot be checked: {error}; plan again"
-    return {one.id: unchecked[one.decision.group] for one in made.actions if one.decision.group in unchecked}
+    return _of_groups(made, unchecked)
+
+
+def _of_groups(made: Plan, why: Mapping[str, str]) -> dict[int, str]:
+    """Return by the id of each action what `why` says of its group."""
+    return {one.id: why[one.decision.group] for one in made.actions if one.decision.group in why}
+
+
+def read_replicas(made: Plan, approved: Collection[int], world: World) -> tuple[dict[ObjectRef, int], dict[int, str]]:
+    """Return the most replicas that the objects of the `approved` actions say now (`replicas_of`), and why actions may
+    not be done, by id: of an object that is gone, or cannot be read, nobody can tell.
+    """
+    there: dict[ObjectRef, int] = {}
+    unread: dict[str, str] = {}
+    for action in made.actions:
+        if action.id not in approved or action.decision.uid is None:
+            continue
+        ref, cluster = action.ref, world.accesses[action.ref.cluster].cluster
+        try:
+            resource = _counted(ref, cluster)
+            if resource is not None:
+                there[ref] = replicas_of(cluster.get(resource, ref.namespace, ref.name))
+        except ClusterError as error:
+            unread[action.decision.group] = f"what is there cannot be checked: {error}; plan again"
+    return there, _of_groups(made, unread)
+
+
+def _counted(ref: ObjectRef, cluster: Cluster) -> Resource[Any] | None:
+    """Return as what an object is read that says a number of replicas, None where it never does."""
+    kinds = cluster.scale_kinds() if is_custom(ref.group, ref.kind) else SCALABLE_KINDS.values()
+    resources: tuple[Resource[Any], ...] = (SERVICES, ENDPOINTS, AUTOSCALERS, *map(workloads_of, kinds))
+    return next((one for one in resources if (one.group, one.kind) == (ref.group, ref.kind)), None)
 
 
 def _check_served(action: Action, world: World, file: str) -> None:
@@ -151,11 +187,8 @@ def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
         at = read_time(due[0]) if due and action.decision.idles else None
         if at is not None and at <= now:
             ended[action.decision.group] = f"its schedule ended at {edge(at)}; plan again"
-    return {
-        one.id: ended[one.decision.group]
-        for one in made.actions
-        if one.decision.group in ended and one.decision.phase is not Phase.WAKE
-    }
+    wakes = {one.id for one in made.actions if one.decision.phase is Phase.WAKE}
+    return {one: why for one, why in _of_groups(made, ended).items() if one not in wakes}
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:

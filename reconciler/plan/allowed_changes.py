@@ -24,7 +24,7 @@ from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
 from reconciler.errors import PlanFileError
 from reconciler.model import DELETION_COST, JOURNAL
-from reconciler.plan.model import Plan, pointer
+from reconciler.plan.model import Plan, missing_maps, pointer
 from reconciler.untrusted_text import MOST_REPLICAS, short
 from reconciler.workload_kinds import SCALABLE_KINDS
 
@@ -171,12 +171,18 @@ def _is_our_config_map(name: str) -> bool:
 
 
 def _changes(decision: Decision) -> Iterator[tuple[str, str]]:
+    missing = missing_maps(decision)
     for change in decision.changes:
         check = _check_of(decision, change.path)
         if check is None:
             yield (
                 f"after {short(pointer(change.path))}",
                 f" is no field that a {decision.verb} of a {decision.ref.kind} changes",
+            )
+        elif change.before is not None and change.path[:-1] in missing:
+            yield (  # the write tests the map alone, and what is "unchanged" in it would be written
+                f"before {short(pointer(change.path))}",
+                f" is {short(repr(change.before))}, expected null in an object without {change.path[-2]}",
             )
         elif change.before != change.after and not check(change.after):
             yield (

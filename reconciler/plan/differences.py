@@ -11,18 +11,21 @@ from msgspec import Struct, structs
 from reconciler.decide.annotations import (
     CAUSE,
     FEDERATED_LABEL,
+    IDLED_TO,
+    OPENSHIFT_PREVIOUS_SCALE,
     OPENSHIFT_UNIDLE_TARGETS,
     OUR_ANNOTATIONS,
     PLACED,
     PREVIOUS_BOUNDS,
     PREVIOUS_SCALE,
+    SCALE_PREVIOUS,
     UNIDLE_TARGETS,
 )
 from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Workload
 from reconciler.plan.documents import CauseDocument, json_value
 from reconciler.plan.json import change_document
 from reconciler.plan.model import Action, Plan, pointer
@@ -36,7 +39,10 @@ OTHERWISE = "a fresh plan makes another change of it; plan again"
 NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
 _ANNOTATIONS = ("metadata", "annotations")
-_RECORDS = (PREVIOUS_SCALE, PLACED, UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS)
+_RECORDS = (
+    *(PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE, SCALE_PREVIOUS, IDLED_TO, PLACED),
+    *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
+)
 _LISTS = ("Service", "Endpoints")  # what lists the replicas of others
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
@@ -124,52 +130,61 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
             )
 
 
-def check_replicas(actions: Sequence[Action], policies: PolicySet, where: str) -> None:
-    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than the record on its
-    object, or its FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where what
-    is changed together with it counts, and as a bound of an autoscaler.
+def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping[ObjectRef, int], where: str) -> None:
+    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than its object, or its
+    FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where the objects of its
+    namespace that are changed together with it count, and as a bound of an autoscaler.
+
+    `there` is what the objects say now (`replicas_of`): what a plan says of them may be forged as well as the rest.
 
     Raises:
         PlanFileError: one does; nobody can approve of that.
     """
     clusters = [one.name for one in policies.fleet.clusters]
     totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
-    together: dict[str, int] = {}
+    most: dict[int, int] = {}
+    together: dict[tuple[str, ...], int] = {}
     for action in actions:
-        group = action.decision.group
-        together[group] = max(together.get(group, 0), _most_replicas(action.decision, totals))
+        ref, decision = action.ref, action.decision
+        placed = totals.get(ref, 0) if decision.job == "placement" else 0
+        most[action.id] = max(there.get(ref, 0), placed, 0 if workload_kind(ref.kind).counts else 1)
+        beside = (decision.group, ref.cluster, ref.namespace)
+        together[beside] = max(together.get(beside, 0), most[action.id])
     for action in actions:
         decision, ref = action.decision, action.ref
         lists = ref.kind in _LISTS
-        most = together[decision.group] if lists else _most_replicas(decision, totals)
-        asked = max(decision.replicas_after or 0, *_counts(decision, after=True), 0)
-        if asked > most:
+        allowed = together[decision.group, ref.cluster, ref.namespace] if lists else most[action.id]
+        asked = max(decision.replicas_after or 0, *_asked(decision), 0)
+        if asked > allowed:
             raise PlanFileError(
                 f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
-                f"expected at most {most}, which its record or its FederatedReplicaSet says; plan again"
+                f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
             )
 
 
-def _most_replicas(decision: Decision, totals: Mapping[ObjectRef, int]) -> int:
-    """Return the most replicas that `decision` may leave: those that are there, that a record on the object holds, and
-    that its FederatedReplicaSet has in all. A write tests the record that it rests on.
-    """
-    return max(
-        decision.replicas_before or 0,
-        *_counts(decision, after=False),
-        totals.get(decision.ref, 0) if decision.job == "placement" else 0,
-        0 if workload_kind(decision.ref.kind).counts else 1,
-    )
+def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints) -> int:
+    """Return the most replicas that an object says: those it has, its bounds, and those in its records."""
+    counts = list(_recorded(found.annotations))
+    if isinstance(found, Workload):
+        counts.append(found.spec_replicas)
+    elif isinstance(found, HorizontalPodAutoscaler):
+        counts += [found.minimum or 0, found.maximum]
+    return max(counts, default=0)
 
 
-def _counts(decision: Decision, *, after: bool) -> Iterator[int]:
-    """Yield the replicas that the object's records, and the bounds of an autoscaler, say before or after `decision`."""
-    for change in decision.changes:
-        value = change.after if after else change.before
-        if change.path[:-1] == _ANNOTATIONS and change.path[-1] in _RECORDS:
-            yield from _whole_numbers(value)
-        elif decision.ref.kind == "HorizontalPodAutoscaler" and isinstance(value, int):
-            yield value
+def _asked(decision: Decision) -> Iterator[int]:
+    """Yield the replicas that `decision` writes as a record, or as the bounds of an autoscaler."""
+    metadata = (decision.manifest or {}).get("metadata") or {}
+    written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+    yield from _recorded({**(metadata.get("annotations") or {}), **written})
+    if decision.ref.kind == "HorizontalPodAutoscaler":
+        yield from (one.after for one in decision.changes if isinstance(one.after, int))
+
+
+def _recorded(annotations: Mapping[str, Any]) -> Iterator[int]:
+    """Yield every number of replicas in the records among `annotations`."""
+    for key in _RECORDS:
+        yield from _whole_numbers(annotations.get(key))
 
 
 def _whole_numbers(text: Any) -> Iterator[int]:

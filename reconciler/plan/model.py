@@ -270,11 +270,12 @@ def write_of(decision: Decision) -> Write:
         decision.ref,
         decision.api_version,
         uid=decision.uid,
-        patch=tuple(patch_of(decision.changes, _missing_maps(decision))),
+        patch=tuple(patch_of(decision.changes, missing_maps(decision))),
     )
 
 
-def _missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
+def missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of the maps that the object does not have yet: nothing in them is tested one by one."""
     present = {("metadata", "annotations"): decision.has_annotations, ("metadata", "labels"): decision.has_labels}
     return tuple(path for path, there in present.items() if not there)
 

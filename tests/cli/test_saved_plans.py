@@ -473,6 +473,107 @@ def test_r4_nobody_can_approve_more_replicas_beside_the_workload(quickstart, kin
     assert "asks for 2147483647 replicas, expected at most " in said.err
 
 
+LISTED, SCALED = (f"/metadata/annotations/idling.kubernetes.io~1{key}" for key in ("unidle-targets", "previous-scale"))
+EXCLUDED = "/metadata/annotations/reconciler~1exclude"
+FORGED = {"before": 2**31 - 1, "after": None}
+
+
+def unchanged(kind: str, name: str, path: str, value: Any) -> Edit:
+    """Return what says that `value` stands at `path` already."""
+    return both(*(setting(kind, name, value, side, path) for side in ("before", "after")))
+
+
+def created_with(made: dict[str, Any]) -> None:
+    found = next(one["manifest"] for one in made["actions"] if one["verb"] == "create")
+    found["metadata"]["annotations"]["idling.kubernetes.io/previous-scale"] = "2147483647"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(
+            both(
+                setting("HorizontalPodAutoscaler", "api", 2**31 - 1, "after", "/spec/maxReplicas"),
+                setting("HorizontalPodAutoscaler", "api", FORGED, "replicas"),
+            ),
+            id="replicas of an autoscaler",
+        ),
+        pytest.param(
+            both(setting("Service", "api", MANY, "after", LISTED), setting("Service", "api", FORGED, "replicas")),
+            id="replicas of a Service",
+        ),
+        pytest.param(
+            both(
+                setting("Service", "api", MANY, "after", LISTED),
+                setting("HorizontalPodAutoscaler", "api", 2**31 - 1, "before", "/spec/maxReplicas"),
+            ),
+            id="a bound of the group",
+        ),
+        pytest.param(
+            both(
+                setting("Service", "api", MANY, "after", LISTED),
+                setting("Deployment", "api", 2**31 - 1, "before", "/spec/replicas"),
+                setting("Deployment", "api", {"before": 2**31 - 1, "after": 1}, "replicas"),
+            ),
+            id="replicas of the group",
+        ),
+        pytest.param(unchanged("Service", "api", LISTED, MANY), id="a list in an object without annotations"),
+        pytest.param(unchanged("Deployment", "api", SCALED, "2147483647"), id="a record in one without annotations"),
+        pytest.param(unchanged("Service", "api", EXCLUDED, "true"), id="an exclusion in one without annotations"),
+    ],
+)
+def test_r4_what_a_plan_says_of_before_lets_nobody_approve_more(quickstart, edit):
+    with_autoscaler(quickstart)
+    before = quickstart.objects()
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before), said
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(created_with, id="in a ReplicaSet that is made"),
+        *(
+            pytest.param(field("Deployment", "api", f"/metadata/annotations/{key}", "2147483647"), id=key)
+            for key in (
+                "idling.alpha.openshift.io~1previous-scale",
+                "scale.kubernetes.io~1previous-scale",
+                "reconciler~1idled-to",
+            )
+        ),
+    ],
+)
+def test_r4_nobody_can_approve_more_replicas_in_any_record(quickstart, edit):
+    before = quickstart.objects()
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before), said
+    assert "asks for 2147483647 replicas, expected at most " in said.err
+
+
+def test_r4_nothing_is_approved_of_what_cannot_be_read_nor_of_its_group(quickstart, monkeypatch):
+    with_autoscaler(quickstart)
+    get = SnapshotCluster.get
+
+    def fail(cluster: SnapshotCluster, resource: Any, namespace: str, name: str) -> Any:
+        if resource.kind == "HorizontalPodAutoscaler":
+            raise ClusterError("the connection was refused")
+        return get(cluster, resource, namespace, name)
+
+    def edit(made: dict[str, Any]) -> None:
+        action(made, "Service", "api")["after"][LISTED] = MANY.replace("2147483647", "1")
+        monkeypatch.setattr(SnapshotCluster, "get", fail)
+
+    said = edited(quickstart, edit, "--approve-differences", "-o", "json")
+    assert said.code == 6, said
+    report = json.loads(said.out)
+    why = {one["action"]: one["message"] for one in report["outcomes"] if one["status"] == "stale"}
+    for kind in ("Service", "Deployment", "HorizontalPodAutoscaler"):
+        message = why[action(report["plan"], kind, "api")["id"]]
+        assert message.endswith("what is there cannot be checked: the connection was refused; plan again")
+    assert quickstart.replicas("eu-west", "dev-a", "Deployment", "api") == 3
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0, "everything else is done"
+
+
 def test_what_an_autoscaler_has_and_a_service_lists_may_be_approved(quickstart):
     """The other changes of the same group, when only one thing is not as in a fresh plan."""
     with_autoscaler(quickstart)
