@@ -200,6 +200,7 @@ class _Reader:
             for name in needs:
                 if (given(getattr(fields, event)) is None) != (given(getattr(fields, name)) is None):
                     self.document.add(path, f"has one of {event} and {name}, expected both or neither")
+        self._beside("query", path, fields, ("cluster",))
         self._check_cluster((*path, "cluster"), given(fields.cluster))
         when = given(fields.wake_requested_at)
         if when is not None and when != "now":
@@ -208,9 +209,7 @@ class _Reader:
 
     def _expectation(self, path: Path, fields: ExpectFields, start: datetime) -> Expectation:
         self._one_of(path, fields, ("object", "namespaces"))
-        for name in ("clusters", "kinds") if given(fields.object) is not None else ():
-            if given(getattr(fields, name)) is not None:
-                self.document.add((*path, name), "stands beside object, expected it beside namespaces", key=True)
+        self._beside("namespaces", path, fields, ("clusters", "kinds"))
         if all(given(getattr(fields, name)) is None for name in _CHECKS):
             self.document.add(path, f"expects nothing, expected at least one of {', '.join(_CHECKS)}")
         code = given(fields.reason)
@@ -235,6 +234,12 @@ class _Reader:
         if len(found) != 1 and not gone:
             words = f"has {' and '.join(found)}" if found else f"has none of {', '.join(names)}"
             self.document.add(path, f"{words}, expected exactly one of them")
+
+    def _beside(self, other: str, path: Path, fields: Any, names: tuple[str, ...]) -> None:
+        """Refuse those of `names` that stand without `other`: they would be ignored."""
+        for name in names if given(getattr(fields, other)) is None else ():
+            if given(getattr(fields, name)) is not None:
+                self.document.add((*path, name), f"stands without {other}, expected it beside {other}", key=True)
 
     def _time(self, path: Path, text: str | None) -> datetime | None:
         found = None if not text else parse_time(text)

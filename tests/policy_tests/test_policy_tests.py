@@ -476,13 +476,18 @@ WRONG = [
     pytest.param("expect: [{replicas: 1}]", "has none of object, namespaces", id="of nobody"),
     pytest.param(
         "expect: [{object: a/b/c/d, kinds: [Deployment], replicas: 1}]",
-        "kinds: stands beside object, expected it beside namespaces",
+        "kinds: stands without namespaces, expected it beside namespaces",
         id="kinds of one object",
     ),
     pytest.param(
         "expect: [{object: a/b/c/d, clusters: [x], replicas: 1}]",
-        "clusters: stands beside object, expected it beside namespaces",
+        "clusters: stands without namespaces, expected it beside namespaces",
         id="clusters of one object",
+    ),
+    pytest.param(
+        "given: [{scale: a/b/c/d, replicas: 1, cluster: east}]",
+        "cluster: stands without query, expected it beside query",
+        id="a cluster of what is scaled",
     ),
     pytest.param(
         "expect: [{object: a/b/c/d}]", "expects nothing, expected at least one of replicas", id="expects nothing"
