@@ -18,8 +18,9 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
-from reconciler.decide.decide import urgent, without_faulty
+from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
+from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason
