@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Settled, Undecided, Verb
+from reconciler.decide.annotations import fleet_names
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
@@ -16,10 +17,8 @@ from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
-from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
-
-_ANNOTATIONS = ("metadata", "annotations")
 
 
 def decide(
@@ -37,41 +36,15 @@ def decide(
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
-    idling, placement, settled = _idling_and_placement(usable, seen, run, not_now, counterfactuals=counterfactuals)
-    idled = replace(idling, decisions=_after_changes(idling.decisions, placement.decisions))
-    placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
-    claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}
-    downscale = decide_downscale(usable, seen, run, claims)
-    recovery = decide_recovery(policies.fleet, state, run)
-    joined = recovery.joined(idled, placement, downscale)
+    idling = decide_idling(usable, seen, run)
+    settled = idling.after(seen, fleet_names(policies.fleet), not_now)
+    placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
+    downscale = decide_downscale(usable, seen, run, settled, placed_workloads(policies))
+    idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
+    joined = decide_recovery(policies.fleet, state, run).joined(idled, placement, downscale)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
     found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
     return with_stopped(found, policies, state, run)
-
-
-def _idling_and_placement(
-    usable: PolicySet, seen: ObservedState, run: Run, not_now: frozenset[ObjectRef], *, counterfactuals: bool
-) -> tuple[DesiredState, DesiredState, dict[ObjectRef, Settled]]:
-    """Return what idling and placement desire, and what the first leaves to the other jobs."""
-    anew: frozenset[ObjectRef] = frozenset()  # placement replaces them, so idling leaves them to the next run
-    alone: frozenset[ObjectRef] = frozenset()  # placement would replace them only once they are awake
-    while True:
-        idling = decide_idling(usable, seen, run, anew)
-        left = (one for one in idling.desired.decisions if one.ref not in anew)
-        made = [one for one in left if not (one.idles and one.ref in not_now)]
-        claims = {ref: one for ref, one in idling.claims.items() if ref not in not_now}
-        settled = _settled(seen, claims, made, alone)
-        # Placement looks at what idling leaves, so that the status it writes is true after the run: what is written
-        # now says by its own record whether it is idle then. Without federated ReplicaSets, it decides nothing.
-        after = after_writes(seen, made) if usable.federated else seen
-        placement = decide_placement(usable, after, run, settled, counterfactuals=counterfactuals)
-        replaced = {one.ref for one in placement.decisions if one.verb is Verb.DELETE}
-        woken = {one.ref for one in idling.desired.decisions if one.verb is Verb.WAKE}
-        awake_only = (anew - replaced - alone) & woken
-        if not awake_only and not any(one.ref in replaced for one in made):
-            return idling.desired, placement, settled
-        alone |= awake_only
-        anew = (anew | replaced) - alone
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
@@ -82,31 +55,6 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     needed = {key for one in kept for key in one.needs} - {one.key for one in kept}
     first = [one for one in desired.decisions if one.key in needed and one.phase <= Phase.REPAIR]
     return DesiredState(decisions=(*first, *kept))
-
-
-def _settled(
-    state: ObservedState,
-    claims: Mapping[ObjectRef, str],
-    decisions: Iterable[Decision],
-    alone: Collection[ObjectRef],
-) -> dict[ObjectRef, Settled]:
-    """Return what idling leaves of each workload that it decides, whose policy `claims` has, or changes."""
-    needs: dict[ObjectRef, list[str]] = {}
-    woken: set[ObjectRef] = set()
-    for one in decisions:
-        needs.setdefault(one.ref, []).append(one.key)
-        if one.verb is Verb.WAKE:
-            woken.add(one.ref)
-    asleep = {
-        one.ref: one
-        for name in {ref.cluster for ref in woken}
-        for one in state.clusters[name].workloads
-        if one.ref in woken and one.spec_replicas == 0
-    }
-    return {
-        ref: Settled(claims.get(ref, ""), tuple(needs.get(ref, ())), asleep.get(ref), ref in alone)
-        for ref in sorted({*claims, *needs})
-    }
 
 
 def _after_changes(idling: Sequence[Decision], placement: Sequence[Decision]) -> tuple[Decision, ...]:
@@ -125,43 +73,6 @@ def _after_changes(idling: Sequence[Decision], placement: Sequence[Decision]) ->
         replace(one, needs=(*one.needs, changed[one.ref])) if one.verb is Verb.WAKE and one.ref in changed else one
         for one in idling
         if one.key not in dropped
-    )
-
-
-def _before_wakes(placement: Sequence[Decision], idling: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Return the decisions of placement where what a wake needs is done in the phase of wakes."""
-    needed = {need for one in idling if one.verb is Verb.WAKE for need in one.needs}
-    return tuple(replace(one, phase=Phase.WAKE) if one.key in needed else one for one in placement)
-
-
-def after_writes(state: ObservedState, decisions: Sequence[Decision]) -> ObservedState:
-    """Return `state` with the workloads as `decisions` leave them, settled."""
-    changed = {decision.ref: decision for decision in decisions if decision.replicas_after is not None}
-    clusters = {
-        name: replace(
-            cluster,
-            workloads=tuple(
-                _written(workload, changed[workload.ref]) if workload.ref in changed else workload
-                for workload in cluster.workloads
-            ),
-        )
-        for name, cluster in state.clusters.items()
-    }
-    return replace(state, clusters=clusters) if changed else state
-
-
-def _written(workload: Workload, decision: Decision) -> Workload:
-    changed = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
-    annotations = {key: text for key, text in {**workload.annotations, **changed}.items() if text is not None}
-    after = decision.replicas_after
-    return replace(
-        workload,
-        annotations=annotations,
-        replicas=after,
-        status_replicas=after,
-        ready_replicas=after,
-        available_replicas=after,
-        updated_replicas=after,
     )
 
 

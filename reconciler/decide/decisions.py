@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.reasons import Counterfactual, Reasons, text_of
-from reconciler.model import NOTHING, ObjectRef, PodsQuestion, Workload
+from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
@@ -35,16 +36,21 @@ class Verb(StrEnum):
 
 
 class Settled(Struct, frozen=True):
-    """What idling leaves to the other jobs of one workload: nothing, in this run.
+    """What idling leaves of one workload after this run: what is asked for, never what is ready.
 
-    `owner` is its policy, `needs` are the keys of the decisions that change it in this run. `asleep` is the workload as
-    it is observed where this run wakes it from no replicas. `stays`: placement leaves it as the wake of this run does.
+    "Asleep": a record of ours says that it is idle, or cannot be read; "Foreign": somebody else's. "Waking": this run
+    changes it, and it is not idle then. "HandsOff": it is not idle, and idling decides it all the same. `replicas` is
+    spec.replicas after this run, `awake_replicas` what it has awake, as recorded where it is or was idle, `until` when
+    it is due to wake. `owner` is the policy, or what else says so; `needs` are the keys of the decisions that change it
+    in this run.
     """
 
+    state: Literal["Asleep", "Foreign", "Waking", "HandsOff"]
+    replicas: int
+    awake_replicas: int
     owner: str
+    until: datetime | None = None
     needs: tuple[str, ...] = ()
-    asleep: Workload | None = None
-    stays: bool = False
 
 
 class Phase(IntEnum):

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.decide import after_writes, decide, placed_workloads, urgent
-from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.annotations import (
+    IDLED_AT,
+    IDLED_TO,
+    OPENSHIFT_IDLED_AT,
+    OPENSHIFT_PREVIOUS_SCALE,
+    OWNER,
+    PREVIOUS_SCALE,
+    WAKE_DUE,
+    format_time,
+)
+from reconciler.decide.decide import decide, placed_workloads, urgent
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Settled, Verb
+from reconciler.decide.idling.settled import IdlingOutcome
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
 from tests.builders import (
@@ -29,6 +41,16 @@ from tests.decide.placement.placements import a_federated, a_placed
 from tests.plan.decisions import a_decision
 
 WEB = a_ref("web")
+UNTIL = datetime(2026, 11, 24, 7, tzinfo=UTC)
+RECORD = {
+    IDLED_AT: "2026-11-23T20:00:00Z",
+    PREVIOUS_SCALE: "3",
+    IDLED_TO: "0",
+    WAKE_DUE: format_time(UNTIL),
+    OWNER: "production/IdlingPolicy/idle-dev",
+}
+OURS, THEIRS = RECORD, RECORD | {OWNER: "other/IdlingPolicy/idle-dev"}
+OPENSHIFT = {OPENSHIFT_PREVIOUS_SCALE: "5", OPENSHIFT_IDLED_AT: "2026-11-23T20:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -116,34 +138,57 @@ def annotation(key: str, before: str | None, after: str | None) -> FieldChange:
     return FieldChange(("metadata", "annotations", key), before, after)
 
 
-class TestAfterWrites:
-    """What placement looks at: the workloads as idling leaves them."""
+class TestWhatIdlingLeaves:
+    """What placement and downscale know of a workload that idling decides."""
 
-    def after(self, decision: Decision, **fields: Any):
-        others = (a_workload("api"), a_workload(namespace="other"))
-        state = a_state(a_cluster(workloads=(a_workload(**fields), *others)))
-        web, *kept = after_writes(state, (decision,)).clusters["east"].workloads
-        assert tuple(kept) == others
-        return web
+    def after(self, *decisions: Decision, claimed: bool = True, **fields: Any) -> Settled | None:
+        """Of a Deployment with three replicas."""
+        state = a_state(a_cluster(workloads=(a_workload(**fields), a_workload("api"), a_workload(namespace="other"))))
+        outcome = IdlingOutcome(DesiredState(decisions=decisions), {WEB: "nights"} if claimed else {})
+        found = outcome.after(state, frozenset({"production"}))
+        assert set(found) <= {WEB}
+        return found.get(WEB)
 
-    def test_its_replicas_are_settled(self):
-        web = self.after(idled(FieldChange(("spec", "replicas"), 3, 0)))
-        assert (web.replicas, web.status_replicas, web.updated_replicas) == (0, 0, 0)
-        assert (web.ready_replicas, web.available_replicas) == (0, 0)
+    def test_what_is_idled_now_sleeps_by_the_record_that_is_written(self):
+        marks = [annotation(key, None, text) for key, text in RECORD.items()]
+        decision = idled(FieldChange(("spec", "replicas"), 3, 0), *marks)
+        assert self.after(decision) == Settled("Asleep", 0, 3, "nights", UNTIL, (decision.key,))
 
-    def test_its_annotations_are_those_that_were_written(self):
-        web = self.after(
-            idled(annotation("new", None, "1"), annotation("changed", "1", "2"), annotation("gone", "1", None)),
-            annotations={"changed": "1", "gone": "1", "kept": "1"},
+    def test_what_is_woken_now_wakes_and_had_what_is_recorded(self):
+        marks = [annotation(key, text, None) for key, text in RECORD.items()]
+        decision = idled(FieldChange(("spec", "replicas"), 0, 3), *marks, to=3)
+        assert self.after(decision, replicas=0, annotations=RECORD) == Settled(
+            "Waking", 3, 3, "nights", UNTIL, (decision.key,)
         )
-        assert web.annotations == {"new": "1", "changed": "2", "kept": "1"}
 
-    def test_a_label_is_no_annotation(self):
-        web = self.after(idled(FieldChange(("metadata", "labels", "x"), None, "1")), annotations={"kept": "1"})
-        assert web.annotations == {"kept": "1"}
+    @pytest.mark.parametrize(
+        ("marks", "claimed", "expected"),
+        [
+            pytest.param({}, True, ("HandsOff", 0, 0, "nights"), id="decided, without a record"),
+            pytest.param({}, False, None, id="none of it"),
+            pytest.param(OURS, True, ("Asleep", 0, 3, "nights"), id="asleep by us"),
+            pytest.param(OURS, False, ("Asleep", 0, 3, "idle-dev"), id="asleep by us, and nobody claims it"),
+            pytest.param(THEIRS, False, ("Foreign", 0, 3, "idle-dev"), id="asleep by another Fleet"),
+            pytest.param(OURS | {PREVIOUS_SCALE: "odd"}, True, ("Asleep", 0, 0, "nights"), id="an unreadable record"),
+            pytest.param(OPENSHIFT, False, ("Foreign", 0, 5, "its idle record"), id="asleep by oc"),
+        ],
+    )
+    def test_what_is_not_changed_is_as_its_record_says(self, marks, claimed, expected):
+        found = self.after(claimed=claimed, replicas=0, annotations=marks)
+        assert (found and (found.state, found.replicas, found.awake_replicas, found.owner)) == expected
 
-    def test_what_touches_no_replicas_changes_nothing(self):
-        assert self.after(idled(annotation("new", None, "1"), to=None)) == a_workload()
+    def test_what_runs_with_a_record_is_none_of_it(self):
+        assert self.after(claimed=False, annotations=RECORD) is None
+
+    def test_what_touches_no_replicas_leaves_them(self):
+        decision = idled(annotation("new", None, "1"), to=None)
+        assert self.after(decision) == Settled("Waking", 3, 3, "nights", None, (decision.key,))
+
+    def test_an_idle_that_is_held_back_is_not_made(self):
+        state = a_state(a_cluster(workloads=(a_workload(),)))
+        decision = replace(idled(FieldChange(("spec", "replicas"), 3, 0)), idles=True)
+        outcome = IdlingOutcome(DesiredState(decisions=(decision,)), {WEB: "nights"})
+        assert outcome.after(state, frozenset(), frozenset({WEB})) == {}
 
 
 @pytest.mark.parametrize(

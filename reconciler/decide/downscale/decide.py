@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_AT, IDLED_TO, OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
     Cause,
@@ -17,6 +16,7 @@ from reconciler.decide.decisions import (
     Overridden,
     Phase,
     PolicyExplanation,
+    Settled,
     Undecided,
     Verb,
     equal_priorities,
@@ -32,7 +32,6 @@ from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.messages import replica_count
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import DownscalePolicy, PolicySet
-from reconciler.untrusted_text import whole_number_in
 
 T = TypeVar("T")
 
@@ -77,7 +76,9 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
 
 
 def _claimed(case: WorkloadTarget) -> Iterator[Result]:
-    winner = case.inputs.claims.get(case.ref)
+    settled = case.inputs.settled.get(case.ref)
+    idling = settled is not None and settled.state != "Foreign"
+    winner = settled.owner if settled is not None and idling else case.inputs.placed.get(case.ref)
     if winner is None:
         return
     why = reason(ReasonCode.DECIDED_BY, policy=winner)
@@ -86,12 +87,9 @@ def _claimed(case: WorkloadTarget) -> Iterator[Result]:
     yield case.stays(why)
 
 
-def _idle(case: WorkloadTarget) -> Iterator[Result]:
-    annotations = case.workload.annotations
-    if not any(key in annotations for key in (PREVIOUS_SCALE, IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)):
-        return
-    floor = whole_number_in(annotations.get(IDLED_TO, "0"))
-    if floor is None or case.workload.spec_replicas <= floor:
+def _idled_by_others(case: WorkloadTarget) -> Iterator[Result]:
+    settled = case.inputs.settled.get(case.ref)
+    if settled is not None and settled.state == "Foreign":
         why = reason(ReasonCode.IDLE_RECORD)
         if case.changes:
             yield case.overridden("idling", why)
@@ -147,7 +145,7 @@ GUARDS: tuple[_Guard, ...] = (
     _unreadable,
     _excluded,
     _claimed,
-    _idle,
+    _idled_by_others,
     _being_deleted,
     _autoscaled,
     _unknown,
@@ -158,15 +156,21 @@ GUARDS: tuple[_Guard, ...] = (
 
 
 def decide_downscale(
-    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    settled: Mapping[ObjectRef, Settled],
+    placed: Mapping[ObjectRef, str],
 ) -> DesiredState:
-    """Return the decisions of DownscalePolicies with a target; `claims` are the workloads of other policies, by policy.
+    """Return the decisions of DownscalePolicies with a target.
+
+    `settled` is what idling leaves, `placed` what placement decides, with the policy's name.
 
     A policy that only observes does not compete: what it would change beside the others is reported, never applied.
     """
     found: list[Result] = []
     observed: list[Result] = []
-    for inputs in _inputs(policies, state, run, claims):
+    for inputs in _inputs(policies, state, run, settled, placed):
         selected = policies_by_workload(policies.downscale, inputs.cluster, inputs.observed)
         workloads = {workload.ref: workload for workload in inputs.observed.workloads if workload.ref in selected}
         for ref in sorted(selected):
@@ -188,7 +192,11 @@ def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
 
 
 def _inputs(
-    policies: PolicySet, state: ObservedState, run: Run, claims: Mapping[ObjectRef, str]
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    settled: Mapping[ObjectRef, Settled],
+    placed: Mapping[ObjectRef, str],
 ) -> Iterator[DownscaleInputs]:
     for cluster in sorted(policies.fleet.clusters, key=lambda cluster: cluster.name):
         observed = state.clusters.get(cluster.name)
@@ -199,7 +207,8 @@ def _inputs(
                 observed=observed,
                 state=state,
                 run=run,
-                claims=claims,
+                settled=settled,
+                placed=placed,
                 autoscalers=autoscalers_of(observed),
                 namespaces=namespace_annotations(observed),
             )

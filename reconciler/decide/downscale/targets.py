@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.autoscalers import Autoscalers, Bounds
-from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
+from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Settled, Undecided
 from reconciler.decide.query_answers import why_unusable
 from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import key_of
@@ -92,7 +92,8 @@ class DownscaleInputs(Struct, frozen=True):
     observed: ObservedCluster
     state: ObservedState
     run: Run
-    claims: Mapping[ObjectRef, str]
+    settled: Mapping[ObjectRef, Settled]
+    placed: Mapping[ObjectRef, str]
     autoscalers: Autoscalers
     namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
 

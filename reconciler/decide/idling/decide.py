@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb, group_name
 from reconciler.decide.fleet_guard import FLEET, FleetGuards, fleet_guards
-from reconciler.decide.idling.blockers import blocker
 from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
 from reconciler.decide.idling.explain import (
-    claims,
     first_idles,
     idling_explanations,
     notices,
@@ -28,39 +26,24 @@ from reconciler.decide.idling.idle_groups import FederatedMembers, all_or_none, 
 from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.rules import Fact, IdleAction
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
+from reconciler.decide.idling.settled import IdlingOutcome, claims
 from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import abandoned_decision, autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
 
-class IdlingOutcome(Struct, frozen=True):
-    """`claims` gives the policy's name for every workload that is idle because of us after this run, or that this run
-    idles, wakes or repairs: placement and downscale leave those alone.
-    """
-
-    desired: DesiredState
-    claims: Mapping[ObjectRef, str] = field(default_factory=dict)
-
-
-def decide_idling(
-    policies: PolicySet, state: ObservedState, run: Run, replaced: frozenset[ObjectRef] = frozenset()
-) -> IdlingOutcome:
-    """Return the idles, wakes and repairs of this run, and the workloads that idling decides.
-
-    Nothing of `replaced` is newly idled: it is deleted and made anew in this run.
-    """
+def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
+    """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
     guards, alone = _guarded(scalables, policies, run)
-    alone |= {ref: alone[ref].with_fact(Fact.BLOCKED, REPLACED) for ref in replaced if ref in alone}
     federated = federated_members(policies.federated, state, alone)
     choices = staggered(_settled(alone, federated), run.now, owner_in(policies.fleet))
     schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
@@ -77,9 +60,6 @@ def decide_idling(
         ),
         claims(choices, [members.all for members in federated.values()]),
     )
-
-
-REPLACED = blocker(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(CounterfactualCode.ROLLOUT_ENDS))
 
 
 def _settled(

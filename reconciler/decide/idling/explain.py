@@ -394,26 +394,3 @@ _NOTICES = (
     _writer,
     _unreadable_signal,
 )
-
-
-def claims(choices: Mapping[ObjectRef, Choice], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
-    """Return every workload that is ours after this run, or that this run changes, with its policy's name.
-
-    Where one local workload of a federated ReplicaSet is, all of them are.
-    """
-    found: dict[ObjectRef, str] = {}
-    for choice in choices.values():
-        if _is_claimed(choice):
-            found[choice.ref] = found[choice.scalable.scale.runs.ref] = owner_policy(choice)
-    for refs in federated:
-        claimed = [found[ref] for ref in refs if ref in found]
-        if claimed:
-            found |= {ref: claimed[0] for ref in refs if ref not in found}
-    return {ref: found[ref] for ref in sorted(found)}
-
-
-def _is_claimed(choice: Choice) -> bool:
-    if choice.state is IdleState.UNREADABLE:
-        return True
-    changed = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
-    return choice.action in changed or choice.was_idle

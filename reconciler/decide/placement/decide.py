@@ -16,6 +16,7 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Settled,
     Undecided,
+    Verb,
 )
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
@@ -60,9 +61,8 @@ def decide_placement(
 ) -> DesiredState:
     """Return the decisions and statuses of all federated ReplicaSets.
 
-    `settled` are the workloads that idling decides or keeps idle: they are left alone, and what is said of them needs
-    the decisions that make them so. A federated ReplicaSet whose pods must be read first has its questions in
-    `questions`, and nothing decided.
+    `settled` is what idling leaves: what is said of it needs the decisions that make it so. A federated ReplicaSet
+    whose pods must be read first has its questions in `questions`, and nothing decided.
     `counterfactuals`: what is considered says what would give a cluster another number.
     """
     inputs = replace(placement_inputs(policies, state, run, settled), counterfactuals=counterfactuals)
@@ -76,7 +76,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    unnamed, every = tuple(_not_named(federated, inputs)), inputs
+    every, unnamed = inputs, tuple(_not_named(federated, inputs))
     inputs = _where_it_is(inputs, federated)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
@@ -89,11 +89,10 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
     result = with_reasons(placement_result(federated, locals_, status, inputs))
-    decisions = local_writes(result, inputs)
-    both = frozenset(one.ref for one in decisions if inputs.needs_of(one.ref))
-    if both - inputs.left_alone:  # idling wins: of two decisions on one object the second finds what it does not expect
-        return decide_one(federated, replace(every, left_alone=inputs.left_alone | both))
-    decisions = (*asleep_writes(result, inputs), *decisions)
+    asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
+    if gives_way := _gives_way(locals_, asleep, awake):
+        return decide_one(federated, replace(every, settled={**every.settled, **gives_way}))
+    decisions = (*asleep, *awake)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
@@ -108,6 +107,21 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         explanations=(*placement_explanations(result, counterfactuals=inputs.counterfactuals), *unnamed),
         placements=(placement_view(result),),
     )
+
+
+def _gives_way(
+    locals_: Sequence[LocalWorkload], asleep: Sequence[Decision], awake: Sequence[Decision]
+) -> dict[ObjectRef, Settled]:
+    """Return what is left of workloads that idling wakes in this run, where a decision of ours is about them too.
+
+    What is made anew `asleep` stays so: the next run wakes it, by the record that it carries over. What would be
+    changed `awake` is left as it wakes: of two decisions on one object the second finds what it does not expect.
+    """
+    anew, changed = {one.ref for one in asleep if one.verb is Verb.DELETE}, {one.ref for one in awake}
+    waking = {one.ref: one.settled for one in locals_ if one.settled is not None and one.settled.state == "Waking"}
+    sleeping = {ref: replace(one, state="Asleep", replicas=0, needs=()) for ref, one in waking.items() if ref in anew}
+    left = {ref: replace(one, state="HandsOff") for ref, one in waking.items() if ref in changed}
+    return {**left, **sleeping}
 
 
 def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Iterator[PolicyExplanation]:
@@ -188,7 +202,7 @@ def _overridden(
             reasons=local.reasons,
         )
         for local in result.locals
-        if local.idle_by and local.workload is not None and wished[local.cluster] != local.workload.spec_replicas
+        if local.idle_by and local.workload is not None and wished[local.cluster] != local.replicas
     )
 
 

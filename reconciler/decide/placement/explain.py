@@ -123,7 +123,7 @@ def placement_view(result: PlacementResult) -> PlacementView:
 def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
     known = local.part != "out" and local.spec_replicas is not None
     readable = local.workload is not None or local.part == "placed"
-    now = None if not readable else 0 if local.workload is None else local.workload.spec_replicas
+    now = local.replicas if readable else None
     return PlacementRow(
         cluster=local.cluster,
         desired=result.shares.replicas.get(local.cluster, local.spec_replicas if known else None),
@@ -154,7 +154,8 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     """Return the entry of one cluster. While it is idle the status says what it was awake, and that it is idle."""
     if local.part != "placed":
         readable = local.workload is not None and local.part == "held"
-        idle_by = "" if local.awake else local.idle_by
+        awake = local.settled is not None and local.settled.state == "HandsOff"
+        idle_by = "" if awake else local.idle_by
         stays = bool(local.idle_by) and local.workload is not None
         return ClusterStatus(
             local.spec_replicas,

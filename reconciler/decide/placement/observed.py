@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
 from reconciler.decide.decisions import Notice, Settled, Undecided
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.records import read_record, scaled_down_by_others
+from reconciler.decide.idling.records import scaled_down_by_others
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
     available_replicas,
@@ -78,8 +79,8 @@ class ClusterPlacement(Struct, frozen=True):
 class PlacementInputs(Struct, frozen=True):
     """What every federated ReplicaSet of a run is decided in.
 
-    `settled` are the workloads that idling decides, `idling` the names of the IdlingPolicies. `ours` are the Fleet
-    names whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
+    `settled` is what idling leaves of workloads, `idling` the names of the IdlingPolicies. `ours` are the Fleet names
+    whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
     """
 
     fleet: Fleet
@@ -87,7 +88,6 @@ class PlacementInputs(Struct, frozen=True):
     placements: tuple[ClusterPlacement, ...]
     home: Home
     settled: Mapping[ObjectRef, Settled] = NOTHING
-    left_alone: frozenset[ObjectRef] = frozenset()  # those that idling changes in this run, and placement would too
     idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
@@ -160,13 +160,13 @@ CapacityLimit = Literal["", "learned", "refused", "draining", "leaving", "missin
 
 
 class LocalWorkload(Struct, frozen=True):
-    """One federated ReplicaSet on one cluster.
+    """One federated ReplicaSet on one cluster. `workload` is as observed, `settled` what idling leaves of it.
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
     total; "out" is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives
     nothing from elsewhere. `spec_replicas` is what it asks for now, None where that is unknown. `limit` says where
     `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when its
-    status was written. `awake`: idling decides it, but it was not seen idle.
+    status was written.
     """
 
     cluster: str
@@ -185,8 +185,21 @@ class LocalWorkload(Struct, frozen=True):
     rejection: Rejection | None = None
     idle_by: str = ""
     idle_until: datetime | None = None
-    awake: bool = False
+    settled: Settled | None = None
     reasons: Reasons = ()
+
+    @property
+    def replicas(self) -> int:
+        """spec.replicas as idling leaves them, 0 where there is no workload."""
+        if self.settled is not None:
+            return self.settled.replicas
+        return 0 if self.workload is None else self.workload.spec_replicas
+
+    @property
+    def wakes(self) -> bool:
+        """Whether idling wakes it from no replicas in this run."""
+        changed = self.settled is not None and self.settled.state != "Asleep" and bool(self.settled.needs)
+        return changed and self.workload is not None and 0 == self.workload.spec_replicas < self.replicas
 
     @property
     def kept(self) -> int:
@@ -212,18 +225,26 @@ class _Case(Struct, frozen=True):
     status: PlacementStatus | None
     ref: ObjectRef
     workload: Workload | None
+    settled: Settled | None
 
     def local(self, **known: Any) -> LocalWorkload:
-        """Return a `LocalWorkload` with what is `known`; its replicas are those of the workload."""
-        spec_replicas = 0 if self.workload is None else self.workload.spec_replicas
-        return LocalWorkload(
-            self.placement.name, self.ref, workload=self.workload, **({"spec_replicas": spec_replicas} | known)
-        )
+        """Return a `LocalWorkload` with what is `known`; its replicas are those that idling leaves of the workload."""
+        local = LocalWorkload(self.placement.name, self.ref, workload=self.workload, settled=self.settled)
+        return replace(local, **({"spec_replicas": local.replicas} | known))
 
     def held(self, why: Reason, **known: Any) -> LocalWorkload:
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
-        available = 0 if self.workload is None else available_replicas(self.workload)
-        return self.local(**({"part": "held", "available": available, "reasons": (why,)} | known))
+        return self.local(**({"part": "held", "available": self.available, "reasons": (why,)} | known))
+
+    @property
+    def available(self) -> int:
+        """How many replicas are available now, of those that idling leaves."""
+        if self.workload is None:
+            return 0
+        found = available_replicas(self.workload)
+        if self.settled is None:
+            return found
+        return self.settled.replicas if self.settled.needs else min(found, self.settled.replicas)
 
     @property
     def asked_before(self) -> int | None:
@@ -263,7 +284,9 @@ def local_finding(
 ) -> LocalFinding:
     """Return how one cluster takes part in `federated`: as the first rule that fits says."""
     ref = local_ref(federated, placement.name)
-    case = _Case(federated, placement, inputs, status, ref, placement.workloads.get(ref))
+    workload = placement.workloads.get(ref)
+    settled = None if workload is None else inputs.settled.get(ref)
+    case = _Case(federated, placement, inputs, status, ref, workload, settled)
     for rule in _RULES:
         finding = rule(case)
         if finding is not None:
@@ -318,27 +341,13 @@ def _not_ours(case: _Case) -> LocalFinding | None:
 
 def _idle(case: _Case) -> LocalFinding | None:
     """What idling decides, or keeps idle, is left alone; what it had is taken off the total."""
-    workload = case.workload
-    if workload is None:
+    settled = case.settled
+    if settled is None or settled.state == "Waking":
         return None
-    settled = case.inputs.settled.get(workload.ref)
-    reading = read_record(workload, case.inputs.ours)
-    record = None if reading is None else reading.record
-    asleep = record is not None and workload.spec_replicas <= record.idled_to
-    set_aside = reading is not None and record is None
-    if not (settled is not None or asleep or set_aside):
-        return None
-    owners = ("" if settled is None else settled.owner, "" if record is None else record.policy, "its idle record")
-    winner = next(filter(None, owners))
-    if settled is not None and settled.needs and not (asleep or set_aside):
-        if not settled.stays and workload.ref not in case.inputs.left_alone:
-            return None
-        return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=winner)))
-    spec_replicas = record.replicas if record is not None and asleep else workload.spec_replicas
-    until = record.wake_due if record is not None else None
-    why = reason(ReasonCode.IDLE, policy=winner)
-    awake = not (asleep or set_aside)
-    return LocalFinding(case.held(why, spec_replicas=spec_replicas, idle_by=winner, idle_until=until, awake=awake))
+    if settled.state == "HandsOff" and settled.needs:
+        return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner)))
+    why, awake = reason(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
+    return LocalFinding(case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until))
 
 
 def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
@@ -410,6 +419,8 @@ def _placed(case: _Case) -> LocalFinding:
     assert workload is not None
     assert observed is not None
     remembered = read_capacity(workload.annotations)
+    if case.settled is not None:  # it wakes: its pods are on their way, and none is missing yet
+        return LocalFinding(_with_room(case, PodCounts(case.settled.replicas, case.available), remembered))
     if is_calm(workload) and remembered is None:
         return LocalFinding(_with_room(case, calm_counts(workload), None))
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))

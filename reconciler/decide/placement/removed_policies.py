@@ -89,7 +89,9 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
                 continue
             owner = placement_owner(annotations) or capacity_owner(annotations) or _placed_owner(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
-            untouched = workload.owner is not None or workload.terminating or workload.ref in inputs.settled
+            settled = inputs.settled.get(workload.ref)
+            idling = settled is not None and settled.state != "Foreign"
+            untouched = idling or workload.owner is not None or workload.terminating
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
                 continue
             if restriction(placement.cluster, workload.ref.namespace) is not None:

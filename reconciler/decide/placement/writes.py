@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -134,20 +133,13 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
     setting = _Context(result, inputs, form, template_check(form), Phase.DECREASE)
     return tuple(
         decision
-        for local in map(partial(_as_asleep, inputs), result.locals)
-        if local.idle_by and local.workload is not None and local.workload.spec_replicas == 0
+        for local in result.locals
+        if local.workload is not None and local.workload.spec_replicas == 0
+        if local.wakes or (local.idle_by and local.replicas == 0)
         if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
         if inputs.rejection(local.ref) is None
         for decision in _while_asleep(_LocalWrite(local, setting), local.workload, form)
     )
-
-
-def _as_asleep(inputs: PlacementInputs, local: LocalWorkload) -> LocalWorkload:
-    """Return `local` as it is before idling wakes it in this run."""
-    settled = inputs.settled.get(local.ref)
-    if settled is None or settled.asleep is None:
-        return local
-    return replace(local, workload=settled.asleep, idle_by=settled.owner or "its idle record")
 
 
 def _is_restricted(local: LocalWorkload, inputs: PlacementInputs) -> bool:
@@ -163,7 +155,8 @@ def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterato
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=0)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        made = write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *metadata_changes(workload, form), why=(why,))
+        phase = Phase.WAKE if write.local.wakes else Phase.REPAIR
+        made = write.decision(Verb.OVERWRITE, phase, template, *metadata_changes(workload, form), why=(why,))
         yield replace(made, event="Overwritten")
 
 
@@ -227,7 +220,7 @@ def _scaled(
 ) -> Iterator[Decision]:
     memory = write.setting.result.memory[write.local.cluster]
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
-    before, after = workload.spec_replicas, write.spec_replicas
+    before, after = write.local.replicas, write.spec_replicas
     if before != after:
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
         annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}

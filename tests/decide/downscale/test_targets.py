@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.targets import value_in_answer
+from reconciler.decide.idling.settled import IdlingOutcome
 from reconciler.decide.reasons import Reason
 from reconciler.labels import LabelSelector
 from reconciler.model import (
@@ -73,7 +74,8 @@ def decided(
     answers = {} if answer is None else {QueryKey("east", policy.name, QUERY, ""): answer for policy in policies}
     state = a_state(a_cluster(**({"workloads": (found,)} | cluster)), answers=answers)
     policy_set = a_policy_set(fleet, downscale=tuple(sorted(policies, key=lambda policy: policy.name)))
-    return decide_downscale(policy_set, state, a_run(), claims or {})
+    idled = IdlingOutcome(DesiredState(), claims or {})
+    return decide_downscale(policy_set, state, a_run(), idled.after(state, frozenset({"production"})), {})
 
 
 def numbers(desired: DesiredState) -> list[tuple[int | None, int | None]]:
@@ -291,7 +293,7 @@ def test_clusters_and_namespaces_are_selected_by_label_too() -> None:
 def test_a_cluster_that_did_not_answer_is_left_out() -> None:
     policies = a_policy_set(a_fleet("east", "west"), downscale=(a_downscale_policy(),))
     state = a_state(a_cluster(workloads=(a_workload(replicas=6),)), unreachable={"west": "no answer"})
-    assert numbers(decide_downscale(policies, state, a_run(), {})) == [(6, 3)]
+    assert numbers(decide_downscale(policies, state, a_run(), {}, {})) == [(6, 3)]
 
 
 # What keeps it from changing anything
@@ -556,9 +558,11 @@ def test_the_order_of_the_input_does_not_matter() -> None:
 
     def desired(order: list[ObservedCluster]) -> DesiredState:
         turned = [replace(cluster, workloads=cluster.workloads[::-1]) for cluster in order]
-        return decide_downscale(policies, a_state(*turned), a_run(), {})
+        return decide_downscale(policies, a_state(*turned), a_run(), {}, {})
 
-    assert desired(clusters) == desired(clusters[::-1]) == decide_downscale(policies, a_state(*clusters), a_run(), {})
+    assert (
+        desired(clusters) == desired(clusters[::-1]) == decide_downscale(policies, a_state(*clusters), a_run(), {}, {})
+    )
     assert [str(one.ref) for one in desired(clusters).decisions] == sorted(
         str(one.ref) for one in desired(clusters).decisions
     )

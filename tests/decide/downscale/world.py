@@ -161,7 +161,7 @@ class World:
         sources = {"east": Source(cluster or self.cluster)}
         state = observe(self.policies, sources)
         desired = decide_recovery(self.policies.fleet, state, run)
-        desired = desired.joined(decide_downscale(self.policies, state, run, NOTHING))
+        desired = desired.joined(decide_downscale(self.policies, state, run, NOTHING, NOTHING))
         _, questions, _ = with_victims(desired.decisions, self.policies, state, run)
         if questions:
             state = answer(state, questions, sources)

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice
-from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.idling.records import UnidleTarget, targets_text
+from reconciler.decide.idling.settled import IdlingOutcome
 from reconciler.model import EndpointSlice, HorizontalPodAutoscaler, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Decision, DesiredState, Settled
+from reconciler.decide.decisions import Decision, DesiredState
+from reconciler.decide.idling.settled import IdlingOutcome
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
@@ -121,6 +122,7 @@ def place(
 ) -> DesiredState:
     """One pass over `clusters` (the first is home); those in `lost` do not answer. `idling` are names of policies."""
     policies = a_federated() if federated is None else federated
+    idled = IdlingOutcome(DesiredState(), claims or {})
     state = ObservedState(
         clusters={one.name: one for one in clusters if one.name not in lost},
         unreachable=dict.fromkeys(lost, "connection refused"),
@@ -131,7 +133,7 @@ def place(
         a_policy_set(fleet or a_fleet(*names), federated=chosen, idling=tuple(map(an_idling_policy, idling))),
         state,
         a_run(**run),
-        {ref: Settled(policy) for ref, policy in (claims or {}).items()},
+        idled.after(state, frozenset({"production"})),
         counterfactuals=True,
     )
 

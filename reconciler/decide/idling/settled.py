@@ -1,0 +1,106 @@
+"""What idling comes to: its decisions, and what it leaves of each workload to placement and downscale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Decision, DesiredState, Settled
+from reconciler.decide.idling.choices import Choice, owner_policy
+from reconciler.decide.idling.records import read_record
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.state import IdleState
+from reconciler.model import ObjectRef, ObservedState, Workload
+
+_ANNOTATIONS = ("metadata", "annotations")
+_CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
+
+
+class IdlingOutcome(Struct, frozen=True):
+    """`claims` gives the policy's name for every workload that is idle because of us after this run, or that this run
+    idles, wakes or repairs.
+    """
+
+    desired: DesiredState
+    claims: Mapping[ObjectRef, str] = field(default_factory=dict)
+
+    def after(
+        self, state: ObservedState, fleets: frozenset[str], not_now: frozenset[ObjectRef] = frozenset()
+    ) -> dict[ObjectRef, Settled]:
+        """Return what is left of each workload of `state` that is idle, or that idling has a say in.
+
+        `fleets` are the Fleet names whose records are ours. The idles of `not_now` are not made, so these are as they
+        were.
+        """
+        made: dict[ObjectRef, list[Decision]] = {}
+        for one in self.desired.decisions:
+            if not (one.idles and one.ref in not_now):
+                made.setdefault(one.ref, []).append(one)
+        found: dict[ObjectRef, Settled] = {}
+        for cluster in state.clusters.values():
+            for workload in cluster.workloads:
+                ref = workload.ref
+                claim = None if ref in not_now else self.claims.get(ref)
+                if claim is not None or ref in made or workload.annotations:
+                    settled = _settled(workload, claim, made.get(ref, ()), fleets)
+                    if settled is not None:
+                        found[ref] = settled
+        return found
+
+
+def _settled(
+    workload: Workload, claim: str | None, decisions: Sequence[Decision], fleets: frozenset[str]
+) -> Settled | None:
+    """Return what `decisions` leave of `workload`, None where idling has nothing to do with it."""
+    written = _written(workload, decisions)
+    reading = read_record(written, fleets)
+    record = None if reading is None else reading.record
+    asleep = reading is not None and (record is None or written.spec_replicas <= record.idled_to)
+    if claim is None and not decisions and not asleep:
+        return None
+    owner = claim or (record.policy if record is not None else "") or "its idle record"
+    needs = tuple(one.key for one in decisions)
+    until = None if record is None else record.wake_due
+    if asleep and reading is not None:
+        awake = written.spec_replicas if record is None else record.replicas
+        state = "Foreign" if claim is None and not reading.ours else "Asleep"
+        return Settled(state, written.spec_replicas, awake, owner, until, needs)
+    if not decisions:
+        return Settled("HandsOff", written.spec_replicas, written.spec_replicas, owner, until)
+    before = _settled(workload, claim, (), fleets)
+    return Settled(
+        "Waking",
+        written.spec_replicas,
+        workload.spec_replicas if before is None else before.awake_replicas,
+        owner,
+        None if before is None else before.until,
+        needs,
+    )
+
+
+def _written(workload: Workload, decisions: Iterable[Decision]) -> Workload:
+    """Return `workload` with the scale and the annotations that those of `decisions` leave which write its scale."""
+    for one in decisions:
+        if one.replicas_after is not None:
+            changed = {change.path[-1]: change.after for change in one.changes if change.path[:-1] == _ANNOTATIONS}
+            annotations = {key: text for key, text in {**workload.annotations, **changed}.items() if text is not None}
+            workload = replace(workload, annotations=annotations, replicas=one.replicas_after)
+    return workload
+
+
+def claims(choices: Mapping[ObjectRef, Choice], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
+    """Return every workload that is ours after this run, or that this run changes, with its policy's name.
+
+    Where one local workload of a federated ReplicaSet is, all of them are.
+    """
+    found: dict[ObjectRef, str] = {}
+    for choice in choices.values():
+        if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.was_idle:
+            found[choice.ref] = found[choice.scalable.scale.runs.ref] = owner_policy(choice)
+    for refs in federated:
+        claimed = [found[ref] for ref in refs if ref in found]
+        if claimed:
+            found |= {ref: claimed[0] for ref in refs if ref not in found}
+    return {ref: found[ref] for ref in sorted(found)}
