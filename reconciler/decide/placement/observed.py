@@ -238,13 +238,9 @@ class _Case(Struct, frozen=True):
 
     @property
     def available(self) -> int:
-        """How many replicas are available now, of those that idling leaves."""
-        if self.workload is None:
-            return 0
-        found = available_replicas(self.workload)
-        if self.settled is None:
-            return found
-        return self.settled.replicas if self.settled.needs else min(found, self.settled.replicas)
+        """How many replicas are available now, of those that idling leaves: what wakes in this run is not ready yet."""
+        found = 0 if self.workload is None else available_replicas(self.workload)
+        return found if self.settled is None else min(found, self.settled.replicas)
 
     @property
     def asked_before(self) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Decision, DesiredState
+from reconciler.decide.decisions import Decision, DesiredState, Settled
 from reconciler.decide.idling.settled import IdlingOutcome
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
@@ -117,6 +117,7 @@ def place(
     fleet: Fleet | None = None,
     lost: tuple[str, ...] = (),
     claims: dict[ObjectRef, str] | None = None,
+    waking: dict[ObjectRef, Settled] | None = None,
     idling: tuple[str, ...] = (),
     **run: Any,
 ) -> DesiredState:
@@ -133,7 +134,7 @@ def place(
         a_policy_set(fleet or a_fleet(*names), federated=chosen, idling=tuple(map(an_idling_policy, idling))),
         state,
         a_run(**run),
-        idled.after(state, frozenset({"production"})),
+        {**idled.after(state, frozenset({"production"})), **(waking or {})},
         counterfactuals=True,
     )
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Overridden, Verb
+from reconciler.decide.decisions import Overridden, Settled, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_workload
@@ -105,6 +105,16 @@ class TestIdling:
     def test_an_idle_one_counts_with_what_it_had(self):
         desired = place(settled("east", 2), idle("west"))
         assert numbers(desired) == {"east": "scale 2 -> 3"}
+
+    def test_what_wakes_in_this_run_counts_with_what_it_will_have_and_is_not_available_yet(self):
+        west = idle("west")
+        waking = {west.workloads[0].ref: Settled("Waking", 3, 3, "nights", None, ("wake",))}
+        desired = place(settled("east", 6), west, waking=waking)
+        assert numbers(desired) == {}, "east keeps its six until those in west are ready"
+        assert [(one.cluster, one.desired, one.spec_replicas, one.running) for one in desired.placements[0].rows] == [
+            ("east", 3, 6, 6),
+            ("west", 3, 3, 0),
+        ]
 
     def test_what_placement_would_have_asked_for_is_told(self):
         west = settled("west", 3)
