@@ -18,6 +18,7 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
 from reconciler.backends.stop import Stop, StoppedClock
+from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
@@ -30,7 +31,6 @@ from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, S
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import (
     Inputs,
-    desired_within_limits,
     digest_with_activators,
     doable,
     in_order,
@@ -118,7 +118,7 @@ class Applied(Struct, frozen=True):
     lost: tuple[str, ...] = ()  # what the next run should know, and could not be written down
 
 
-def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide = desired_within_limits) -> Plan:
+def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide = decide_all) -> Plan:
     """Return what `policies` would do now; nothing is written.
 
     Raises:
@@ -232,7 +232,7 @@ def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tupl
 
 
 def apply(
-    policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = desired_within_limits
+    policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = decide_all
 ) -> Applied:
     """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock.
 

@@ -22,12 +22,12 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, show, show_lines
 from reconciler.cli.run import RunOptions
+from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.selectors import closest_selector
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.pipeline import plan
-from reconciler.plan.build import desired_within_limits
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields, heading
 from reconciler.policy.load import read_fleet
@@ -140,7 +140,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
 
     def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         seen.append(state)
-        return desired_within_limits(policies, state, run, counterfactuals=True)
+        return decide(policies, state, run, counterfactuals=True)
 
     made = plan(policies, options.world(policies.fleet), options.request(), decided)
     state = seen[-1]

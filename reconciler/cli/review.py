@@ -13,13 +13,13 @@ from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
 from reconciler.decide.annotations import parse_time
+from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import LabelsByRef, Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan
-from reconciler.plan.build import desired_within_limits
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.wording import age, edge
@@ -87,7 +87,7 @@ class _Seen:
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         self.labels = {**self.labels, **labels_in(state)}
-        return desired_within_limits(policies, state, run)
+        return decide(policies, state, run)
 
 
 def _world(options: RunOptions, policies: PolicySet) -> World:

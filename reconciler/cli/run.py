@@ -28,6 +28,7 @@ from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment,
 from reconciler.cli.output import say
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
+from reconciler.decide.limits import policy_names
 from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import ExitCode, PolicyError, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
@@ -35,7 +36,6 @@ from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
-from reconciler.plan.limits import policy_names
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
 from reconciler.policy.tenants import part_of

@@ -14,11 +14,11 @@ from reconciler.cli.object_names import known_cluster, object_name
 from reconciler.cli.options import now_option, output_option, policies_option, verb, world_options
 from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run import RunOptions
+from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.errors import ExitCode, ReconcilerError, reason_of
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import plan
-from reconciler.plan.build import desired_within_limits
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.status import (
     FleetStatus,
@@ -58,7 +58,7 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
 
     def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         seen.append(state)
-        return desired_within_limits(policies, state, run)
+        return decide(policies, state, run)
 
     world = options.world(policies.fleet)
     made = plan(policies, world, options.request(), decided)

@@ -13,6 +13,7 @@ from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
+from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
@@ -21,30 +22,31 @@ from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
 
 
-def decide(
-    policies: PolicySet,
-    state: ObservedState,
-    run: Run,
-    *,
-    counterfactuals: bool = False,
-    not_now: frozenset[ObjectRef] = frozenset(),
-) -> DesiredState:
-    """Return the desired state. While it has `questions`, it is final only once they are answered in `state`.
+def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
+    """Return the desired state, within the limits. While it has `questions`, it is final only once they are answered in
+    `state`.
 
+    What a limit keeps from going idle stays awake: placement and downscale decide again, until no more is held back.
     `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
-    `not_now` are workloads whose idles are known to be held back: for placement and downscale they stay awake.
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
     idling = decide_idling(usable, seen, run)
-    settled = idling.after(seen, fleet_names(policies.fleet), not_now)
-    placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
-    downscale = decide_downscale(usable, seen, run, settled, placed_workloads(policies))
-    idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
-    joined = decide_recovery(policies.fleet, state, run).joined(idled, placement, downscale)
+    recovery = decide_recovery(policies.fleet, state, run)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
-    found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
-    return with_stopped(found, policies, state, run)
+    not_now = frozenset[ObjectRef]()
+    while True:
+        settled = idling.after(seen, fleet_names(policies.fleet), not_now)
+        placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
+        downscale = decide_downscale(usable, seen, run, settled, placed_workloads(policies))
+        idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
+        joined = recovery.joined(idled, placement, downscale)
+        found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
+        desired = within_limits(with_stopped(found, policies, state, run), policies, state, run)
+        awake = held_idles(desired) - not_now
+        if not awake or not (policies.federated or policies.downscale):
+            return desired
+        not_now |= awake
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:

@@ -285,12 +285,33 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
         yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0], True)
 
 
+class LimitUse(Struct, frozen=True):
+    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
+
+    The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
+    most is named, "" for none.
+    """
+
+    name: str
+    unit: str
+    used: int
+    allowed: int
+    base: int
+    cluster: str = ""
+    policy: str = ""
+
+
 class HeldBack(Struct, frozen=True):
-    """Decisions that are not in the plan because a limit or a guard said so; `allow` is the name for --allow-exceed."""
+    """What a limit, or a guard (`limit` None), keeps out of the plan; `allow` is the name for --allow-exceed."""
 
     allow: str
     why: str
     decisions: tuple[Decision, ...]
+    limit: LimitUse | None = None
+
+    @property
+    def unit(self) -> str:
+        return "" if self.limit is None else self.limit.unit
 
 
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
@@ -337,11 +358,15 @@ class PlacementView(Struct, frozen=True):
 
 
 class DesiredState(Struct, frozen=True):
-    """The desired state: decisions, and the notices beside them. Every tuple is in a fixed order."""
+    """The desired state: decisions, and the notices beside them. Every tuple is in a fixed order.
+
+    `decisions` are what limits and guards leave, `held_back` is the rest, `limits` how much of each limit they all use.
+    """
 
     decisions: tuple[Decision, ...] = ()
     observed: tuple[Decision, ...] = ()  # mode observe: planned and reported, never applied
-    held_back: tuple[HeldBack, ...] = ()  # by a guard; limits come later, in plan/
+    held_back: tuple[HeldBack, ...] = ()
+    limits: tuple[LimitUse, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     overridden: tuple[Overridden, ...] = ()
     notices: tuple[Notice, ...] = ()

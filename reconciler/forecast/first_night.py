@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.activators import UNHELD
+from reconciler.decide.limits import scalable_workloads
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING
-from reconciler.plan.build import scalable_workloads
 from reconciler.plan.model import Plan
 from reconciler.report.summary import Held, held_of
 from reconciler.report.wording import counted, edge

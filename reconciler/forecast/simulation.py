@@ -21,6 +21,7 @@ from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer
+from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
@@ -41,7 +42,6 @@ from reconciler.model import (
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
-from reconciler.plan.build import desired_within_limits
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import whole_number_in
@@ -217,7 +217,7 @@ class Simulation:
 
     def _decided(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         self._seen = state
-        return desired_within_limits(policies, state, run)
+        return decide(policies, state, run)
 
     def _started_by_keda(self, scaled: Iterable[tuple[ObjectRef, ObjectRef]]) -> Iterator[ObjectRef]:
         """Start the targets of ScaledObjects that KEDA had scaled to zero and that are paused no more; yield them.

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Job, Verb
+from reconciler.decide.decisions import HeldBack, Job, Verb
 from reconciler.decide.idling.criteria import (
     Answers,
     CriterionResult,
@@ -17,12 +17,12 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
+from reconciler.decide.limits import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
-from reconciler.plan.build import scalable_workloads
-from reconciler.plan.model import HeldBackActions, Plan
+from reconciler.plan.model import Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.wording import KIND_OF_JOB
 from reconciler.workload_kinds import workload_kind
@@ -267,7 +267,7 @@ class _Recording:
             )
 
 
-def _clusters(held: HeldBackActions) -> tuple[str, ...]:
+def _clusters(held: HeldBack) -> tuple[str, ...]:
     return tuple(sorted({decision.ref.cluster for decision in held.decisions}))
 
 

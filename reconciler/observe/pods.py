@@ -14,6 +14,7 @@ from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
+from reconciler.decide.limits import within_limits
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
@@ -226,7 +227,10 @@ def asked_pickers(
     """Return `desired` with the victims that the pickers name now; apply asks them again right before it writes."""
     answers: dict[ObjectRef, PickerAnswer] = {}
     notices: list[Notice] = []
-    for ref, request in picker_requests(desired.decisions, policies, state, run).items():
+    requests = picker_requests(desired.decisions, policies, state, run)
+    if not requests:
+        return desired
+    for ref, request in requests.items():
         try:
             answers[ref] = pickers[ref.cluster].pick(request)
         except PickerError as error:
@@ -234,4 +238,5 @@ def asked_pickers(
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
             notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
-    return without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))
+    left = without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))
+    return within_limits(left, policies, state, run)  # what is deferred counts no more

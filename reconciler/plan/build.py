@@ -1,4 +1,4 @@
-"""Desired state -> plan: limits, filters, one total order."""
+"""Desired state -> plan: filters, one total order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant, parse_time
-from reconciler.decide.decide import decide
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Verb
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode
-from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import Bases, Limited, PolicyKey, base_of, hold_back, own_limits, weight_of
-from reconciler.plan.model import Action, Awake, HeldBackActions, KeptUp, Plan
-from reconciler.policy.types import Limits, PolicySet
-from reconciler.workload_kinds import workload_kind
+from reconciler.plan.model import Action, Awake, KeptUp, Plan
+from reconciler.policy.types import PolicySet
 
 _LATELY = timedelta(days=2)
 _ALONE = (CounterfactualCode.AFTER, CounterfactualCode.ANNOTATION_REMOVED)
@@ -38,11 +35,9 @@ class Inputs(Struct, frozen=True):
 
 
 def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
-    """Return the plan that brings the clusters of `state` to `desired`, as far as limits and filters let it."""
-    limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
-    kept = _filtered(limited, state, inputs.filters)
-    decisions = announced(_complete(kept.decisions, desired.decisions), state)
-    guarded = tuple(HeldBackActions(held.allow, held.why, held.decisions) for held in desired.held_back)
+    """Return the plan that brings the clusters of `state` to `desired`, as far as the filters let it."""
+    kept = _filtered(desired.decisions, state, inputs.filters)
+    decisions = announced(_complete(kept, desired.decisions), state)
     return Plan(
         made_at=run.now,
         run=run.id,
@@ -51,13 +46,13 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         input_digest=inputs.digest,
         clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
         actions=number(in_order(decisions)),
-        held_back=_left_of(guarded, state, inputs.filters) + kept.held_back,
+        held_back=_left_of(desired.held_back, state, inputs.filters),
         observed=in_order(desired.observed),
         undecided=desired.undecided,
         overridden=desired.overridden,
         unknown=_unknown(state),
         notices=(*desired.notices, *announcements(decisions)),
-        limits=kept.uses,
+        limits=desired.limits,
         placements=desired.placements,
         explanations=desired.explanations,
         unknown_since=unknown_since(policies.fleet, state, run.now),
@@ -66,35 +61,10 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         awake=_awake(state, run.now),
         kept_up=tuple(_kept_up(desired, state, inputs.filters)),
         without_workloads=_without_workloads(policies, desired, state),
-        dropped=len(limited.decisions) - len(kept.decisions),
+        dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
         source=inputs.source,
     )
-
-
-def desired_within_limits(
-    policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False
-) -> DesiredState:
-    """Return the desired state in which placement and downscale know what limits keep from going idle.
-
-    What they hold back stays awake, so that it is decided again with these workloads awake for the other jobs, until
-    no more is held back. The idles themselves stay in it, and so does what holds them back.
-    """
-    desired = decide(policies, state, run, counterfactuals=counterfactuals)
-    not_now = frozenset[ObjectRef]()
-    if not policies.federated and not policies.downscale:
-        return desired
-    while more := _held_idles(policies, state, desired, run) - not_now:
-        not_now |= more
-        desired = decide(policies, state, run, counterfactuals=counterfactuals, not_now=not_now)
-    return desired
-
-
-def _held_idles(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run) -> frozenset[ObjectRef]:
-    if not any(one.idles for one in desired.decisions):
-        return frozenset()
-    limited = hold_back(desired.decisions, policies, _bases(policies, state, desired), run.allow_exceed)
-    return frozenset(one.ref for held in limited.held_back for one in held.decisions if one.idles)
 
 
 def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:
@@ -248,50 +218,14 @@ def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
     return tuple(kept.values())
 
 
-def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> Bases:
-    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
-    inside: dict[str, list[ObjectRef]] = {name: [] for name in state.clusters}
-    for ref in running:
-        inside[ref.cluster].append(ref)
-    selected: dict[PolicyKey, list[ObjectRef]] = {}
-    for one in desired.explanations:
-        if one.selected:
-            selected.setdefault((one.job, one.policy), []).append(one.ref)
-    return Bases(
-        clusters={name: base_of(running, refs) for name, refs in inside.items()},
-        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own_limits(policies))},
-        tenants={
-            tenant.name: base_of(running, (ref for ref in running if tenant.has(ref.cluster, ref.namespace)))
-            for tenant in policies.fleet.tenants
-            if tenant.limits != Limits()
-        },
-        running=running,
-    )
-
-
-def scalable_workloads(state: ObservedState) -> list[Workload]:
-    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
-    return [
-        workload
-        for name in sorted(state.clusters)
-        for workload in state.clusters[name].workloads
-        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
-    ]
-
-
-def _filtered(limited: Limited, state: ObservedState, filters: Filters) -> Limited:
+def _filtered(decisions: tuple[Decision, ...], state: ObservedState, filters: Filters) -> tuple[Decision, ...]:
     if filters.empty:
-        return limited
-    labels = _labels(state)
-    kept = kept_groups(limited.decisions, filters, labels)
-    return Limited(
-        decisions=tuple(decision for decision in limited.decisions if decision.group in kept),
-        held_back=_left_of(limited.held_back, state, filters),
-        uses=limited.uses,
-    )
+        return decisions
+    kept = kept_groups(decisions, filters, _labels(state))
+    return tuple(one for one in decisions if one.group in kept)
 
 
-def _left_of(held: Sequence[HeldBackActions], state: ObservedState, filters: Filters) -> tuple[HeldBackActions, ...]:
+def _left_of(held: Sequence[HeldBack], state: ObservedState, filters: Filters) -> tuple[HeldBack, ...]:
     """Return what is held back of what the filters leave: only that makes the run end with exit 4."""
     if filters.empty:
         return tuple(held)

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.limits import spellings_of
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector
 from reconciler.messages import nearest
@@ -94,12 +95,6 @@ def _matches(decision: Decision, filters: Filters) -> bool:
         and matches_any(filters.clusters, decision.ref.cluster)
         and matches_any(filters.namespaces, decision.ref.namespace)
     )
-
-
-def spellings_of(policy: str) -> tuple[str, ...]:
-    """Return how `policy` may be named: a FederatedReplicaSet, "shop/web", by its name alone too."""
-    bare = policy.rpartition("/")[2]
-    return (policy,) if bare == policy else (policy, bare)
 
 
 def matches_any(patterns: Sequence[str], text: str) -> bool:

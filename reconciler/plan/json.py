@@ -19,6 +19,8 @@ from reconciler.decide.decisions import (
     Decision,
     DownscaleSettings,
     FieldChange,
+    HeldBack,
+    LimitUse,
     Notice,
     Overridden,
     Phase,
@@ -56,7 +58,7 @@ from reconciler.plan.documents import (
     VictimsDocument,
     json_value,
 )
-from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, counts_of, pointer
+from reconciler.plan.model import Action, Plan, counts_of, pointer
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
@@ -247,7 +249,7 @@ def _header(header: PickerHeader) -> HeaderDocument:
     return HeaderDocument(name=header.name, value=header.value, secret=secret)
 
 
-def _held_back(held: HeldBackActions) -> HeldBackDocument:
+def _held_back(held: HeldBack) -> HeldBackDocument:
     limit = None if held.limit is None else _same(held.limit, LimitDocument)
     return HeldBackDocument(allow=held.allow, why=held.why, limit=limit, changes=_changes(held.decisions))
 
@@ -445,8 +447,8 @@ def _picker_header(document: HeaderDocument) -> PickerHeader:
     return PickerHeader(document.name, document.value, secret)
 
 
-def _held_actions(document: HeldBackDocument) -> HeldBackActions:
-    return HeldBackActions(
+def _held_actions(document: HeldBackDocument) -> HeldBack:
+    return HeldBack(
         allow=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),

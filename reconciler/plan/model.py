@@ -15,6 +15,8 @@ from reconciler.decide.annotations import OUR_ANNOTATIONS
 from reconciler.decide.decisions import (
     Decision,
     FieldChange,
+    HeldBack,
+    LimitUse,
     Notice,
     Overridden,
     PlacementView,
@@ -62,35 +64,6 @@ def pointer(path: tuple[str, ...]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
-class LimitUse(Struct, frozen=True):
-    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
-
-    The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
-    most is named, "" for none.
-    """
-
-    name: str
-    unit: str
-    used: int
-    allowed: int
-    base: int
-    cluster: str = ""
-    policy: str = ""
-
-
-class HeldBackActions(Struct, frozen=True):
-    """What a limit, or a guard (`limit` None), keeps out of the plan; `allow` is the name for --allow-exceed."""
-
-    allow: str
-    why: str
-    decisions: tuple[Decision, ...]
-    limit: LimitUse | None = None
-
-    @property
-    def unit(self) -> str:
-        return "" if self.limit is None else self.limit.unit
-
-
 class Awake(Struct, frozen=True):
     """A workload that was woken, or released, lately: since when, how many replicas it has, and which field manager
     wrote them last ("": nobody knows).
@@ -122,7 +95,7 @@ class Plan(Struct, frozen=True):
     input_digest: str
     clusters: Mapping[str, str]  # name -> identity, of the clusters that answered
     actions: tuple[Action, ...] = ()
-    held_back: tuple[HeldBackActions, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
     observed: tuple[Decision, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     overridden: tuple[Overridden, ...] = ()

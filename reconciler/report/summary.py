@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
+from reconciler.decide.decisions import EQUAL_PRIORITIES, HeldBack, LimitUse, Notice
 from reconciler.decide.fleet_guard import FLEET
+from reconciler.decide.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
 from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
-from reconciler.plan.model import Action, HeldBackActions, LimitUse, Plan, added, fewer, more
+from reconciler.plan.model import Action, Plan, added, fewer, more
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
 from reconciler.untrusted_text import one_line
@@ -128,7 +128,7 @@ def held_title(held: Sequence[Held]) -> str:
     return f"Held back: {counted(sum(one.number for one in held), 'change')}"
 
 
-def _held(plan: Plan, held: HeldBackActions) -> Held:
+def _held(plan: Plan, held: HeldBack) -> Held:
     groups = grouped(plan, number(held.decisions))
     once = f"once --allow-exceed {one_line(held.allow)}"
     where = _where([line.decision.ref for group in groups for line in group.lines])
@@ -161,7 +161,7 @@ def _held(plan: Plan, held: HeldBackActions) -> Held:
     return Held(what, where, f"allow: {remedy}", groups)
 
 
-def _together(held: HeldBackActions, limit: LimitUse) -> str:
+def _together(held: HeldBack, limit: LimitUse) -> str:
     """Return that other policies have a part in `limit`, "" where they have none."""
     own = [one for one in held.decisions if one.policy == limit.policy]
     part = sum(one.idles for one in own) if limit.unit == "workloads" else sum(one.removed for one in own)
@@ -169,7 +169,7 @@ def _together(held: HeldBackActions, limit: LimitUse) -> str:
     return " with other policies" if shared and part < limit.used else ""
 
 
-def _beside(held: HeldBackActions, limit: LimitUse) -> str:
+def _beside(held: HeldBack, limit: LimitUse) -> str:
     """Return what is held back in the other unit, such as " (12 replicas)"."""
     less = [one for one in held.decisions if one.removed]
     workloads, replicas = len({one.ref for one in less}), sum(one.removed for one in less)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.decisions import DesiredState, PolicyExplanation
+from reconciler.decide.limits import scalable_workloads, within_limits
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -17,7 +18,7 @@ from reconciler.decide.reasons import (
 )
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
-from reconciler.plan.build import Inputs, make_plan, scalable_workloads
+from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import KeptUp
 from reconciler.policy.types import Limit, Limits, Place, Tenant
@@ -38,9 +39,9 @@ from .decisions import a_decision
 
 
 def planned(policies=None, state=None, decisions=(), filters=None):
-    desired = DesiredState(decisions=tuple(decisions))
-    inputs = Inputs(filters=filters or Filters())
-    return make_plan(policies or a_policy_set(), state or a_state(a_cluster()), desired, a_run(), inputs)
+    found, seen = policies or a_policy_set(), state or a_state(a_cluster())
+    desired = within_limits(DesiredState(decisions=tuple(decisions)), found, seen, a_run())
+    return make_plan(found, seen, desired, a_run(), Inputs(filters=filters or Filters()))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_a_downscale_policy_with_a_limit_of_its_own_has_a_base_of_its_own(limits
     policies = a_policy_set(a_fleet(limits=Limits()), downscale=(a_downscale_policy("shrink", limits=limits),))
     state = a_state(a_cluster(workloads=(a_workload(replicas=2), a_workload("api", replicas=3), a_workload("db"))))
     selected = tuple(PolicyExplanation(a_ref(name), "downscale", "shrink", "", ()) for name in ("web", "api"))
-    made = make_plan(policies, state, DesiredState(explanations=selected), a_run(), Inputs())
+    made = within_limits(DesiredState(explanations=selected), policies, state, a_run())
     assert [(use.allowed, use.base) for use in made.limits if use.name == "shrink"] == told
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.decisions import FieldChange, Verb
+from reconciler.decide.decisions import FieldChange, HeldBack, LimitUse, Verb
 from reconciler.model import ObjectRef
-from reconciler.plan.model import Action, Effect, HeldBackActions, LimitUse, effect_of, is_acted_on
+from reconciler.plan.model import Action, Effect, effect_of, is_acted_on
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 
@@ -75,4 +75,4 @@ def test_an_action_tells_what_it_writes():
     ("limit", "unit"), [(None, ""), (LimitUse("fleet", "replicas", 3, 2, 9), "replicas")], ids=["a guard", "a limit"]
 )
 def test_what_is_held_back_has_the_unit_of_its_limit(limit, unit):
-    assert HeldBackActions("fleet", "why", (), limit).unit == unit
+    assert HeldBack("fleet", "why", (), limit).unit == unit

@@ -13,6 +13,8 @@ from reconciler.decide.decisions import (
     Cause,
     DownscaleSettings,
     FieldChange,
+    HeldBack,
+    LimitUse,
     Notice,
     Overridden,
     PlacementRow,
@@ -25,7 +27,7 @@ from reconciler.errors import PlanFileError
 from reconciler.plan.build import number
 from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict
-from reconciler.plan.model import HeldBackActions, LimitUse, Plan
+from reconciler.plan.model import Plan
 from tests.builders import NOW, a_ref, said
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan
@@ -66,9 +68,9 @@ ROW = PlacementRow("east", 6, None, 3, 2, reasons=said("why"))
         pytest.param(saved(decided("web", downscale=DownscaleSettings("nights", "PodPicker", PICKER))), id="a picker"),
         pytest.param(saved(decided("web", downscale=DownscaleSettings("nights", "NewestFirst"))), id="a strategy"),
         pytest.param(
-            saved(held_back=(HeldBackActions("fleet", "why", (decided("web"),), LIMIT),), limits=(LIMIT,)), id="a limit"
+            saved(held_back=(HeldBack("fleet", "why", (decided("web"),), LIMIT),), limits=(LIMIT,)), id="a limit"
         ),
-        pytest.param(saved(held_back=(HeldBackActions("fleet", "why", (decided("web"),)),)), id="a guard"),
+        pytest.param(saved(held_back=(HeldBack("fleet", "why", (decided("web"),)),)), id="a guard"),
         pytest.param(saved(observed=(decided("web"),), dropped=3, revision="abc"), id="observed"),
         pytest.param(saved(undecided=(Undecided("web", "idling", "nights", said("why")),)), id="undecided"),
         pytest.param(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, replicas_change
+from reconciler.decide.decisions import Cause, Decision, FieldChange, LimitUse, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
 from reconciler.plan.build import in_order, number
-from reconciler.plan.model import LimitUse, Plan
+from reconciler.plan.model import Plan
 from tests.builders import NOW, a_ref, said
 
 IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", said("0 requests in 30m"), {"requests": 0, "window": "30m"})

@@ -13,6 +13,8 @@ from reconciler.decide.decisions import (
     Decision,
     DownscaleSettings,
     FieldChange,
+    HeldBack,
+    LimitUse,
     Notice,
     Overridden,
     Phase,
@@ -25,7 +27,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.model import HeldBackActions, LimitUse, Plan
+from reconciler.plan.model import Plan
 
 # characters a file can hold: anything but lone surrogates
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
@@ -167,7 +169,7 @@ limits = st.builds(
 
 @st.composite
 def held_back(draw):
-    return HeldBackActions(
+    return HeldBack(
         allow=draw(texts),
         why=draw(texts),
         decisions=draw(decision_lists("held")),

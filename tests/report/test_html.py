@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, Undecided
+from reconciler.decide.decisions import Cause, HeldBack, PlacementRow, PlacementView, Undecided
 from reconciler.plan.json import plan_from_dict, plan_to_dict
-from reconciler.plan.model import HeldBackActions
 from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from reconciler.report.wording import name_of, what_of
@@ -20,7 +19,7 @@ from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_html
 from tests.report.strategies import outcomes_of, plans
 
-HELD = HeldBackActions("idle-dev", "3 of the 5 policies that own marks are gone", (an_idle("held"),))
+HELD = HeldBack("idle-dev", "3 of the 5 policies that own marks are gone", (an_idle("held"),))
 FROM_ELSEWHERE = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
 
 
@@ -47,7 +46,7 @@ def test_every_change_is_shown_and_nothing_comes_from_elsewhere(data, plan, appl
 )
 def test_hostile_texts_stay_texts(text):
     cause = Cause(text, text, said(text))
-    held = HeldBackActions(text, text, (an_idle(cause=cause),))
+    held = HeldBack(text, text, (an_idle(cause=cause),))
     view = PlacementView(text, 1, (PlacementRow(text, 1, 2, 1, 1, None, 0, said(text)),))
     plan = a_plan(
         a_scale(3, 1, ref=a_ref(text), cause=cause),

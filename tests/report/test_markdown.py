@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decisions import Cause, Notice, PlacementRow, PlacementView, Undecided
-from reconciler.plan.model import HeldBackActions
+from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
@@ -170,7 +169,7 @@ def test_an_apply_puts_what_went_wrong_first():
 
 
 def test_what_is_told_beside_the_changes():
-    held = HeldBackActions("idle-dev", "3 of the 5 policies that own marks are gone.", (an_idle(),))
+    held = HeldBack("idle-dev", "3 of the 5 policies that own marks are gone.", (an_idle(),))
     plan = a_plan(
         held_back=(held,),
         observed=(an_idle("seen"),),
@@ -262,7 +261,7 @@ def test_r7_the_worst_is_what_stays():
 
 
 def test_r7_more_parts_than_there_is_room_for():
-    held = tuple(HeldBackActions(f"p{n}", "|" * 900, (an_idle(f"api-{n}"),)) for n in range(200))
+    held = tuple(HeldBack(f"p{n}", "|" * 900, (an_idle(f"api-{n}"),)) for n in range(200))
     plan = a_plan(an_idle("first"), held_back=held)
     text = render_markdown(plan)
     assert len(text) <= LONGEST_TEXT

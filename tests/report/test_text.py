@@ -14,6 +14,8 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     Cause,
     FieldChange,
+    HeldBack,
+    LimitUse,
     Notice,
     Overridden,
     Phase,
@@ -26,7 +28,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
 from reconciler.decide.reasons import text_of as stored_text
-from reconciler.plan.model import HeldBackActions, KeptUp, LimitUse
+from reconciler.plan.model import KeptUp
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
@@ -258,9 +260,9 @@ def test_what_takes_most_away_comes_first_and_a_policy_stays_together():
 FLEETS = LimitUse("fleet", "workloads", 61, 45, 180, "eu-west", "idle-dev")
 
 
-def a_held(count: int, limit: LimitUse = FLEETS) -> HeldBackActions:
+def a_held(count: int, limit: LimitUse = FLEETS) -> HeldBack:
     why = "idle-dev would idle 61 of 180 workloads in eu-west (33 %, limit 25 % or 10)."
-    return HeldBackActions("idle-dev", why, tuple(an_idle(f"api-{n}") for n in range(count)), limit)
+    return HeldBack("idle-dev", why, tuple(an_idle(f"api-{n}") for n in range(count)), limit)
 
 
 PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "policies/fleet.yaml:1"}
@@ -339,7 +341,7 @@ def test_the_use_of_a_ceiling_is_that_of_all_policies():
 
 def test_a_guard_says_its_own_words():
     plan = a_plan(
-        held_back=(HeldBackActions("fleet", "3 of 5 policies that own objects were removed: a, b, c", (an_idle(),)),)
+        held_back=(HeldBack("fleet", "3 of 5 policies that own objects were removed: a, b, c", (an_idle(),)),)
     )
     assert text_of(plan).splitlines()[2:6] == [
         "Held back: 1 change",

@@ -14,6 +14,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import format_time
+from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.errors import NotFoundError, RefusedError, UnreachableError
 from reconciler.model import (
@@ -29,7 +30,6 @@ from reconciler.model import (
 )
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
-from reconciler.plan.build import desired_within_limits
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
@@ -234,7 +234,7 @@ class LoopWorld:
 
         def decided(chosen: PolicySet, state: ObservedState, run: Run) -> DesiredState:
             self.seen = state
-            self.desired = (how or desired_within_limits)(chosen, state, run)
+            self.desired = (how or decide)(chosen, state, run)
             return self.desired
 
         return plan(policies, self._world, RunRequest(self.now, allow_exceed=allow), decided)

@@ -112,16 +112,17 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
 def _gives_way(
     locals_: Sequence[LocalWorkload], asleep: Sequence[Decision], awake: Sequence[Decision]
 ) -> dict[ObjectRef, Settled]:
-    """Return what is left of workloads that idling wakes in this run, where a decision of ours is about them too.
+    """Return what is left of workloads that idling changes in this run, where a decision of ours is about them too.
 
     What is made anew `asleep` stays so: the next run wakes it, by the record that it carries over. What would be
     changed `awake` is left as it wakes: of two decisions on one object the second finds what it does not expect.
     """
     anew, changed = {one.ref for one in asleep if one.verb is Verb.DELETE}, {one.ref for one in awake}
-    waking = {one.ref: one.settled for one in locals_ if one.settled is not None and one.settled.state == "Waking"}
-    sleeping = {ref: replace(one, state="Asleep", replicas=0, needs=()) for ref, one in waking.items() if ref in anew}
-    left = {ref: replace(one, state="HandsOff") for ref, one in waking.items() if ref in changed}
-    return {**left, **sleeping}
+    before = {one.ref: one.settled for one in locals_ if one.settled is not None and one.settled.needs}
+    left = {ref: replace(one, state="HandsOff") for ref, one in before.items() if ref in changed}
+    return left | {
+        ref: replace(one, state="Asleep", replicas=0, needs=()) for ref, one in before.items() if ref in anew
+    }
 
 
 def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Iterator[PolicyExplanation]:

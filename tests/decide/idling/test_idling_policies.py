@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase
+from reconciler.decide.limits import Base, Bases, hold_back
 from reconciler.labels import LabelSelector
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.limits import Base, Bases, hold_back
 from reconciler.policy.types import (
     ClusterPreference,
     FederatedReplicaSet,

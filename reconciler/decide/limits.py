@@ -13,11 +13,9 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, Phase
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Phase
 from reconciler.decide.fleet_guard import FLEET
-from reconciler.model import NOTHING, ObjectRef, Workload
-from reconciler.plan.filters import spellings_of
-from reconciler.plan.model import HeldBackActions, LimitUse
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, Limit, Limits, PolicySet, Tenant
 from reconciler.workload_kinds import workload_kind
 
@@ -66,11 +64,26 @@ class Bases(Struct, frozen=True):
         return min(decision.removed, max(0, running - decision.replicas_after))
 
 
+def within_limits(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    """Return `desired` with what exceeds a limit held back; what a limit held back before is counted again."""
+    guarded = tuple(one for one in desired.held_back if one.limit is None)
+    before = (one for held in desired.held_back if held.limit is not None for one in held.decisions)
+    bases = _bases(policies, state, desired)
+    limited = hold_back((*desired.decisions, *before), policies, bases, run.allow_exceed)
+    return replace(desired, decisions=limited.decisions, held_back=(*guarded, *limited.held_back), limits=limited.uses)
+
+
+def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:
+    """Return the workloads that limits keep from going idle."""
+    held = (one for one in desired.held_back if one.limit is not None)
+    return frozenset(decision.ref for one in held for decision in one.decisions if decision.idles)
+
+
 class Limited(Struct, frozen=True):
     """What is left of the decisions, what is held back, and how much of each limit is used by all of them."""
 
     decisions: tuple[Decision, ...]
-    held_back: tuple[HeldBackActions, ...]
+    held_back: tuple[HeldBack, ...]
     uses: tuple[LimitUse, ...]
 
 
@@ -142,6 +155,12 @@ def _policies_of(tenant: Tenant, policies: PolicySet) -> Iterator[PolicyKey]:
     for job, kind in (("idling", policies.idling), ("downscale", policies.downscale)):
         yield from ((job, one.name) for one in kind if one.tenant == tenant.name)
     yield from (("placement", one.key) for one in policies.federated if one.tenant == tenant.name)
+
+
+def spellings_of(policy: str) -> tuple[str, ...]:
+    """Return how `policy` may be named: a FederatedReplicaSet, "shop/web", by its name alone too."""
+    bare = policy.rpartition("/")[2]
+    return (policy,) if bare == policy else (policy, bare)
 
 
 class _Rule(Struct, frozen=True):
@@ -276,7 +295,7 @@ class _Checks:
         self._bases = bases
         self._lifted = lifted
         self._known = known
-        self._held_back: list[HeldBackActions] = []
+        self._held_back: list[HeldBack] = []
         self._uses: list[LimitUse] = []
 
     def result(self) -> Limited:
@@ -331,7 +350,7 @@ class _Checks:
         use = rule.use(sum(weights) + rule.beside)
         lifts = {*rule.spellings, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
         if use.used > rule.allowed and not lifts & self._lifted:
-            held = HeldBackActions(
+            held = HeldBack(
                 allow=rule.policy if rule.policy in self._known else FLEET,
                 why=_why(rule, taking, weights),
                 decisions=self._remaining.take_out(taking),
@@ -355,3 +374,34 @@ def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str
     if rule.beside:
         who = f"{who} with others"
     return f"{who} would {does} {used} of {rule.base} {rule.unit}{where} ({share}, {limit}).{origin}"
+
+
+def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> Bases:
+    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
+    inside: dict[str, list[ObjectRef]] = {name: [] for name in state.clusters}
+    for ref in running:
+        inside[ref.cluster].append(ref)
+    selected: dict[PolicyKey, list[ObjectRef]] = {}
+    for one in desired.explanations:
+        if one.selected:
+            selected.setdefault((one.job, one.policy), []).append(one.ref)
+    return Bases(
+        clusters={name: base_of(running, refs) for name, refs in inside.items()},
+        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own_limits(policies))},
+        tenants={
+            tenant.name: base_of(running, (ref for ref in running if tenant.has(ref.cluster, ref.namespace)))
+            for tenant in policies.fleet.tenants
+            if tenant.limits != Limits()
+        },
+        running=running,
+    )
+
+
+def scalable_workloads(state: ObservedState) -> list[Workload]:
+    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
+    return [
+        workload
+        for name in sorted(state.clusters)
+        for workload in state.clusters[name].workloads
+        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
+    ]

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Verb
-from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.limits import Base, Bases, _Remaining, _Rule, allowed, hold_back, weight_of
-from reconciler.plan.model import LimitUse
+from reconciler.decide.decisions import Decision, DesiredState, LimitUse, Phase, PolicyExplanation, Verb
+from reconciler.decide.limits import Base, Bases, _Remaining, _Rule, allowed, hold_back, weight_of, within_limits
 from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
 from tests.builders import (
     a_cluster,
@@ -226,8 +224,8 @@ def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_
         PolicyExplanation(a_ref(name), "idling", "nights", "", (), selected=selected)
         for name, selected in (("web", True), ("left", False))
     ]
-    plan = make_plan(policies, state, DesiredState(explanations=tuple(told)), a_run(), Inputs())
-    assert {use.base for use in plan.limits if use.name == "nights" and use.unit == "workloads"} == {1}
+    counted = within_limits(DesiredState(explanations=tuple(told)), policies, state, a_run())
+    assert {use.base for use in counted.limits if use.name == "nights" and use.unit == "workloads"} == {1}
 
 
 def moved(namespace: str, count: int):
@@ -381,13 +379,13 @@ class TestCeiling:
 HUGE = 2_000_000_000
 
 
-def planned(*workloads, decisions=(), limits=None):
+def counted(*workloads, decisions=(), limits=None):
     policies = a_policy_set(a_fleet("east", "west", limits=limits or Limits(Limit(0.25, 10), Limit(0.25, 10))))
     clusters = [
         a_cluster(name, workloads=tuple(one for one in workloads if one.ref.cluster == name))
         for name in ("east", "west")
     ]
-    return make_plan(policies, a_state(*clusters), DesiredState(decisions=tuple(decisions)), a_run(), Inputs())
+    return within_limits(DesiredState(decisions=tuple(decisions)), policies, a_state(*clusters), a_run())
 
 
 def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
@@ -395,9 +393,9 @@ def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
     huge = a_workload("huge", replicas=1_000_000, status_replicas=4)
     others = [a_workload(name) for name in ("a", "b")]
     decisions = [a_decision("huge", before=1_000_000), a_decision("a"), a_decision("b")]
-    plan = planned(huge, *others, decisions=decisions)
-    assert plan.held_back == ()
-    assert {(use.used, use.base) for use in plan.limits if use.unit == "replicas" and use.cluster == "east"} == {
+    found = counted(huge, *others, decisions=decisions)
+    assert found.held_back == ()
+    assert {(use.used, use.base) for use in found.limits if use.unit == "replicas" and use.cluster == "east"} == {
         (10, 10)
     }
 
@@ -408,21 +406,21 @@ def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
 def test_h7_nor_does_it_lift_a_limit(status, base):
     huge = a_workload("huge", replicas=HUGE, status_replicas=status, namespace="not-selected")
     others = [a_workload(f"w{number}") for number in range(10)]
-    plan = planned(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
-    assert [one.limit for one in plan.held_back] == [LimitUse("fleet", "replicas", 30, 10, base, "east", "idle-dev")]
+    found = counted(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
+    assert [one.limit for one in found.held_back] == [LimitUse("fleet", "replicas", 30, 10, base, "east", "idle-dev")]
 
 
 def test_h7_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():
-    plan = planned(a_workload("a", replicas=3, status_replicas=HUGE))
-    assert {use.base for use in plan.limits if use.unit == "replicas"} == {3, 0}
+    found = counted(a_workload("a", replicas=3, status_replicas=HUGE))
+    assert {use.base for use in found.limits if use.unit == "replicas"} == {3, 0}
 
 
 def test_h7_a_decrease_that_is_too_large_on_one_cluster_holds_no_other_one_back():
     east = [a_workload(f"w{number}") for number in range(20)]
     there = a_workload("there", cluster="west")
     wish = west("there")
-    plan = planned(*east, there, decisions=[*(a_decision(one.ref.name) for one in east), wish])
-    assert [action.decision for action in plan.actions] == [wish]
+    found = counted(*east, there, decisions=[*(a_decision(one.ref.name) for one in east), wish])
+    assert list(found.decisions) == [wish]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30), st.integers(0, 20), st.integers(0, 40))

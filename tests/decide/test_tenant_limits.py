@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reconciler.plan.limits import Base, Bases, Limited, hold_back
+from reconciler.decide.limits import Base, Bases, Limited, hold_back
 from reconciler.policy.types import AllOf, Limit, Limits, Place, PolicySet, Selector, Tenant
 from tests.builders import a_federated_replica_set, a_fleet, a_policy_set, a_ref, an_idling_policy
 from tests.plan.decisions import a_decision
