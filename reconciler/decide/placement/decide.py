@@ -21,10 +21,9 @@ from reconciler.decide.decisions import (
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
 from reconciler.decide.placement.observed import (
-    LocalFinding,
     LocalWorkload,
     PlacementInputs,
-    local_finding,
+    local_workload,
     placement_inputs,
 )
 from reconciler.decide.placement.removed_policies import removed_policies
@@ -79,13 +78,12 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     every, unnamed = inputs, tuple(_not_named(federated, inputs))
     inputs = _where_it_is(inputs, federated)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
-    findings = [local_finding(federated, placement, inputs, status) for placement in inputs.placements]
+    locals_ = [local_workload(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
-        return _paused(federated, [finding.local for finding in findings], inputs, status)
-    questions = tuple(sorted(finding.question for finding in findings if finding.question is not None))
+        return _paused(federated, locals_, inputs, status)
+    questions = tuple(sorted(local.question for local in locals_ if local.question is not None))
     if questions:
         return DesiredState(questions=questions)
-    locals_ = [finding.local for finding in findings]
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
     result = with_reasons(placement_result(federated, locals_, status, inputs))
@@ -101,9 +99,9 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
         decisions=decisions,
-        undecided=tuple(finding.undecided for finding in findings if finding.undecided is not None),
+        undecided=tuple(local.told for local in locals_ if isinstance(local.told, Undecided)),
         overridden=_overridden(result, status, inputs),
-        notices=(*_notices(result, findings), *_clusters_left(federated, status, inputs)),
+        notices=(*_notices(result), *_clusters_left(federated, status, inputs)),
         explanations=(*placement_explanations(result, counterfactuals=inputs.counterfactuals), *unnamed),
         placements=(placement_view(result),),
     )
@@ -214,13 +212,13 @@ def _as_awake(local: LocalWorkload) -> LocalWorkload:
     return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
 
 
-def _notices(result: PlacementResult, findings: Sequence[LocalFinding]) -> tuple[Notice, ...]:
+def _notices(result: PlacementResult) -> tuple[Notice, ...]:
     """Return the notices: workloads left alone, replicas that are not available, drains that wait."""
     name = result.federated.name
     crashing = [local for local in result.placed if local.crashing]
     keeping = result.shares.keeping
     return (
-        *(finding.notice for finding in findings if finding.notice is not None),
+        *(local.told for local in result.locals if isinstance(local.told, Notice)),
         *(
             Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
             for local in crashing

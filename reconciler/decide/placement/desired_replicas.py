@@ -28,13 +28,6 @@ from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
 
-class EarlierRuns(Struct, frozen=True):
-    """What earlier runs recorded; `readable`: all of it could be read, so no status means there is none."""
-
-    status: PlacementStatus | None
-    readable: bool = True
-
-
 class Shares(Struct, frozen=True):
     """`replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has
     no room anywhere else.
@@ -81,10 +74,16 @@ class Shares(Struct, frozen=True):
         return {name: demand.total + self.taken_off + number for name, number in more if number is not None}
 
 
-def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns) -> Shares:
-    """Return the replicas that each placed cluster of `locals_` should run."""
+def shares(
+    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, *, readable: bool
+) -> Shares:
+    """Return the replicas that each placed cluster of `locals_` should run.
+
+    `status` is what an earlier run wrote; `readable`: where it is kept could be read, so that no status means there is
+    none.
+    """
     placed = [local for local in locals_ if local.part == "placed"]
-    taken_off, moving = _taken_off(federated, locals_, before)
+    taken_off, moving = _taken_off(federated, locals_, status, readable)
     demand = Demand(
         total=max(0, federated.replicas - taken_off),
         rebalance=federated.rebalance and moving,
@@ -96,7 +95,7 @@ def shares(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], bef
     learned = [local.cluster for local in placed if local.limit == "learned"]
     allocation = allocate(served, demand)
     overflow = _overflow(allocation, learned)
-    allocation = _with_raise(allocation, placed, _raised(federated, locals_, before))
+    allocation = _with_raise(allocation, placed, _raised(federated, locals_, status, readable))
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
@@ -135,11 +134,13 @@ def _overflow(given: Allocation, learned: Sequence[str]) -> Mapping[str, int]:
     return with_overflow(given, given.served, replace(given.demand, rebalance=True), learned).overflow
 
 
-def _raised(federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns) -> int:
+def _raised(
+    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, readable: bool
+) -> int:
     """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
-    if before.status is not None and before.status.desired is not None:
-        return max(0, federated.replicas - before.status.desired)
-    if not before.readable:
+    if status is not None and status.desired is not None:
+        return max(0, federated.replicas - status.desired)
+    if not readable:
         return 0
     return max(0, federated.replicas - sum(local.spec_replicas or 0 for local in locals_ if local.part != "out"))
 
@@ -200,7 +201,7 @@ def _keeping(
 
 
 def _taken_off(
-    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], before: EarlierRuns
+    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, readable: bool
 ) -> tuple[int, bool]:
     """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
@@ -212,14 +213,13 @@ def _taken_off(
     known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
     if not any(local.part == "held" and local.spec_replicas is None for local in locals_):
         return known, True
-    status = before.status
     if status is not None and status.desired is not None:
         answering = [
             local for local in locals_ if local.part == "placed" or (local.part == "held" and local.spec_replicas)
         ]
         others = sum(_recorded_replicas(local, status) for local in answering)
         return known + max(0, status.desired - others), True
-    if before.readable and all(local.workload is None for local in locals_):
+    if readable and all(local.workload is None for local in locals_):
         return known + _parts_of_unknown(federated, locals_, federated.replicas - known), True
     due = sum(_own_part(local, federated) for local in locals_ if local.part == "placed")
     return max(known, federated.replicas - due), False
@@ -289,7 +289,7 @@ def placement_result(
     inputs: PlacementInputs,
 ) -> PlacementResult:
     """Return the desired replicas of `federated`, and spec.replicas after this run."""
-    given = shares(federated, locals_, EarlierRuns(status, inputs.home.is_whole))
+    given = shares(federated, locals_, status, readable=inputs.home.is_whole)
     placed = [local for local in locals_ if local.part == "placed"]
     settled = all(given.replicas[local.cluster] <= local.current for local in placed)
     memory = {local.cluster: _capacity_after(local, given, settled, federated, inputs) for local in placed}

@@ -187,6 +187,8 @@ class LocalWorkload(Struct, frozen=True):
     idle_until: datetime | None = None
     settled: Settled | None = None
     reasons: Reasons = ()
+    question: PodsQuestion | None = None  # which pods must be read first
+    told: Undecided | Notice | None = None
 
     @property
     def replicas(self) -> int:
@@ -205,15 +207,6 @@ class LocalWorkload(Struct, frozen=True):
     def kept(self) -> int:
         """The replicas that belong there already: those placed, and those that do not wait for too long."""
         return max(0, (self.spec_replicas or 0) - self.unschedulable)
-
-
-class LocalFinding(Struct, frozen=True):
-    """A `LocalWorkload`, with its questions and notices."""
-
-    local: LocalWorkload
-    question: PodsQuestion | None = None
-    undecided: Undecided | None = None
-    notice: Notice | None = None
 
 
 class _Case(Struct, frozen=True):
@@ -263,34 +256,32 @@ class _Case(Struct, frozen=True):
         ends = until is None or until <= now or before["idle_by"] not in self.inputs.idling
         return {} if ends else before
 
-    def undecided(self, local: LocalWorkload) -> LocalFinding:
-        """Return a finding that says nothing could be decided there, and why."""
-        return LocalFinding(local, undecided=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
+    def undecided(self, local: LocalWorkload) -> LocalWorkload:
+        """Return `local`, of which it is told that nothing could be decided there, and why."""
+        return replace(local, told=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
 
-    def with_notice(self, local: LocalWorkload, kind: str) -> LocalFinding:
-        """Return a finding with a notice of why nothing is done there."""
-        return LocalFinding(
-            local,
-            notice=Notice(kind, str(local.ref), text_of(local.reasons), self.federated.name, reasons=local.reasons),
-        )
+    def with_notice(self, local: LocalWorkload, kind: str) -> LocalWorkload:
+        """Return `local`, with a notice of why nothing is done there."""
+        text = text_of(local.reasons)
+        return replace(local, told=Notice(kind, str(local.ref), text, self.federated.name, reasons=local.reasons))
 
 
-def local_finding(
+def local_workload(
     federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, status: PlacementStatus | None
-) -> LocalFinding:
+) -> LocalWorkload:
     """Return how one cluster takes part in `federated`: as the first rule that fits says."""
     ref = local_ref(federated, placement.name)
     workload = placement.workloads.get(ref)
     settled = None if workload is None else inputs.settled.get(ref)
     case = _Case(federated, placement, inputs, status, ref, workload, settled)
     for rule in _RULES:
-        finding = rule(case)
-        if finding is not None:
-            return finding
+        found = rule(case)
+        if found is not None:
+            return found
     return _placed(case)
 
 
-def _unreachable(case: _Case) -> LocalFinding | None:
+def _unreachable(case: _Case) -> LocalWorkload | None:
     placement = case.placement
     if placement.observed is not None:
         return None
@@ -298,15 +289,15 @@ def _unreachable(case: _Case) -> LocalFinding | None:
     since = placement.lost_since
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
+        return case.held(why, spec_replicas=case.asked_before, **case.idle_before)
     if case.inputs.run.now - since < case.federated.cluster_grace_period:
         why = reason(ReasonCode.CLUSTER_UNREACHABLE, since=since)
-        return LocalFinding(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
+        return case.held(why, spec_replicas=case.asked_before, **case.idle_before)
     why = reason(ReasonCode.CLUSTER_LOST, since=since)
-    return LocalFinding(case.held(why, part="out", spec_replicas=case.asked_before, **case.idle_still))
+    return case.held(why, part="out", spec_replicas=case.asked_before, **case.idle_still)
 
 
-def _unreadable(case: _Case) -> LocalFinding | None:
+def _unreadable(case: _Case) -> LocalWorkload | None:
     """Whether it is there is not known where its kind could not be listed."""
     if case.placement.observed is None:
         return None
@@ -317,7 +308,7 @@ def _unreadable(case: _Case) -> LocalFinding | None:
     return case.undecided(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
 
 
-def _not_ours(case: _Case) -> LocalFinding | None:
+def _not_ours(case: _Case) -> LocalWorkload | None:
     """One that another controller owns is never touched, nor one that belongs to somebody else."""
     workload, federated, ours = case.workload, case.federated, case.inputs.ours
     if workload is None:
@@ -335,28 +326,28 @@ def _not_ours(case: _Case) -> LocalFinding | None:
     return None
 
 
-def _idle(case: _Case) -> LocalFinding | None:
+def _idle(case: _Case) -> LocalWorkload | None:
     """What idling decides, or keeps idle, is left alone; what it had is taken off the total."""
     settled = case.settled
     if settled is None or settled.state == "Waking":
         return None
     if settled.state == "HandsOff" and settled.needs:
-        return LocalFinding(case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner)))
+        return case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
     why, awake = reason(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
-    return LocalFinding(case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until))
+    return case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until)
 
 
-def _scaled_down_by_others(case: _Case) -> LocalFinding | None:
+def _scaled_down_by_others(case: _Case) -> LocalWorkload | None:
     """Somebody else scaled it down while it was idle, so it stays theirs; what it had is taken off the total."""
     found = None if case.workload is None else scaled_down_by_others(case.workload)
     if found is None:
         return None
     who = found.reason or "somebody else"
     why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=who)
-    return LocalFinding(case.held(why, spec_replicas=found.previous, idle_by=who))
+    return case.held(why, spec_replicas=found.previous, idle_by=who)
 
 
-def _autoscalers_unreadable(case: _Case) -> LocalFinding | None:
+def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     """What else might steer it could not be listed, so it keeps what it has."""
     unreadable = case.placement.observed.unreadable if case.placement.observed is not None else {}
     found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
@@ -365,36 +356,36 @@ def _autoscalers_unreadable(case: _Case) -> LocalFinding | None:
     return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list=found, problem=unreadable[found])))
 
 
-def _restricted(case: _Case) -> LocalFinding | None:
+def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else LocalFinding(case.held(found))
+    return None if found is None else case.held(found)
 
 
-def _autoscaled(case: _Case) -> LocalFinding | None:
+def _autoscaled(case: _Case) -> LocalWorkload | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
     if controller is None:
         return None
     return case.with_notice(case.held(reason(ReasonCode.AUTOSCALED, autoscaler=controller)), "autoscaler")
 
 
-def _in_rollout(case: _Case) -> LocalFinding | None:
+def _in_rollout(case: _Case) -> LocalWorkload | None:
     workload = case.workload
     if workload is None:
         return None
     if workload.terminating:
-        return LocalFinding(case.held(reason(ReasonCode.TERMINATING)))
+        return case.held(reason(ReasonCode.TERMINATING))
     in_rollout = replaces_replica_sets(workload)
-    return LocalFinding(case.held(reason(ReasonCode.ROLLOUT_IN_PROGRESS))) if in_rollout else None
+    return case.held(reason(ReasonCode.ROLLOUT_IN_PROGRESS)) if in_rollout else None
 
 
-def _missing(case: _Case) -> LocalFinding | None:
+def _missing(case: _Case) -> LocalWorkload | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
         why = reason(ReasonCode.NO_NAMESPACE, namespace=case.ref.namespace)
         return case.undecided(case.local(capacity=0, limit="no namespace", reasons=(why,)))
     if case.federated.target is None:
-        return LocalFinding(_with_room(case, PodCounts(0, 0), None))
+        return _with_room(case, PodCounts(0, 0), None)
     why = reason(ReasonCode.NO_OBJECT, kind=case.ref.kind, name=case.ref.name)
     return case.undecided(case.local(capacity=0, limit="missing", reasons=(why,)))
 
@@ -409,23 +400,23 @@ def _has_namespace(case: _Case) -> bool:
     return "default" not in names or case.ref.namespace in names
 
 
-def _placed(case: _Case) -> LocalFinding:
+def _placed(case: _Case) -> LocalWorkload:
     """Return the counts of a workload that takes part, or the question that must be answered first."""
     workload, observed = case.workload, case.placement.observed
     assert workload is not None
     assert observed is not None
     remembered = read_capacity(workload.annotations)
     if case.settled is not None:  # it wakes: its pods are on their way, and none is missing yet
-        return LocalFinding(_with_room(case, PodCounts(case.settled.replicas, case.available), remembered))
+        return _with_room(case, PodCounts(case.settled.replicas, case.available), remembered)
     if is_calm(workload) and remembered is None:
-        return LocalFinding(_with_room(case, calm_counts(workload), None))
+        return _with_room(case, calm_counts(workload), None)
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
         return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
     pods = observed.pods.get(case.ref)
     if pods is None:
-        return LocalFinding(case.local(), PodsQuestion(case.ref))
-    return LocalFinding(_with_room(case, pod_counts(workload, pods, case.federated, case.inputs.run.now), remembered))
+        return case.local(question=PodsQuestion(case.ref))
+    return _with_room(case, pod_counts(workload, pods, case.federated, case.inputs.run.now), remembered)
 
 
 def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:
@@ -461,7 +452,7 @@ def _room(
     return None, "", rejection
 
 
-_RULES: tuple[Callable[[_Case], LocalFinding | None], ...] = (
+_RULES: tuple[Callable[[_Case], LocalWorkload | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,

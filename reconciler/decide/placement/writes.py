@@ -55,29 +55,23 @@ def placement_group(key: str) -> str:
     return f"placement/{key}"
 
 
-class _Context(Struct, frozen=True):
-    """What the steps of one federated ReplicaSet have in common; `form` None: it only places what others make."""
+class _LocalWrite(Struct, frozen=True):
+    """One local workload and what it is to become; `form` None: what others make is only placed."""
 
+    local: LocalWorkload
     result: PlacementResult
     inputs: PlacementInputs
     form: Form | None
     differences: Differences
-    shrinking: Phase
+    shrinking: Phase = Phase.DECREASE
 
     @property
     def group(self) -> str:
         return placement_group(self.result.federated.key)
 
-
-class _LocalWrite(Struct, frozen=True):
-    """One local workload and what it is to become."""
-
-    local: LocalWorkload
-    setting: _Context
-
     @property
     def spec_replicas(self) -> int:
-        return 0 if self.local.idle_by else self.setting.result.next_replicas[self.local.cluster]
+        return 0 if self.local.idle_by else self.result.next_replicas[self.local.cluster]
 
     @property
     def kept(self) -> dict[str, str]:
@@ -90,14 +84,14 @@ class _LocalWrite(Struct, frozen=True):
     @property
     def adopts(self) -> bool:
         """Whether the workload was made by somebody else, and is ours after this write."""
-        workload, setting = self.local.workload, self.setting
-        return workload is not None and not is_ours(workload, setting.result.federated, setting.inputs.ours)
+        workload = self.local.workload
+        return workload is not None and not is_ours(workload, self.result.federated, self.inputs.ours)
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: Reasons = ()) -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
-        workload, grounds = self.local.workload, cause(self.local, self.setting.result)
+        workload, grounds = self.local.workload, cause(self.local, self.result)
         return Decision(
-            key=f"{self.setting.group}/{self.local.cluster}/{verb}",
+            key=f"{self.group}/{self.local.cluster}/{verb}",
             job="placement",
             verb=verb,
             phase=phase,
@@ -106,7 +100,7 @@ class _LocalWrite(Struct, frozen=True):
             uid=None if workload is None else workload.uid,
             changes=changes,
             cause=replace(grounds, reasons=why) if why else grounds,
-            group=self.setting.group,
+            group=self.group,
             has_annotations=workload is None or workload.has_annotations,
             has_labels=workload is None or workload.has_labels,
         )
@@ -117,8 +111,9 @@ def local_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Deci
     growing = any(result.next_replicas[local.cluster] > (local.spec_replicas or 0) for local in result.placed)
     form = form_of(result.federated, inputs.fleet)
     differences = template_check(form) if form is not None else lambda _: ()
-    setting = _Context(result, inputs, form, differences, Phase.MOVE if growing else Phase.DECREASE)
-    return tuple(decision for local in result.placed for decision in _of_one(_LocalWrite(local, setting)))
+    shrinking = Phase.MOVE if growing else Phase.DECREASE
+    writes = (_LocalWrite(local, result, inputs, form, differences, shrinking) for local in result.placed)
+    return tuple(decision for write in writes for decision in _of_one(write))
 
 
 def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
@@ -130,7 +125,7 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
     form = form_of(result.federated, inputs.fleet)
     if form is None:
         return ()
-    setting = _Context(result, inputs, form, template_check(form), Phase.DECREASE)
+    differences = template_check(form)
     return tuple(
         decision
         for local in result.locals
@@ -138,7 +133,7 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
         if local.wakes or (local.idle_by and local.replicas == 0)
         if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
         if inputs.rejection(local.ref) is None
-        for decision in _while_asleep(_LocalWrite(local, setting), local.workload, form)
+        for decision in _while_asleep(_LocalWrite(local, result, inputs, form, differences), local.workload, form)
     )
 
 
@@ -151,7 +146,7 @@ def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterato
     if selector_differs(workload, form):
         yield from _replaced(write, workload, form)
         return
-    different = write.setting.differences(workload)
+    different = write.differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=0)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
@@ -161,7 +156,7 @@ def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterato
 
 
 def _of_one(write: _LocalWrite) -> Iterator[Decision]:
-    workload, form = write.local.workload, write.setting.form
+    workload, form = write.local.workload, write.form
     if workload is None:
         if write.spec_replicas and form is not None:
             yield _created(write, form)
@@ -175,7 +170,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
         return
     marks, adopts = metadata_changes(workload, form), write.adopts
     # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
-    different = () if another else write.setting.differences(workload)
+    different = () if another else write.differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
@@ -199,7 +194,7 @@ def _marked(workload: Workload, form: Form) -> Workload:
 
 
 def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Decision:
-    grounds = cause(write.local, write.setting.result).reasons
+    grounds = cause(write.local, write.result).reasons
     replaced = (reason(ReasonCode.REPLACES), *grounds)
     made = write.decision(Verb.CREATE, Phase.INCREASE, why=replaced if needs else ())
     note = "Kubernetes adopts pods that match the selector and belong to nobody"
@@ -218,7 +213,7 @@ def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Dec
 def _scaled(
     write: _LocalWrite, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
-    memory = write.setting.result.memory[write.local.cluster]
+    memory = write.result.memory[write.local.cluster]
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
     before, after = write.local.replicas, write.spec_replicas
     if before != after:
@@ -226,7 +221,7 @@ def _scaled(
         annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
         marks = (*marks, *annotation_changes(workload.annotations, annotations))
         change = replicas_change(workload.replicas, after, workload.replicas_path)
-        phase = Phase.INCREASE if after > before else write.setting.shrinking
+        phase = Phase.INCREASE if after > before else write.shrinking
         tests = _tests(workload, (*marks, *known))
         made = write.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
@@ -250,12 +245,12 @@ def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
 
     The first number stays, whatever placement sets later.
     """
-    workload, setting = write.local.workload, write.setting
+    workload = write.local.workload
     known = None if workload is None else read_placed(workload.annotations)
-    if workload is None or (known is None and setting.form is not None and not adopts):
+    if workload is None or (known is None and write.form is not None and not adopts):
         return {}
     previous = workload.spec_replicas if known is None else known.previous
-    owner = placement_owner_text(setting.inputs.fleet, setting.result.federated.key)
+    owner = placement_owner_text(write.inputs.fleet, write.result.federated.key)
     return {PLACED: PlacedScale(previous, write.spec_replicas, owner).text}
 
 
@@ -276,7 +271,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
         replace(one, phase=Phase.REPAIR)
-        for one in config_map_written(content, _journal(write), write.setting.group, deleted.cause)
+        for one in config_map_written(content, _journal(write), write.group, deleted.cause)
     )
     yield from written
     first = [one.key for one in written]
@@ -291,15 +286,15 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
     kept = _journal(write)
     if kept is not None:
-        words = replace(cause(write.local, write.setting.result), reasons=(reason(ReasonCode.REPLACED),))
-        yield config_map_deleted(kept, write.setting.group, words)
+        words = replace(cause(write.local, write.result), reasons=(reason(ReasonCode.REPLACED),))
+        yield config_map_deleted(kept, write.group, words)
 
 
 def _journal_ref(write: _LocalWrite) -> ObjectRef:
-    name = replaced_name(write.setting.result.federated.key)
-    return ObjectRef(write.local.cluster, write.setting.inputs.fleet.namespace, "ConfigMap", name)
+    name = replaced_name(write.result.federated.key)
+    return ObjectRef(write.local.cluster, write.inputs.fleet.namespace, "ConfigMap", name)
 
 
 def _journal(write: _LocalWrite) -> ConfigMap | None:
-    replaced = write.setting.inputs.replaced
+    replaced = write.inputs.replaced
     return replaced.get(_journal_ref(write)) if replaced else None

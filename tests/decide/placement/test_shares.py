@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Phase
-from reconciler.decide.placement.desired_replicas import EarlierRuns, placement_result, shares
-from reconciler.decide.placement.observed import LocalWorkload, local_finding, placement_inputs, unknown_since
+from reconciler.decide.placement.desired_replicas import placement_result, shares
+from reconciler.decide.placement.observed import LocalWorkload, local_workload, placement_inputs, unknown_since
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
@@ -84,7 +84,7 @@ OUT = local("o", 3, part="out")
     ],
 )
 def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status, expected):
-    found = shares(a_federated(12), locals_, EarlierRuns(status, readable=False))
+    found = shares(a_federated(12), locals_, status, readable=False)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, True)
 
 
@@ -111,7 +111,7 @@ def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status,
     ],
 )
 def test_one_that_never_was_anywhere_is_taken_to_have_its_part_where_nobody_answers(federated, locals_, expected):
-    found = shares(federated, locals_, EarlierRuns(None, readable=True))
+    found = shares(federated, locals_, None, readable=True)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, federated.rebalance)
 
 
@@ -136,7 +136,7 @@ PARTS = preferring(u=1, a=1, b=1, e=1, f=1) | {"d": ClusterPreference(weight=1, 
     ],
 )
 def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
-    found = shares(a_federated(12, clusters=PARTS), locals_, EarlierRuns(None, readable=readable))
+    found = shares(a_federated(12, clusters=PARTS), locals_, None, readable=readable)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, False)
 
 
@@ -152,7 +152,7 @@ def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
     ],
 )
 def test_what_draining_clusters_keep(total, locals_, expected):
-    found = shares(a_federated(total, clusters=most(a=4)), locals_, EarlierRuns(None))
+    found = shares(a_federated(total, clusters=most(a=4)), locals_, None, readable=True)
     assert dict(found.keeping) == expected
 
 
@@ -160,13 +160,14 @@ def test_of_several_draining_clusters_those_keep_first_that_are_served_first():
     found = shares(
         a_federated(6, clusters={"a": ClusterPreference(weight=1, max_replicas=4)} | preferring(d=9, e=8)),
         [local("a", 4), draining("d", 3), draining("e", 3)],
-        EarlierRuns(None),
+        None,
+        readable=True,
     )
     assert (dict(found.keeping), dict(found.replicas)) == ({"d": 2}, {"a": 4, "d": 2, "e": 0})
 
 
 def test_as_many_are_wanted_as_would_run_if_there_was_room():
-    found = shares(a_federated(10, clusters=most(a=3)), [local("a", 3), full("w", 5, 1)], EarlierRuns(None))
+    found = shares(a_federated(10, clusters=most(a=3)), [local("a", 3), full("w", 5, 1)], None, readable=True)
     assert (dict(found.replicas), found.wanted) == ({"a": 3, "w": 1}, 10)
 
 
@@ -250,7 +251,7 @@ def test_what_waits_for_too_long_does_not_belong_there():
 def test_a_cluster_that_does_not_answer_has_nothing_available():
     state = a_state(a_cluster("east"), unreachable={"west": "connection refused"})
     inputs = placement_inputs(a_policy_set(a_fleet("east", "west"), federated=(a_federated(),)), state, a_run(), {})
-    found = local_finding(a_federated(), inputs.placements[1], inputs, asked(6, west=3)).local
+    found = local_workload(a_federated(), inputs.placements[1], inputs, asked(6, west=3))
     assert (found.part, found.spec_replicas, found.available) == ("held", 3, 0)
 
 
