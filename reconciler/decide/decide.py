@@ -58,7 +58,7 @@ def _idling_and_placement(
     anew: frozenset[ObjectRef] = frozenset()  # placement replaces them, so idling leaves them to the next run
     alone: frozenset[ObjectRef] = frozenset()  # placement would replace them only once they are awake
     while True:
-        idling = decide_idling(usable, seen, run, anew)
+        idling = decide_idling(usable, seen, run, anew, counterfactuals=counterfactuals)
         left = (one for one in idling.desired.decisions if one.ref not in anew)
         made = [one for one in left if not (one.idles and one.ref in not_now)]
         claims = {ref: one for ref, one in idling.claims.items() if ref not in not_now}

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Notice, Verb, group_name
 from reconciler.decide.fleet_guard import FLEET, FleetGuards, fleet_guards
-from reconciler.decide.idling.blockers import blocker
 from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.discovery import Inventory
@@ -24,18 +23,19 @@ from reconciler.decide.idling.explain import (
     undecided,
     undecided_by_equals,
 )
+from reconciler.decide.idling.facts import FactName, fact
 from reconciler.decide.idling.idle_groups import FederatedMembers, all_or_none, federated_members, idle_together
 from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.rules import Fact, IdleAction
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.wake_order import WakeTier, owner_in, staggered, wake_tiers
 from reconciler.decide.idling.writes_hpa import abandoned_decision, autoscaler_decisions, bounds_first
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import WriteContext, scalable_decision
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if
+from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import LocalKey
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet, Writes
@@ -51,16 +51,22 @@ class IdlingOutcome(Struct, frozen=True):
 
 
 def decide_idling(
-    policies: PolicySet, state: ObservedState, run: Run, replaced: frozenset[ObjectRef] = frozenset()
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    replaced: frozenset[ObjectRef] = frozenset(),
+    *,
+    counterfactuals: bool = False,
 ) -> IdlingOutcome:
     """Return the idles, wakes and repairs of this run, and the workloads that idling decides.
 
-    Nothing of `replaced` is newly idled: it is deleted and made anew in this run.
+    Nothing of `replaced` is newly idled: it is deleted and made anew in this run. With `counterfactuals` explanations
+    say what would change it.
     """
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     scalables = [scalable for cluster in clusters for scalable in cluster.scalables]
     guards, alone = _guarded(scalables, policies, run)
-    alone |= {ref: alone[ref].with_fact(Fact.BLOCKED, REPLACED) for ref in replaced if ref in alone}
+    alone |= {ref: alone[ref].with_fact(REPLACED) for ref in replaced if ref in alone}
     federated = federated_members(policies.federated, state, alone)
     choices = staggered(_settled(alone, federated), run.now, owner_in(policies.fleet))
     schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
@@ -68,7 +74,7 @@ def decide_idling(
     context = WriteContext(policies.fleet, run, places, schedules)
     build = _Writes(services_of(clusters), context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
-        explained(clusters, choices, run).joined(
+        explained(clusters, choices, run, counterfactuals=counterfactuals).joined(
             DesiredState(
                 decisions=(*build.decisions(choices), *_abandoned(clusters, context)),
                 observed=build.observed(choices),
@@ -79,7 +85,7 @@ def decide_idling(
     )
 
 
-REPLACED = blocker(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(CounterfactualCode.ROLLOUT_ENDS))
+REPLACED = fact(FactName.REPLACED, ReasonCode.ROLLOUT_IN_PROGRESS)
 
 
 def _settled(
@@ -131,7 +137,9 @@ def services_of(clusters: Sequence[IdlingCluster]) -> tuple[tuple[ServiceState, 
     return tuple((service, cluster.inventory) for cluster in clusters for service in cluster.services)
 
 
-def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run) -> DesiredState:
+def explained(
+    clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run, *, counterfactuals: bool = False
+) -> DesiredState:
     """Return what is said of `choices` and of what they were made from, without any decision."""
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
@@ -144,7 +152,7 @@ def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Cho
             *first_idles(ordered),
             *undecided_by_equals(ordered),
         ),
-        explanations=tuple(idling_explanations(ordered, services)),
+        explanations=tuple(idling_explanations(choices, services, counterfactuals=counterfactuals)),
         questions=tuple(sorted(questions(ordered, services))),
     )
 

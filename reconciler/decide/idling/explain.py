@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided, equal_priorities
-from reconciler.decide.idling.blockers import custom_kind_blocker
 from reconciler.decide.idling.choices import Choice, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
-from reconciler.decide.idling.rules import Fact, IdleAction
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.verdicts import CombinedVerdict
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.idling.what_would_change import custom_kind_selector, kept_up_until, what_would_change
+from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.messages import replica_count
-from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, PodsQuestion, Run, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, PodsQuestion, Run, Workload
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
@@ -44,15 +46,19 @@ _OUTCOMES = {
 }
 
 
-def idling_explanations(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
+def idling_explanations(
+    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState], *, counterfactuals: bool = False
+) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
-    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
+    With `counterfactuals` they also say what would change it. A selected Service is explained by itself only where no
+    scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
-    for choice in choices:
+    for choice in choices.values():
         explained.update(service.ref for service in choice.scalable.behind)
-        yield from _considered(choice)
+        change = what_would_change(choice, choices) if counterfactuals else None
+        yield from _considered(choice, change, kept_up_until(choice, choices))
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
@@ -66,7 +72,9 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
     return reason(ReasonCode.NO_WORKLOAD)
 
 
-def _considered(choice: Choice) -> Iterator[PolicyExplanation]:
+def _considered(
+    choice: Choice, counterfactual: Counterfactual | None, until: datetime | None
+) -> Iterator[PolicyExplanation]:
     scalable = choice.scalable
     owner = owner_policy(choice)
     whole = PolicyExplanation(
@@ -75,7 +83,8 @@ def _considered(choice: Choice) -> Iterator[PolicyExplanation]:
         policy=owner,
         outcome=_outcome(choice),
         reasons=choice.reasons,
-        counterfactual=choice.counterfactual,
+        counterfactual=counterfactual,
+        until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         selected=False,
         written=choice.ref if scalable.scale.is_paused_kind else None,
@@ -159,7 +168,7 @@ def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
     behind: dict[ObjectRef, bool] = {}
     for choice in choices:
         for service in choice.scalable.behind:
-            behind[service.ref] = behind.get(service.ref, False) or Fact.PODS_UNREAD in choice.facts
+            behind[service.ref] = behind.get(service.ref, False) or FactName.PODS_UNREAD in choice.facts
     for service in services:
         if service.found.question is not None and behind.get(service.ref, _would_idle(service)):
             yield service.found.question
@@ -265,27 +274,22 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.fact not in (Fact.SERVICE_RUNS, Fact.OBSERVED):
+    runs = choice.because_of(FactName.SERVICE_RUNS)
+    if not (runs or choice.because_of(FactName.OBSERVED)):
         return
     for service in choice.scalable.behind:
-        policies = [
-            verdict.policy
-            for verdict in service.verdicts
-            if choice.fact is Fact.SERVICE_RUNS or verdict.policy.mode == "Enforce"
-        ]
+        policies = [verdict.policy for verdict in service.verdicts if runs or verdict.policy.mode == "Enforce"]
         if policies:
             text = f"{service.ref}: no workload behind it is idled: {choice.why}"
             yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    found = custom_kind_blocker(choice.scalable)
-    if found is not None and choice.fact is Fact.BLOCKED and choice.reasons == found.reasons:
-        named = found.counterfactual.values if found.counterfactual is not None else NOTHING
-        then = f"to idle it too, write {named['selector']} in the selector of {' and '.join(named['policies'])}"
-        text = f"{choice.scalable.scale.runs.ref}: {choice.why}; {then}"
-        subject = str(choice.scalable.scale.runs.ref)
-        yield Notice("customKind", subject, text, owner_policy(choice), reasons=choice.reasons)
+    ref = choice.scalable.scale.runs.ref
+    if choice.because_of(FactName.CUSTOM_KIND):
+        selector, policies = custom_kind_selector(choice.scalable), " and ".join(choice.reasons[0].values["policies"])
+        text = f"{ref}: {choice.why}; to idle it too, write {selector} in the selector of {policies}"
+        yield Notice("customKind", str(ref), text, owner_policy(choice), reasons=choice.reasons)
 
 
 def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -297,7 +301,7 @@ def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.fact is Fact.BLOCKED and choice.reasons[0].code in _BY_AUTOSCALER:
+    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
         ref, policy = choice.scalable.scale.runs.ref, owner_policy(choice)
         yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
     autoscaler = choice.autoscaler
@@ -316,11 +320,11 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
             text = f"{choice.ref} is {why}; {then}"
             yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
     last = insisted(written)
-    if last is not None and choice.stays_idle and choice.fact is not Fact.INSISTS:
+    if last is not None and choice.stays_idle and not choice.because_of(FactName.INSISTS):
         text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         text = f"{text}; {_advice(choice, last.by)}"
         yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-    if choice.fact is Fact.INSISTS and choice.record is not None:
+    if choice.because_of(FactName.INSISTS) and choice.record is not None:
         undo = undo_of(choice.scalable, choice.record, run.now)
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
         text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"

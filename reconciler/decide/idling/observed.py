@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
-from reconciler.decide.idling.blockers import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
 from reconciler.decide.idling.scalables import (
@@ -27,7 +26,7 @@ from reconciler.decide.idling.verdicts import (
     Exclusions,
     PolicyVerdicts,
 )
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -333,12 +332,12 @@ class _Observer:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            return Exclusion(why, counterfactual=ANOTHER_STATE)
+            return Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces
             return Exclusion(
                 reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),
-                counterfactual=UNPROTECTED if named else None,
+                counterfactual=change_if(CounterfactualCode.UNPROTECTED) if named else None,
             )
         honored = self._setting.fleet.honors_kube_downscaler
         annotated = (

@@ -16,9 +16,10 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.explain import notices
+from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import readable_part, who_idled
-from reconciler.decide.idling.rules import Fact, IdleAction
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.scalables import ScalableState
 from reconciler.decide.idling.state import NOT_OURS, IdleState
 from reconciler.decide.idling.writes_workload import WriteContext
@@ -117,10 +118,10 @@ def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoratio
 
 def _why_left(choice: Choice) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    pinned = choice.facts.get(Fact.BOUNDS)
+    pinned = choice.facts.get(FactName.BOUNDS)
     if pinned is None or choice.scalable.protected:
         return "in a protected namespace: scale it"
-    return f"{text_of(pinned.reasons)}: use --context in place of the Fleet"
+    return f"{text_of(pinned.why)}: use --context in place of the Fleet"
 
 
 def _idler(choice: Choice) -> str:
@@ -175,7 +176,7 @@ def _unchanged(choice: Choice) -> Choice:
 
 
 def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
-    held = choice.scalable.protected is not None or Fact.BOUNDS in choice.facts
+    held = choice.scalable.protected is not None or FactName.BOUNDS in choice.facts
     return restoration.adopt and not held and choice.state in NOT_OURS and _is_idle_now(choice)
 
 
@@ -262,13 +263,13 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
 
 
 def _problem(choice: Choice, asked: Service | Workload) -> str:
-    reading = choice.scalable.reading
+    reading, pinned = choice.scalable.reading, choice.facts.get(FactName.BOUNDS)
     if choice.state is IdleState.UNPROVEN:
         return f"{choice.why}; `restore --adopt` takes its word"
     if choice.state is IdleState.FOREIGN and choice.scalable.protected:
         return f"{choice.why}, and this Fleet did not idle it; scale it"
-    if choice.state is IdleState.FOREIGN and Fact.BOUNDS in choice.facts:
-        return f"{text_of(choice.facts[Fact.BOUNDS].reasons)}; `wake --context` gives its bounds back"
+    if choice.state is IdleState.FOREIGN and pinned is not None:
+        return f"{text_of(pinned.why)}; `wake --context` gives its bounds back"
     if reading is not None and choice.state is IdleState.UNREADABLE and asked is choice.scalable.scale.written:
         return f"{reading.problem}; `restore` gives back what can be read"
     return ""

@@ -19,15 +19,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
     window_end,
 )
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    Reasons,
-    joint_counterfactual,
-    reason,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import (
     SelectingPolicies,
     exclusions_by,
@@ -116,10 +108,6 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
             return (reason(ReasonCode.POLICIES_UNREADABLE),)
         said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
         return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
-
-    @cached_property
-    def counterfactual(self) -> Counterfactual | None:
-        return joint_counterfactual(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
 
     @cached_property
     def until(self) -> datetime | None:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from reconciler.decide.idling.blockers import field_is
 from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.rules import Fact, IdleAction
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.state import IdleState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
@@ -63,8 +62,7 @@ def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: Owner) 
     for (_, name, limit), bound in sorted(_limited(choices.values()).items()):
         for choice in _by_turns(bound, now, owner)[limit:]:
             why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
-            deferred = choice.doing(IdleAction.DEFER, (why,))
-            result[choice.ref] = replace(deferred, counterfactual=field_is("perRun", f"above {limit}"))
+            result[choice.ref] = choice.doing(IdleAction.DEFER, (why,))
     return result
 
 
@@ -132,7 +130,7 @@ def _lot(name: str, now: datetime) -> str:
 def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
     begun = choice.state is IdleState.HPA_RESTORED
-    return (not begun, tier(choice), Fact.REQUESTED not in choice.facts, choice.ref)
+    return (not begun, tier(choice), FactName.REQUESTED not in choice.facts, choice.ref)
 
 
 class WakeTier(Struct, frozen=True):

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.idling.blockers import after, what_lifts
+from reconciler.decide.idling.what_would_change import after, what_lifts
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload, flip_of
