@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.facts import Fact, FactName, Facts, pinned_as_read
+from reconciler.decide.fleet_guard import FleetGuards, fleet_guards
+from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.facts import Fact, FactName, Facts
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import IdleAction, choose
-from reconciler.decide.idling.scalables import ScalableState
-from reconciler.decide.idling.state import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, classify
+from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
 from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, Run
+from reconciler.policy.types import PolicySet
 
 _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleAction.DEFER)
 
@@ -24,13 +25,11 @@ _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleActio
 class Choice(Struct, frozen=True):
     """What is done with one scalable.
 
-    `record` is what it goes back to, None where it is not idled. `facts` are what holds of it. `fact` is the one that
-    is the reason, if one is; `own_reasons` are () where the criteria say why.
+    `facts` are what holds of it. `fact` is the one that is the reason, if one is; `own_reasons` are () where the
+    criteria say why.
     """
 
-    scalable: ScalableState
-    state: IdleState
-    record: Record | None
+    subject: Subject
     facts: Facts
     action: IdleAction
     own_reasons: Reasons = ()
@@ -38,20 +37,28 @@ class Choice(Struct, frozen=True):
 
     @property
     def ref(self) -> ObjectRef:
-        return self.scalable.scale.written.ref
+        return self.subject.scale.written.ref
 
     @property
     def reasons(self) -> Reasons:
-        return self.own_reasons or self.scalable.verdict.reasons
+        return self.own_reasons or self.subject.verdict.reasons
 
     @property
     def why(self) -> str:
         return text_of(self.reasons)
 
     @property
+    def state(self) -> IdleState:
+        return self.subject.state
+
+    @property
+    def record(self) -> Record | None:
+        return self.subject.record
+
+    @property
     def autoscaler(self) -> PinnedAutoscaler | None:
         """How its autoscaler is held, as whoever idled it may read that."""
-        return pinned_as_read(self.scalable, self.state, self.record)
+        return self.subject.pinned
 
     @property
     def gets_bounds_back(self) -> bool:
@@ -79,7 +86,7 @@ class Choice(Struct, frozen=True):
         if self.stays_idle and self.state not in MAYBE_DOWN:
             return False
         replicas = self.next_replicas
-        return self._is_raised_from(replicas) or replicas > self.scalable.verdict.idle_replicas
+        return self._is_raised_from(replicas) or replicas > self.subject.verdict.idle_replicas
 
     @property
     def holds_others_up(self) -> bool:
@@ -91,7 +98,7 @@ class Choice(Struct, frozen=True):
         """The replicas it has after this run, where it is not idled: a wake restores its record."""
         if self.action is IdleAction.WAKE and self.record is not None:
             return wake_count(self, self.record)
-        return self.scalable.scale.replicas
+        return self.subject.scale.replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
@@ -114,27 +121,60 @@ class Choice(Struct, frozen=True):
         return replace(self, action=action, own_reasons=reasons, fact=None)
 
 
-def choice_of(scalable: ScalableState, guards: FleetGuards, now: datetime) -> Choice:
-    """Return the choice for `scalable` by itself, without its neighbours behind a Service or on other clusters."""
-    return _chosen(Facts(scalable, classify(scalable), guards, now))
+def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
+    """Return the choice for `subject` by itself, without its neighbours behind a Service or on other clusters."""
+    return _chosen(Facts(subject, guards, now))
 
 
 def _chosen(facts: Facts) -> Choice:
-    record = facts.record
-    rule, action, name = choose(facts.state, facts.scalable.verdict.result, facts)
+    subject, record = facts.subject, facts.subject.record
+    rule, action, name = choose(subject.state, subject.verdict.result, facts)
     because = None if name is None else facts.get(name)
     reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
     if record is not None and any(one.code is ReasonCode.FOREIGN for one in reasons):
         reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
-    return Choice(facts.scalable, facts.state, record, facts, action, reasons, because)
+    return Choice(subject, facts, action, reasons, because)
 
 
-def choices_of(scalables: Iterable[ScalableState], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
-    """Return the choice on each of `scalables`, by name in order."""
+def choices_of(subjects: Iterable[Subject], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
+    """Return the choice on each of `subjects`, by name in order."""
     return {
-        scalable.ref: choice_of(scalable, guards, now)
-        for scalable in sorted(scalables, key=lambda scalable: scalable.ref)
+        subject.ref: choice_of(subject, guards, now) for subject in sorted(subjects, key=lambda subject: subject.ref)
     }
+
+
+def guarded_choices(
+    subjects: Sequence[Subject], policies: PolicySet, run: Run
+) -> tuple[FleetGuards, dict[ObjectRef, Choice]]:
+    """Return the guards, and the choices under them.
+
+    What loses its record in this run for another reason counts no more, as in the next run, which would not find it.
+    """
+    choices = choices_of(subjects, FleetGuards(), run.now)
+    guards = _guards(choices.values(), policies, run)
+    while guards.tripped:
+        held_back = choices_of(subjects, guards, run.now)
+        left = [choice for choice in held_back.values() if choice.stays_idle]
+        still = guards.still(_guards(left, policies, run))
+        if still == guards:
+            return guards, held_back
+        guards = still
+    return guards, choices
+
+
+def _guards(choices: Iterable[Choice], policies: PolicySet, run: Run) -> FleetGuards:
+    """Return the guards over the policies that own what is idle; what passes to another policy counts as that one's."""
+    names = frozenset(policy.name for policy in policies.idling)
+    idle = [(choice, choice.record) for choice in choices if choice.was_idle and choice.record]
+    owned = [(choice.ref.namespace, _owner(choice, record, names)) for choice, record in idle]
+    return fleet_guards(owned, names, run.allow_exceed)
+
+
+def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:
+    verdict = choice.subject.verdict
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or record.policy in names:
+        return record.policy
+    return verdict.policy.name
 
 
 def wake_count(choice: Choice, record: Record) -> int:
@@ -149,9 +189,9 @@ def owner_policy(choice: Choice) -> str:
     """Return the name of the policy that answers for what is done: that of the record while it selects the scalable or
     no other does, else the one that does, as the record passes to that one.
     """
-    selecting = choice.scalable.verdict.policy
+    selecting = choice.subject.verdict.policy
     recorded = _recorded_policy(choice)
-    if selecting is None or any(policy.name == recorded for policy in choice.scalable.verdict.policies):
+    if selecting is None or any(policy.name == recorded for policy in choice.subject.verdict.policies):
         return recorded
     return selecting.name
 
@@ -169,7 +209,7 @@ def idled_by(choice: Choice) -> str:
 
 def deciding_names(choice: Choice) -> tuple[str, ...]:
     """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
-    combined = choice.scalable.verdict
+    combined = choice.subject.verdict
     if choice.because_of(FactName.BUSY) and combined.busy is not None:
         return (combined.busy.policy.name,)
     if choice.because_of(FactName.WAKE_WHEN) and combined.wake_when is not None:
@@ -179,7 +219,7 @@ def deciding_names(choice: Choice) -> tuple[str, ...]:
 
 def waking_policy(choice: Choice) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    combined, fact = choice.scalable.verdict, choice.fact
+    combined, fact = choice.subject.verdict, choice.fact
     if choice.action is not IdleAction.WAKE or fact is None:
         return ""
     highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)

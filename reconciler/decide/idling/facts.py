@@ -11,16 +11,13 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
-from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
-from reconciler.decide.idling.records import LONG_AGO, Record, who_idled
-from reconciler.decide.idling.scalables import ScalableState, ServiceState, WakeRequest
-from reconciler.decide.idling.state import IDLE_STATES, NOT_OURS, Classified, IdleState
+from reconciler.decide.idling.records import LONG_AGO, who_idled
+from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, ServiceState, Subject, WakeRequest
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workloads import in_rollout
@@ -94,20 +91,14 @@ def fact(name: FactName, code: ReasonCode, /, *, until: datetime | None = None, 
 
 
 class Facts:
-    """What holds of `scalable`: `name in facts`. `record` is what it goes back to, None where it is not idled."""
+    """What holds of `subject`: `name in facts`."""
 
-    __slots__ = ("_known", "guards", "now", "record", "scalable", "state")
+    __slots__ = ("_known", "guards", "now", "subject")
 
     def __init__(
-        self,
-        scalable: ScalableState,
-        classified: Classified,
-        guards: FleetGuards,
-        now: datetime,
-        known: Mapping[FactName, Fact] = NOTHING,
+        self, subject: Subject, guards: FleetGuards, now: datetime, known: Mapping[FactName, Fact] = NOTHING
     ) -> None:
-        self.scalable = scalable
-        self.state, self.record = classified
+        self.subject = subject
         self.guards = guards
         self.now = now
         self._known = dict(known)
@@ -126,8 +117,7 @@ class Facts:
 
     def adding(self, found: Fact) -> Facts:
         """Return what holds where `found` does too."""
-        known = {**self._known, found.name: found}
-        return Facts(self.scalable, (self.state, self.record), self.guards, self.now, known)
+        return Facts(self.subject, self.guards, self.now, {**self._known, found.name: found})
 
 
 # What wakes it, and what idles it again.
@@ -137,24 +127,25 @@ def _requested(facts: Facts) -> Fact | None:
     request = _counting_request(facts)
     if request is None:
         return None
-    acts = facts.state in IDLE_STATES or request.at <= facts.now
+    acts = facts.subject.state in IDLE_STATES or request.at <= facts.now
     return Fact(FactName.REQUESTED, (request.reason,), None if acts else request.at)
 
 
 def _counting_request(facts: Facts) -> WakeRequest | None:
     """Return the latest request that came when it was idled or later, None for none."""
-    scalable, state, record, now = facts.scalable, facts.state, facts.record, facts.now
-    if state is IdleState.FOREIGN and (record is None or not scalable.scale.is_at_or_below(record.idled_to)):
+    subject, now = facts.subject, facts.now
+    state, record = subject.state, subject.record
+    if state is IdleState.FOREIGN and (record is None or not subject.scale.is_at_or_below(record.idled_to)):
         return None
     since = record.idled_at if record is not None and state in _SINCE_ITS_RECORD else now
     found = [
-        (scalable.request, since),
-        *((service.request, _recorded_at(service, since)) for service in scalable.services),
+        (subject.request, since),
+        *((service.request, _recorded_at(service, since)) for service in subject.services),
     ]
     if state in IDLE_STATES or state is IdleState.FOREIGN:
-        found = [(request, _really_idled_at(at, scalable.scale.written, now)) for request, at in found]
+        found = [(request, _really_idled_at(at, subject.scale.written, now)) for request, at in found]
     # The list of a Service may outlive the wake that answered a request.
-    answered = scalable.awake_since if state is IdleState.WAKE_INCOMPLETE else None
+    answered = subject.awake_since if state is IdleState.WAKE_INCOMPLETE else None
     new = (request for request, at in found if request is not None and request.at >= at)
     return max((request for request in new if answered is None or request.at > answered), default=None)
 
@@ -177,37 +168,37 @@ def _really_idled_at(recorded: datetime, written: Workload, now: datetime) -> da
 
 
 def _excluded(facts: Facts) -> Fact | None:
-    scalable = facts.scalable
-    if scalable.verdict.without_policies:
+    subject = facts.subject
+    if subject.verdict.without_policies:
         return None
-    found = scalable.exclusion
+    found = subject.exclusion
     if found is not None:
         return Fact(FactName.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
-    is_contestable = facts.state in _CONTESTABLE
-    contest = contest_of(scalable.scale.written, scalable.verdict.policy) if is_contestable else None
+    is_contestable = subject.state in _CONTESTABLE
+    contest = contest_of(subject.scale.written, subject.verdict.policy) if is_contestable else None
     return None if contest is None else fact(FactName.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
 
 
 def _due(facts: Facts) -> Fact | None:
-    record = facts.record
-    due = None if record is None or facts.scalable.verdict.wakes_on_requests_only else record.wake_due
-    if record is None or due is None or due > facts.now or not facts.scalable.scale.is_at_or_below(record.idled_to):
+    record = facts.subject.record
+    due = None if record is None or facts.subject.verdict.wakes_on_requests_only else record.wake_due
+    if record is None or due is None or due > facts.now or not facts.subject.scale.is_at_or_below(record.idled_to):
         return None
     return fact(FactName.DUE, ReasonCode.WAKE_DUE, due=due)
 
 
 def _busy(facts: Facts) -> Fact | None:
-    busy = facts.scalable.verdict.busy
+    busy = facts.subject.verdict.busy
     return None if busy is None else Fact(FactName.BUSY, busy.evaluation.reasons)
 
 
 def _wake_when(facts: Facts) -> Fact | None:
-    waking = facts.scalable.verdict.wake_when
+    waking = facts.subject.verdict.wake_when
     return None if waking is None else Fact(FactName.WAKE_WHEN, waking.wake_when.reasons)
 
 
 def _floor(facts: Facts) -> Fact | None:
-    idle_replicas, record = facts.scalable.verdict.idle_replicas, facts.record
+    idle_replicas, record = facts.subject.verdict.idle_replicas, facts.subject.record
     if record is None or idle_replicas < record.replicas:
         return None
     code = ReasonCode.IDLE_REPLICAS_TOO_HIGH
@@ -215,29 +206,20 @@ def _floor(facts: Facts) -> Fact | None:
 
 
 def _guarded(facts: Facts) -> Fact | None:
-    guard, record = facts.guards.of(facts.scalable.ref.namespace), facts.record
+    guard, record = facts.guards.of(facts.subject.ref.namespace), facts.subject.record
     if record is None or not guard.holds(record.policy, record.orphaned_since, facts.now):
         return None
     return Fact(FactName.GUARDED, (guard.reason,))
 
 
 def _protected(facts: Facts) -> Fact | None:
-    why = facts.scalable.protected
+    why = facts.subject.protected
     return None if why is None else Fact(FactName.PROTECTED, (why,))
-
-
-def pinned_as_read(scalable: ScalableState, state: IdleState, record: Record | None) -> PinnedAutoscaler | None:
-    """Return how its autoscaler is held; where its bounds are the floor of the record, that is the floor."""
-    autoscaler = scalable.autoscaler
-    if autoscaler is None or record is None:
-        return autoscaler
-    read = autoscaler.read_by(record.fleet) if state in NOT_OURS else autoscaler
-    return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
 
 
 def _bounds(facts: Facts) -> Fact | None:
     """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
-    autoscaler = pinned_as_read(facts.scalable, facts.state, facts.record)
+    autoscaler = facts.subject.pinned
     if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
         return None
     name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
@@ -250,38 +232,38 @@ def _insists(facts: Facts) -> Fact | None:
     None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
     it again within seconds.
     """
-    scalable, record = facts.scalable, facts.record
-    policies = scalable.verdict.policies
-    if facts.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
+    subject, record = facts.subject, facts.subject.record
+    policies = subject.verdict.policies
+    if subject.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
         return None
-    undo = undo_of(scalable, record, facts.now)
+    undo = undo_of(subject, record, facts.now)
     if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
         return None
-    return fact(FactName.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=scalable.scale.replicas)
+    return fact(FactName.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=subject.scale.replicas)
 
 
 def _read_only(facts: Facts) -> Fact | None:
-    return Fact(FactName.READ_ONLY, ()) if facts.scalable.cluster.writes is Writes.NOTHING else None
+    return Fact(FactName.READ_ONLY, ()) if facts.subject.cluster.writes is Writes.NOTHING else None
 
 
 # What keeps up what its policies call idle.
 
 
 def _restricted(facts: Facts) -> Fact | None:
-    why = restriction(facts.scalable.cluster, facts.scalable.ref.namespace)
+    why = restriction(facts.subject.cluster, facts.subject.ref.namespace)
     return None if why is None else Fact(FactName.RESTRICTED, (why,))
 
 
 def _equal_priorities(facts: Facts) -> Fact | None:
-    policies = facts.scalable.verdict.equal_policies
+    policies = facts.subject.verdict.equal_policies
     return fact(FactName.EQUAL_PRIORITIES, ReasonCode.EQUAL_PRIORITIES, policies=policies) if policies else None
 
 
 def _unreadable(facts: Facts) -> Fact | None:
     name = FactName.UNREADABLE
-    if facts.scalable.unknown:
-        return fact(name, ReasonCode.UNREADABLE, problem=facts.scalable.unknown)
-    for service in facts.scalable.services:
+    if facts.subject.unknown:
+        return fact(name, ReasonCode.UNREADABLE, problem=facts.subject.unknown)
+    for service in facts.subject.services:
         which = service.ref.name
         if service.problem:
             return fact(name, ReasonCode.SERVICE_RECORD_UNREADABLE, service=which)
@@ -294,64 +276,64 @@ def _unreadable(facts: Facts) -> Fact | None:
 
 
 def _custom_kind(facts: Facts) -> Fact | None:
-    ref, policies = unnamed_kind(facts.scalable), facts.scalable.verdict.policies
+    ref, policies = unnamed_kind(facts.subject), facts.subject.verdict.policies
     if ref is None:
         return None
     names = [policy.name for policy in policies]
     return fact(FactName.CUSTOM_KIND, ReasonCode.CUSTOM_KIND, kind=ref.kind, policies=names)
 
 
-def unnamed_kind(scalable: ScalableState) -> ObjectRef | None:
+def unnamed_kind(subject: Subject) -> ObjectRef | None:
     """Return what is of a custom kind that none of its policies names, None where nothing is.
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
-    for ref in (scalable.scale.runs.ref, scalable.scale.written.ref):
+    for ref in (subject.scale.runs.ref, subject.scale.written.ref):
         if (ref.group, ref.kind) in SCALABLE_KINDS:
             continue
-        policies = scalable.verdict.policies
+        policies = subject.verdict.policies
         if not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
             return ref
     return None
 
 
 def _itself(facts: Facts) -> Fact | None:
-    is_ours = facts.scalable.scale.runs.labels.get(ITSELF) == _OUR_NAME
+    is_ours = facts.subject.scale.runs.labels.get(ITSELF) == _OUR_NAME
     return fact(FactName.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
 
 
 def _autoscaled(facts: Facts) -> Fact | None:
-    return next(_autoscalers(facts.scalable), None)
+    return next(_autoscalers(facts.subject), None)
 
 
-def _autoscalers(scalable: ScalableState) -> Iterator[Fact]:
+def _autoscalers(subject: Subject) -> Iterator[Fact]:
     name = FactName.AUTOSCALED
-    if scalable.controller:
-        yield fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=scalable.controller)
-    if scalable.scale.is_paused_kind and "keda" in scalable.verdict.leaves_autoscalers:
+    if subject.controller:
+        yield fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
+    if subject.scale.is_paused_kind and "keda" in subject.verdict.leaves_autoscalers:
         yield fact(name, ReasonCode.KEDA_LEFT)
-    paused_by = scalable.scale.paused_by
+    paused_by = subject.scale.paused_by
     if paused_by:
         yield fact(name, ReasonCode.SET_BY_OTHERS, annotation=paused_by)
-    if scalable.autoscaler is None:
+    if subject.autoscaler is None:
         return
-    hpa = f"HorizontalPodAutoscaler/{scalable.autoscaler.hpa.ref.name}"
-    if "hpa" in scalable.verdict.leaves_autoscalers:
+    hpa = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}"
+    if "hpa" in subject.verdict.leaves_autoscalers:
         yield fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
-    if scalable.autoscaler.own_bounds.minimum == 0:
+    if subject.autoscaler.own_bounds.minimum == 0:
         yield fact(name, ReasonCode.HPA_SCALES_TO_ZERO, autoscaler=hpa)
-    if scalable.autoscaler.problem:
-        yield fact(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=scalable.autoscaler.problem)
+    if subject.autoscaler.problem:
+        yield fact(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=subject.autoscaler.problem)
 
 
 def _at_idle_replicas(facts: Facts) -> Fact | None:
-    scalable = facts.scalable
-    is_down = scalable.target_is_idle or scalable.scale.replicas <= scalable.verdict.idle_replicas
+    subject = facts.subject
+    is_down = subject.target_is_idle or subject.scale.replicas <= subject.verdict.idle_replicas
     return fact(FactName.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
 
 
 def _time_unreadable(facts: Facts) -> Fact | None:
-    annotations = facts.scalable.scale.written.annotations
+    annotations = facts.subject.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and optional_instant(annotations, key) is None:
             code, expected = ReasonCode.ANNOTATION_UNREADABLE, "a time as in RFC 3339"
@@ -360,21 +342,21 @@ def _time_unreadable(facts: Facts) -> Fact | None:
 
 
 def _min_awake(facts: Facts) -> Fact | None:
-    since, least = facts.scalable.awake_since, facts.scalable.verdict.min_awake
+    since, least = facts.subject.awake_since, facts.subject.verdict.min_awake
     if since is None or (since < facts.now and since + least <= facts.now):
         return None
     return fact(FactName.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
 
 
 def _kept_awake(facts: Facts) -> Fact | None:
-    until = optional_instant(facts.scalable.scale.written.annotations, AWAKE_UNTIL)
+    until = optional_instant(facts.subject.scale.written.annotations, AWAKE_UNTIL)
     if until is None or until <= facts.now:
         return None
     return Fact(FactName.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)
 
 
 def _min_age(facts: Facts) -> Fact | None:
-    scale, least = facts.scalable.scale, facts.scalable.verdict.min_age
+    scale, least = facts.subject.scale, facts.subject.verdict.min_age
     created = max((one.created_at for one in (scale.written, scale.runs) if one.created_at is not None), default=None)
     if created is None or created + least <= facts.now:
         return None
@@ -382,24 +364,24 @@ def _min_age(facts: Facts) -> Fact | None:
 
 
 def _terminating(facts: Facts) -> Fact | None:
-    scale = facts.scalable.scale
+    scale = facts.subject.scale
     is_going = scale.written.terminating or scale.runs.terminating
     return fact(FactName.TERMINATING, ReasonCode.TERMINATING) if is_going else None
 
 
 def _rollout(facts: Facts) -> Fact | None:
-    is_rolling = in_rollout(facts.scalable.scale.runs)
+    is_rolling = in_rollout(facts.subject.scale.runs)
     return fact(FactName.ROLLOUT, ReasonCode.ROLLOUT_IN_PROGRESS) if is_rolling else None
 
 
 def _may_wake(facts: Facts) -> Fact | None:
-    found = facts.scalable.verdict.wake_when_blocker
+    found = facts.subject.verdict.wake_when_blocker
     return None if found is None else Fact(FactName.MAY_WAKE, found.reasons)
 
 
 def _observed(facts: Facts) -> Fact | None:
     """Return that it is only observed: what its policies say, or which of them holds back those that enforce."""
-    verdict, ref = facts.scalable.verdict, facts.scalable.scale.runs.ref
+    verdict, ref = facts.subject.verdict, facts.subject.scale.runs.ref
     if not verdict.observing:
         return None
     if not verdict.enforcing:

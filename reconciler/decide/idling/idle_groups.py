@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.facts import Fact, FactName, fact
 from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.scalables import ServiceState
+from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
@@ -29,7 +29,17 @@ class ServiceBackends(Struct, frozen=True):
     refs: list[ObjectRef]
 
 
-def all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
+def settled(
+    choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
+) -> dict[ObjectRef, Choice]:
+    """Return the choices where what goes idle together does: behind each Service, and on all clusters."""
+    found = _all_or_none(_federated_together(choices, federated))
+    while federated and found != choices:
+        choices, found = found, _all_or_none(_federated_together(found, federated))
+    return found
+
+
+def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
     """Return the choices where nothing goes idle behind a selected Service while anything else behind it stays up.
 
     That holds through all Services that share a scalable. What is idle already stays so: it is woken for reasons of its
@@ -45,7 +55,7 @@ def all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
 def _services(choices: Iterable[Choice]) -> dict[ObjectRef, ServiceBackends]:
     found: dict[ObjectRef, ServiceBackends] = {}
     for choice in choices:
-        for service in choice.scalable.behind:
+        for service in choice.subject.behind:
             found.setdefault(service.ref, ServiceBackends(service, [])).refs.append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
 
@@ -61,7 +71,7 @@ def _spread(
         changed = {IdleAction.IDLE} if found.name is FactName.OBSERVED else _GOES_IDLE
         for choice in [choices[ref] for ref in services[current].refs if choices[ref].action in changed]:
             choices[choice.ref] = choice.with_fact(found)
-            others = [service.ref for service in choice.scalable.behind if service.ref not in reasons]
+            others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))
             waiting.extend(others)
 
@@ -71,7 +81,7 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> F
     up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
     if up is None:
         return None
-    ref, code = up.scalable.scale.runs.ref, ReasonCode.SERVICE_RUNS
+    ref, code = up.subject.scale.runs.ref, ReasonCode.SERVICE_RUNS
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
@@ -110,7 +120,7 @@ def federated_members(
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():
-        key = key_of(choice.scalable.scale.runs.ref)
+        key = key_of(choice.subject.scale.runs.ref)
         if key in by_key and by_key[key].is_on(ref.cluster):
             ruled.setdefault(key, []).append(ref)
     local = _local_workloads(state, {key: by_key[key] for key in ruled})
@@ -147,7 +157,7 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
     return own is not None and bool(own.weight or own.min_replicas)
 
 
-def idle_together(
+def _federated_together(
     choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Choice]:
     """Return the choices where no member of a federated ReplicaSet is idle while another one runs."""

@@ -11,10 +11,11 @@ from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fl
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
-from reconciler.decide.idling.scalables import (
-    ScalableState,
+from reconciler.decide.idling.state import classify
+from reconciler.decide.idling.subjects import (
     Scale,
     ServiceState,
+    Subject,
     WakeRequest,
     latest_of,
     need_pods_requests,
@@ -64,9 +65,13 @@ class IdlingCluster(Struct, frozen=True):
 
     inventory: Inventory
     services: tuple[ServiceState, ...]
-    scalables: tuple[ScalableState, ...]
+    subjects: tuple[Subject, ...]
     abandoned: tuple[PinnedAutoscaler, ...] = ()  # held at a floor for a workload that is gone
     problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
+
+    @property
+    def name(self) -> str:
+        return self.inventory.cluster.name
 
 
 def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
@@ -76,6 +81,11 @@ def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
         for cluster in setting.fleet.clusters
         if cluster.name in setting.state.clusters
     )
+
+
+def subjects_of(clusters: Iterable[IdlingCluster]) -> list[Subject]:
+    """Return the subjects of all clusters."""
+    return [subject for cluster in clusters for subject in cluster.subjects]
 
 
 class _Observer:
@@ -103,9 +113,9 @@ class _Observer:
         direct = self._direct_verdicts()
         behind = self._services_by_scalable(services)
         scales = self._scales(services, direct)
-        scalables = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
+        subjects = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
         problems = tuple(self._verdicts.problems())
-        return IdlingCluster(self._inventory, services, scalables, tuple(self._abandoned()), problems)
+        return IdlingCluster(self._inventory, services, subjects, tuple(self._abandoned()), problems)
 
     # Services
 
@@ -242,7 +252,7 @@ class _Observer:
         scale: Scale,
         behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
         direct: Mapping[ObjectRef, PolicyVerdicts],
-    ) -> ScalableState:
+    ) -> Subject:
         own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
@@ -253,7 +263,7 @@ class _Observer:
         itself = [one.without(excluded) for one in itself] if excluded else itself
         on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
-        return ScalableState(
+        found = Subject(
             scale=scale,
             verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
             cluster=self._fleet_cluster,
@@ -272,6 +282,8 @@ class _Observer:
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
+        state, record = classify(found)
+        return replace(found, state=state, record=record)
 
     def _combined(
         self, through: Sequence[PolicyVerdicts], itself: Sequence[PolicyVerdicts], excluded: tuple[Reason, ...]

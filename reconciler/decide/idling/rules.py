@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.records import SOMEBODY_ELSE
-from reconciler.decide.idling.state import IdleState
+from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 

@@ -13,8 +13,7 @@ from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation
 from reconciler.decide.idling.facts import Fact, FactName, unnamed_kind
 from reconciler.decide.idling.rules import KEEP_UP, IdleAction, choose
-from reconciler.decide.idling.scalables import ScalableState
-from reconciler.decide.idling.state import IdleState
+from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -51,7 +50,7 @@ def what_would_change(choice: Choice, choices: Choices) -> Counterfactual | None
 
 
 def _change(choice: Choice, choices: Choices) -> Counterfactual | None:
-    rule, action, name = choose(choice.state, choice.scalable.verdict.result, choice.facts)
+    rule, action, name = choose(choice.state, choice.subject.verdict.result, choice.facts)
     if action is not rule.action:
         return change_if(CounterfactualCode.CLUSTER_STATE)
     if choice.state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
@@ -60,7 +59,7 @@ def _change(choice: Choice, choices: Choices) -> Counterfactual | None:
     if fact is not None:
         return _change_of_fact(fact, choice, choices)
     if choice.state is IdleState.DOWN:
-        return _more_replicas(choice.scalable)
+        return _more_replicas(choice.subject)
     if rule.reason is not None:
         return None
     return _change_of_verdict(choice, rule.action)
@@ -86,11 +85,11 @@ def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfact
         return change
     others = (choice.facts.get(name) for name in KEEP_UP if name not in _FROM_NEIGHBOURS)
     lifts = (_lift(one, choice, choices) for one in others if one is not None)
-    return what_lifts(lifts, choice.scalable.verdict.until)
+    return what_lifts(lifts, choice.subject.verdict.until)
 
 
 def _change_of_verdict(choice: Choice, action: IdleAction) -> Counterfactual | None:
-    verdict = choice.scalable.verdict
+    verdict = choice.subject.verdict
     if action is IdleAction.WAKE:
         return change_if(CounterfactualCode.POLICY)
     if action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
@@ -143,8 +142,8 @@ def _removed(annotation: str) -> Counterfactual:
     return change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
 
 
-def _more_replicas(scalable: ScalableState) -> Counterfactual:
-    return change_if(CounterfactualCode.MORE_REPLICAS, replicas=scalable.verdict.idle_replicas)
+def _more_replicas(subject: Subject) -> Counterfactual:
+    return change_if(CounterfactualCode.MORE_REPLICAS, replicas=subject.verdict.idle_replicas)
 
 
 # What lifts one fact.
@@ -162,12 +161,12 @@ def _of_time(fact: Fact, _choice: Choice) -> Counterfactual | None:
 
 
 def _of_exclusion(_fact: Fact, choice: Choice) -> Counterfactual | None:
-    found = choice.scalable.exclusion
+    found = choice.subject.exclusion
     return _UNCONTESTED if found is None else found.counterfactual
 
 
 def _of_busy(fact: Fact, choice: Choice) -> Counterfactual | None:
-    verdict = choice.scalable.verdict
+    verdict = choice.subject.verdict
     if fact.name is FactName.BUSY:
         return None if verdict.busy is None else change_of_criteria(verdict.busy.evaluation)
     found = verdict.wake_when_blocker if fact.name is FactName.MAY_WAKE else None
@@ -177,20 +176,20 @@ def _of_busy(fact: Fact, choice: Choice) -> Counterfactual | None:
 
 
 def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
-    verdict = choice.scalable.verdict
+    verdict = choice.subject.verdict
     if not verdict.enforcing:
         return _change_of_criteria(verdict.deciding)
     return _field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
 
 
 def _of_custom_kind(fact: Fact, choice: Choice) -> Counterfactual:
-    selector = custom_kind_selector(choice.scalable)
+    selector = custom_kind_selector(choice.subject)
     return change_if(CounterfactualCode.NAMED, selector=selector, policies=fact.why[0].values["policies"])
 
 
-def custom_kind_selector(scalable: ScalableState) -> str:
+def custom_kind_selector(subject: Subject) -> str:
     """Return the part of a selector that names what is of a custom kind that none of its policies names."""
-    ref = unnamed_kind(scalable)
+    ref = unnamed_kind(subject)
     return "" if ref is None else f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
@@ -226,14 +225,14 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.PROTECTED: _always(change_if(CounterfactualCode.UNPROTECTED)),
     FactName.BOUNDS: _always(change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")),
     FactName.INSISTS: lambda _fact, choice: _field_is(
-        "onRevert", f"Yield in {choice.scalable.verdict.policies[0].name}"
+        "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
     ),
-    FactName.RESTRICTED: lambda _fact, choice: lifted(choice.scalable.cluster),
+    FactName.RESTRICTED: lambda _fact, choice: lifted(choice.subject.cluster),
     FactName.EQUAL_PRIORITIES: _always(change_if(CounterfactualCode.DIFFERENT_PRIORITIES)),
     FactName.UNREADABLE: _of_reason,
     FactName.CUSTOM_KIND: _of_custom_kind,
     FactName.AUTOSCALED: _of_reason,
-    FactName.AT_IDLE_REPLICAS: lambda _fact, choice: _more_replicas(choice.scalable),
+    FactName.AT_IDLE_REPLICAS: lambda _fact, choice: _more_replicas(choice.subject),
     FactName.TIME_UNREADABLE: _always(change_if(CounterfactualCode.TIME_READABLE)),
     FactName.MIN_AWAKE: _of_time,
     FactName.KEPT_AWAKE: _of_time,

@@ -30,17 +30,17 @@ from reconciler.decide.idling.records import (
     targets_text,
 )
 from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.scalables import ServiceState
-from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.writes_workload import (
+from reconciler.decide.idling.write_context import (
     WriteContext,
     cause_of,
     cause_text,
     decision_key,
+    decision_on,
     own_decision_key,
-    record_after,
 )
+from reconciler.decide.idling.writes_workload import record_after
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
@@ -128,7 +128,7 @@ def _service_targets(
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
-    known |= {choice.scalable.scale.runs.ref for choice in choices if choice.scalable.has_target} - {
+    known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.has_target} - {
         choice.ref for choice in choices
     }
     kept = tuple(
@@ -246,7 +246,7 @@ class _Writer(Struct, frozen=True):
             changes = annotation_changes(current, wanted)
             if changes:
                 tests = annotation_tests(current, _TESTED) if step.idles else ()
-                yield replace(self._decision(holder, step), changes=(*changes, *tests))
+                yield replace(self.decision(holder, step), changes=(*changes, *tests))
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
     def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
@@ -285,22 +285,10 @@ class _Writer(Struct, frozen=True):
             return {}
         return {**wanted, CAUSE: cause_text(step.cause, self.context.run)}
 
-    def _decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
-        return Decision(
-            key=decision_key(step.verb, holder.ref),
-            job="idling",
-            verb=step.verb,
-            phase=step.phase,
-            ref=holder.ref,
-            api_version="v1",
-            uid=holder.uid,
-            changes=(),
-            cause=step.cause,
-            group=self.context.group(self.service.ref, idles=step.idles),
-            order=step.order,
-            needs=step.needs,
-            has_annotations=holder.has_annotations,
-        )
+    def decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
+        """Return the decision of `step` on `holder`, without any changes."""
+        group = self.context.group(self.service.ref, idles=step.idles)
+        return decision_on(holder, step.verb, step.cause, group, phase=step.phase, order=step.order, needs=step.needs)
 
 
 def _foreign_decisions(
@@ -316,7 +304,7 @@ def _foreign_decisions(
         choice = ruled.get(target.ref(service.ref))
         if choice is None:
             return not _is_gone(target, service, inventory)
-        return choice.action is not IdleAction.WAKE and choice.scalable.scale.is_at_or_below(idled_to)
+        return choice.action is not IdleAction.WAKE and choice.subject.scale.is_at_or_below(idled_to)
 
     step = _ServiceWrite(
         verb=Verb.CLEAR,
@@ -332,4 +320,4 @@ def _foreign_decisions(
         if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
             continue
         changes = annotation_changes(holder.annotations, foreign_record_cleared())
-        yield replace(writer._decision(holder, step), changes=changes)
+        yield replace(writer.decision(holder, step), changes=changes)

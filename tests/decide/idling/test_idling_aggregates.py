@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
-from reconciler.decide.idling.scalables import Listing, ServiceState, record_of
+from reconciler.decide.idling.subjects import Listing, ServiceState, record_of
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service

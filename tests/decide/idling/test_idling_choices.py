@@ -70,7 +70,7 @@ def choice(
     }
     found = a_state(a_cluster(services=(a_service(annotations=listed or {}),), workloads=(web,)), answers=said)
     (cluster,) = idling_clusters(IdlingInputs(of_state(state), found, a_run(NIGHT), chosen or policies()))
-    return choice_of(cluster.scalables[0], FleetGuards(), NIGHT)
+    return choice_of(cluster.subjects[0], FleetGuards(), NIGHT)
 
 
 def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():

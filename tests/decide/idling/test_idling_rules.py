@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
-from reconciler.decide.idling.state import IDLE_STATES, IdleState
+from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
@@ -27,6 +29,36 @@ from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Se
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_kind
+
+
+class IdleState(StrEnum):
+    AWAKE = "awake"
+    DOWN = "down"  # at or below the floor, and nobody remembers more
+    IDLE = "idle by us"
+    IDLE_INCOMPLETE = "half idled"  # its Service is marked and lists it, it still runs
+    HPA_NOT_PINNED = "half held"  # idled to a floor, its autoscaler is not held there yet
+    HPA_RESTORED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
+    HPA_CHANGED = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    TAKEN_OVER = "taken over"  # it stands at its idled count, and somebody else gave another reason for that, or none
+    WAKE_INCOMPLETE = "half woken"  # it was woken, its Service still lists it
+    MANUALLY_SCALED = "scaled by hand"
+    STALE = "stale record"
+    CONTESTED = "contested"
+    FOREIGN = "foreign"
+    UNPROVEN = "unproven"  # at zero, a Service lists it, and nothing on it says that anybody idled it
+    UNREADABLE = "set aside"
+
+
+NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
+"""What is idle by somebody's word, and not by ours."""
+
+MAYBE_DOWN = frozenset({IdleState.DOWN, IdleState.UNREADABLE, IdleState.TAKEN_OVER, *NOT_OURS})
+"""What may stand at or below its floor and not be idle by us after this run: its replicas say whether it runs."""
+
+IDLE_STATES = frozenset(
+    {IdleState.IDLE, IdleState.HPA_NOT_PINNED, IdleState.HPA_RESTORED, IdleState.HPA_CHANGED, IdleState.TAKEN_OVER}
+)
+"""What is idle with a record of ours, until it is woken or released."""
 
 
 class Scale(Struct, frozen=True):
@@ -208,14 +240,15 @@ class Listing(Struct, frozen=True):
     is_behind: bool = True
 
 
-class ScalableState(Struct, frozen=True):
+class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
     the policies that select it themselves, not just a Service it is behind. `on_target` is the record that a
-    ScaledObject has on its target; with `target_is_idle` the target has one of its own.
+    ScaledObject has on its target; with `target_is_idle` the target has one of its own. `record` is what it goes back
+    to: of its own record and those of its Services the newest; None where it is not idled.
     """
 
     scale: Scale
@@ -235,6 +268,8 @@ class ScalableState(Struct, frozen=True):
     direct: frozenset[str] = frozenset()
     on_target: RecordReading | None = None
     target_is_idle: bool = False
+    state: IdleState = IdleState.AWAKE
+    record: Record | None = None
 
     @property
     def has_target(self) -> bool:
@@ -286,6 +321,18 @@ class ScalableState(Struct, frozen=True):
             if target.ref(service.ref) == self.ref
         )
         return next(found, None)
+
+    @property
+    def pinned(self) -> PinnedAutoscaler | None:
+        """How its autoscaler is held, as whoever idled it may read that.
+
+        Where its bounds are the floor of the record, that is the floor.
+        """
+        autoscaler, record = self.autoscaler, self.record
+        if autoscaler is None or record is None:
+            return autoscaler
+        read = autoscaler.read_by(record.fleet) if self.state in NOT_OURS else autoscaler
+        return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
 
     @property
     def awake_since(self) -> datetime | None:
