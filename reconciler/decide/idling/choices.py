@@ -222,7 +222,7 @@ def waking_policy(choice: Choice) -> str:
     combined, fact = choice.subject.verdict, choice.fact
     if choice.action is not IdleAction.WAKE or fact is None:
         return ""
-    highest = max(combined.verdicts, key=lambda verdict: verdict.policy.idle_replicas, default=None)
+    highest = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
     waking = {FactName.BUSY: combined.busy, FactName.WAKE_WHEN: combined.wake_when, FactName.FLOOR: highest}
     found = waking.get(fact.name)
     return "" if found is None else found.policy.name

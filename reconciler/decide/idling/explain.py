@@ -73,7 +73,7 @@ def idling_explanations(
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
-            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
+            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
                 yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
 
 
@@ -101,7 +101,7 @@ def _considered(
         written=choice.ref if subject.scale.is_paused_kind else None,
         services=tuple(service.ref for service in subject.services if is_recorded(service)),
     )
-    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.verdicts)
+    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
     for name in names:
         parts = _selected_by(subject, name)
         yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(choice, name))
@@ -116,7 +116,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     deciding = deciding_names(choice)
     if not deciding or policy in deciding:
         return choice.reasons
-    verdicts = choice.subject.verdict.verdicts
+    verdicts = choice.subject.verdict.won
     own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
     return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
 
@@ -124,7 +124,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
 def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
     """Return which parts of the selector of `policy` select `subject`."""
     services = [
-        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdicts)
+        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
     ]
     names = ", ".join(f"Service/{service.ref.name}" for service in services)
     return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
@@ -146,7 +146,7 @@ def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
 
 def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
     same = (subject.verdict.result, CriterionResult.UNKNOWN)
-    differ = {one.policy.name: one for one in subject.overridden if one.evaluation.result not in same}
+    differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
     for name in sorted(differ):
         wish = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
@@ -164,14 +164,16 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
-            unknown = next(one for one in verdict.verdicts if one.evaluation.result is CriterionResult.UNKNOWN)
+            unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
         elif verdict.result is CriterionResult.IDLE and scale.problem:
             why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
             yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
     for service in services:
-        if service.verdicts and service.found.undecided:
-            yield Undecided(str(service.ref), "idling", service.verdicts[0].policy.name, (_nothing_to_idle(service),))
+        if service.is_selected and service.found.undecided:
+            yield Undecided(
+                str(service.ref), "idling", service.verdict.won[0].policy.name, (_nothing_to_idle(service),)
+            )
 
 
 def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:

@@ -270,7 +270,7 @@ def _unreadable(facts: Facts) -> Fact | None:
         if service.is_foreign:
             by = who_idled("" if service.foreign is None else service.foreign.fleet)
             return fact(name, ReasonCode.SERVICE_FOREIGN, service=which, by=by)
-        if service.verdicts and service.found.undecided:
+        if service.is_selected and service.found.undecided:
             return fact(name, ReasonCode.SERVICE_TARGETS_UNKNOWN, service=which, problem=service.found.undecided)
     return None
 
@@ -307,10 +307,10 @@ def _autoscaled(facts: Facts) -> Fact | None:
 
 
 def _autoscalers(subject: Subject) -> Iterator[Fact]:
-    name = FactName.AUTOSCALED
+    name, policies = FactName.AUTOSCALED, subject.verdict.policies
     if subject.controller:
         yield fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    if subject.scale.is_paused_kind and "keda" in subject.verdict.leaves_autoscalers:
+    if subject.scale.is_paused_kind and any(policy.keda == "Leave" for policy in policies):
         yield fact(name, ReasonCode.KEDA_LEFT)
     paused_by = subject.scale.paused_by
     if paused_by:
@@ -318,7 +318,7 @@ def _autoscalers(subject: Subject) -> Iterator[Fact]:
     if subject.autoscaler is None:
         return
     hpa = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}"
-    if "hpa" in subject.verdict.leaves_autoscalers:
+    if any(policy.hpa == "Leave" for policy in policies):
         yield fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
     if subject.autoscaler.own_bounds.minimum == 0:
         yield fact(name, ReasonCode.HPA_SCALES_TO_ZERO, autoscaler=hpa)

@@ -14,7 +14,6 @@ from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
-from reconciler.decide.idling.verdicts import CombinedVerdict
 from reconciler.decide.idling.what_would_change import custom_kind_selector
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.messages import replica_count
@@ -71,7 +70,7 @@ def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Noti
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
     if service.found.nothing and would_idle(service):
         text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
-        yield Notice("nothingBehind", str(service.ref), text, service.verdicts[0].policy.name)
+        yield Notice("nothingBehind", str(service.ref), text, service.verdict.won[0].policy.name)
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
@@ -126,7 +125,7 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
     if not (runs or choice.because_of(FactName.OBSERVED)):
         return
     for service in choice.subject.behind:
-        policies = [verdict.policy for verdict in service.verdicts if runs or verdict.policy.mode == "Enforce"]
+        policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
         if policies:
             text = f"{service.ref}: no workload behind it is idled: {choice.why}"
             yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
@@ -251,4 +250,4 @@ _NOTICES = (
 def would_idle(service: ServiceState) -> bool:
     """Return whether what may be behind `service` could go idle now."""
     is_free = service.exclusion is None and not service.has_record
-    return is_free and CombinedVerdict(service.verdicts).result is CriterionResult.IDLE
+    return is_free and service.verdict.result is CriterionResult.IDLE

@@ -23,9 +23,8 @@ from reconciler.decide.idling.subjects import (
 )
 from reconciler.decide.idling.verdicts import (
     ClusterVerdicts,
-    CombinedVerdict,
     Exclusions,
-    PolicyVerdicts,
+    Verdict,
 )
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
@@ -121,13 +120,12 @@ class _Observer:
 
     def _service(self, service: Service) -> ServiceState | None:
         excluded = self._verdicts.exclusions(service)
-        verdicts = self._verdicts.on_service(service)
-        verdicts = verdicts.without(excluded) if excluded else verdicts
+        verdict = self._verdicts.on_service(service)
+        verdict = verdict.without(excluded) if excluded else verdict
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
         state = ServiceState(
             service=service,
-            verdicts=verdicts.won,
-            overridden=verdicts.overridden,
+            verdict=verdict,
             on_service=read_service_record(service.annotations, self._fleets, self._groups),
             on_endpoints=None
             if endpoints is None
@@ -138,7 +136,7 @@ class _Observer:
             excluded=excluded,
         )
         opts_out = state.exclusion or state.excluded
-        if not (state.verdicts or state.has_record or opts_out or state.request or self._is_asked_about(state)):
+        if not (state.is_selected or state.has_record or opts_out or state.request or self._is_asked_about(state)):
             return None
         return replace(state, found=discover_targets(service, self._inventory))
 
@@ -155,9 +153,9 @@ class _Observer:
 
     # what is behind them
 
-    def _direct_verdicts(self) -> dict[ObjectRef, PolicyVerdicts]:
+    def _direct_verdicts(self) -> dict[ObjectRef, Verdict]:
         found = ((workload.ref, self._verdicts.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: verdicts for ref, verdicts in found if verdicts.won}
+        return {ref: verdict for ref, verdict in found if verdict.won}
 
     def _services_by_scalable(
         self, services: Iterable[ServiceState]
@@ -188,11 +186,9 @@ class _Observer:
         ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
-    def _scales(
-        self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
-    ) -> dict[ObjectRef, Scale]:
+    def _scales(self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, Verdict]) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
-        selected = [workload for service in services if service.verdicts for workload in service.found.workloads]
+        selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in direct]
         scales = [self._governing_scale(workload) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
@@ -251,14 +247,14 @@ class _Observer:
         self,
         scale: Scale,
         behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
-        direct: Mapping[ObjectRef, PolicyVerdicts],
+        direct: Mapping[ObjectRef, Verdict],
     ) -> Subject:
         own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
         before = [service for service in services if around[service.ref][1]]
         excluded = self._excluded(scale, before)
-        through = [service.selected.without(excluded) if excluded else service.selected for service in before]
+        through = [service.verdict.without(excluded) if excluded else service.verdict for service in before]
         itself = [direct[ref] for ref in own if ref in direct]
         itself = [one.without(excluded) for one in itself] if excluded else itself
         on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
@@ -268,7 +264,6 @@ class _Observer:
             verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
             cluster=self._fleet_cluster,
             services=services,
-            overridden=tuple(verdict for one in (*through, *itself) for verdict in one.overridden),
             reading=read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
             controller=self._controller(scale),
@@ -285,16 +280,15 @@ class _Observer:
         state, record = classify(found)
         return replace(found, state=state, record=record)
 
-    def _combined(
-        self, through: Sequence[PolicyVerdicts], itself: Sequence[PolicyVerdicts], excluded: tuple[Reason, ...]
-    ) -> CombinedVerdict:
-        """Return the verdicts `through` Services and on the scalable `itself` as one, of each policy once."""
+    def _combined(self, through: Sequence[Verdict], itself: Sequence[Verdict], excluded: tuple[Reason, ...]) -> Verdict:
+        """Return what is said `through` Services and of the scalable `itself` as one, of each policy once."""
         if len(itself) == 1 and not (through or excluded or self._setting.without_policies):
-            return itself[0].combined
-        verdicts = [verdict for one in through for verdict in one.won]
-        known = {verdict.policy.name for verdict in verdicts}
-        verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
-        return CombinedVerdict(tuple(verdicts), self._setting.without_policies, excluded)
+            return itself[0]  # one value for all that the same policies select
+        won = [verdict for one in through for verdict in one.won]
+        known = {verdict.policy.name for verdict in won}
+        won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
+        lost = tuple(verdict for one in (*through, *itself) for verdict in one.lost)
+        return Verdict(tuple(won), lost, self._setting.without_policies, excluded)
 
     def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
         """Return the policies that exclude `scale`, itself or with a Service before it."""
@@ -308,16 +302,14 @@ class _Observer:
         excluded: Exclusions,
         own: Iterable[ObjectRef],
         before: Iterable[ServiceState],
-        direct: Mapping[ObjectRef, PolicyVerdicts],
+        direct: Mapping[ObjectRef, Verdict],
     ) -> tuple[Reason, ...]:
         """Return how those of the policies exclude it that would select it otherwise."""
         if not excluded:
             return ()
-        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.selected for service in before)]
-        names = {verdict.policy.name for one in selecting for verdict in (*one.won, *one.overridden)}
-        for service in before:
-            found = self._verdicts.on_service(service.service) if service.excluded else PolicyVerdicts()
-            names |= {verdict.policy.name for verdict in (*found.won, *found.overridden)}
+        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.verdict for service in before)]
+        selecting += [self._verdicts.on_service(service.service) for service in before if service.excluded]
+        names = {name for verdict in selecting for name in verdict.names}
         return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def _protected(self, namespace: str) -> Reason | None:

@@ -22,7 +22,7 @@ from reconciler.decide.idling.records import (
     UnidleTarget,
     awake_since,
 )
-from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
+from reconciler.decide.idling.verdicts import Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
@@ -177,14 +177,13 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
 class ServiceState(Struct, frozen=True):
     """A Service that a policy selects, that carries marks, that opts out, or with a wake request.
 
-    `overridden` are the verdicts of policies that others win over. `record` is ours, from the Service or else from its
-    Endpoints; `foreign` somebody else's; `problem` says why one of them cannot be read.
+    `record` is ours, from the Service or else from its Endpoints; `foreign` somebody else's; `problem` says why one of
+    them cannot be read.
     """
 
     service: Service
     found: DiscoveredTargets = DiscoveredTargets()
-    verdicts: tuple[PolicyVerdict, ...] = ()
-    overridden: tuple[PolicyVerdict, ...] = ()
+    verdict: Verdict = Verdict()
     on_service: ServiceRecordReading | None = None
     on_endpoints: ServiceRecordReading | None = None
     endpoints: Endpoints | None = None
@@ -197,9 +196,9 @@ class ServiceState(Struct, frozen=True):
         return self.service.ref
 
     @property
-    def selected(self) -> PolicyVerdicts:
-        """What the policies say of it."""
-        return PolicyVerdicts(self.verdicts, self.overridden)
+    def is_selected(self) -> bool:
+        """Whether some policy selects it."""
+        return bool(self.verdict.won)
 
     @property
     def record(self) -> ServiceRecord | None:
@@ -252,10 +251,9 @@ class Subject(Struct, frozen=True):
     """
 
     scale: Scale
-    verdict: CombinedVerdict
+    verdict: Verdict
     cluster: FleetCluster
     services: tuple[ServiceState, ...] = ()
-    overridden: tuple[PolicyVerdict, ...] = ()
     reading: RecordReading | None = None
     autoscaler: PinnedAutoscaler | None = None
     controller: str = ""
@@ -285,7 +283,9 @@ class Subject(Struct, frozen=True):
         """The Services that some policy selects and that it is behind."""
         if not self.services:
             return ()
-        return tuple(service for service in self.services if service.verdicts and service.ref not in self.listed_only)
+        return tuple(
+            service for service in self.services if service.is_selected and service.ref not in self.listed_only
+        )
 
     @property
     def listings(self) -> tuple[Listing, ...]:
@@ -360,4 +360,4 @@ def record_of(listing: Listing) -> Record:
 
 def is_recorded(service: ServiceState) -> bool:
     """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
-    return bool(service.verdicts) or service.has_record
+    return service.is_selected or service.has_record

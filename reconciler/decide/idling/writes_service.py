@@ -123,7 +123,7 @@ def _service_targets(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> ServiceTargets:
     listed = {target.ref(service.ref): target for target in _listed(service)}
-    adds = bool(service.verdicts) and service.ref not in context.running
+    adds = service.is_selected and service.ref not in context.running
     after = [(choice.ref, record_after(choice, context)) for choice in choices if adds or choice.ref in listed]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
@@ -228,7 +228,7 @@ def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
     names = {record.policy for record in records}
     if before is not None and before.policy in names:
         return before.policy
-    bidding = [verdict.policy.name for verdict in behind.service.verdicts if verdict.policy.name in names]
+    bidding = [verdict.policy.name for verdict in behind.service.verdict.won if verdict.policy.name in names]
     return min(bidding or names)
 
 
@@ -253,7 +253,7 @@ class _Writer(Struct, frozen=True):
         """Yield the writes on the Endpoints: they follow those on the Service, where a policy says so."""
         endpoints = self.service.endpoints
         ours = self.service.on_endpoints is not None and self.service.on_endpoints.ours
-        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdicts)
+        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdict.won)
         if endpoints is None or not (ours or asked):
             return
         marked = {decision.verb: decision.key for decision in on_service}

@@ -305,7 +305,7 @@ def awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
     """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
     verdict = choice.subject.verdict
     ends = [now + verdict.min_awake, verdict.window_end(now)]
-    if not verdict.verdicts:
+    if not verdict.won:
         ends.append(record.wake_due)
     return max(end for end in ends if end is not None)
 
@@ -381,7 +381,7 @@ def _owner_change(choice: Choice, own: Record) -> ReasonCode:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
         return ReasonCode.OWNER_UNKNOWN
-    overridden = any(verdict.policy.name == own.policy for verdict in choice.subject.overridden)
+    overridden = any(verdict.policy.name == own.policy for verdict in choice.subject.verdict.lost)
     return ReasonCode.OWNER_OVERRIDDEN if overridden else ReasonCode.OWNER_CHANGED
 
 

@@ -158,7 +158,7 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     service = a_service(annotations=listing(OTHER))
     policies = (a_policy("high", priority=5), a_policy("low"))
     other = only(found(*policies, services=(service,), workloads=(a_workload(), a_workload("other"))), "other")
-    assert (other.verdict.verdicts, other.overridden, other.behind) == ((), (), ())
+    assert (other.verdict.won, other.verdict.lost, other.behind) == ((), (), ())
 
 
 def names(verdicts: Any) -> list[tuple[str, str]]:
@@ -196,7 +196,7 @@ def names(verdicts: Any) -> list[tuple[str, str]]:
 )  # fmt: skip
 def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
     web = only(found(*policies, services=(a_service(),), workloads=(a_workload(),)))
-    assert (names(web.verdict.verdicts), names(web.overridden), web.direct) == (won, lost, frozenset(direct))
+    assert (names(web.verdict.won), names(web.verdict.lost), web.direct) == (won, lost, frozenset(direct))
 
 
 @pytest.mark.parametrize(
@@ -230,5 +230,5 @@ class TestSharedVerdicts:
     def test_what_one_more_policy_says_of_one_is_not_said_of_the_others(self, policy, services):
         workloads = (a_workload(), a_workload("api", kind="StatefulSet", labels={"app": "api"}))
         cluster = found(a_policy(selector=ITSELF), policy, workloads=workloads, services=services)
-        names = {name: {one.policy.name for one in only(cluster, name).verdict.verdicts} for name in ("web", "api")}
+        names = {name: {one.policy.name for one in only(cluster, name).verdict.won} for name in ("web", "api")}
         assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}
