@@ -112,7 +112,7 @@ class Facts:
                 self._known[name] = found
         return found
 
-    def __contains__(self, name: FactName) -> bool:
+    def __contains__(self, name: Any) -> bool:
         return self.get(name) is not None
 
     def adding(self, found: Fact) -> Facts:

@@ -15,10 +15,9 @@ from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
 from reconciler.decide.idling.records import (
     Evidence,
+    Reading,
     Record,
-    RecordReading,
     ServiceRecord,
-    ServiceRecordReading,
     UnidleTarget,
     awake_since,
 )
@@ -184,8 +183,8 @@ class ServiceState(Struct, frozen=True):
     service: Service
     found: DiscoveredTargets = DiscoveredTargets()
     verdict: Verdict = Verdict()
-    on_service: ServiceRecordReading | None = None
-    on_endpoints: ServiceRecordReading | None = None
+    on_service: Reading[ServiceRecord] | None = None
+    on_endpoints: Reading[ServiceRecord] | None = None
     endpoints: Endpoints | None = None
     request: WakeRequest | None = None
     exclusion: Exclusion | None = None
@@ -254,7 +253,7 @@ class Subject(Struct, frozen=True):
     verdict: Verdict
     cluster: FleetCluster
     services: tuple[ServiceState, ...] = ()
-    reading: RecordReading | None = None
+    reading: Reading[Record] | None = None
     autoscaler: PinnedAutoscaler | None = None
     controller: str = ""
     exclusion: Exclusion | None = None
@@ -264,7 +263,7 @@ class Subject(Struct, frozen=True):
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
-    on_target: RecordReading | None = None
+    on_target: Reading[Record] | None = None
     target_is_idle: bool = False
     state: IdleState = IdleState.AWAKE
     record: Record | None = None

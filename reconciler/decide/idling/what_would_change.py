@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
@@ -72,10 +72,18 @@ def kept_up_until(choice: Choice, choices: Choices) -> datetime | None:
     """
     if choice.fact is None or choice.fact.until is None or choice.action is not IdleAction.LEAVE:
         return None
+    if any(fact.until is None for fact in _keeping_up(choice)):
+        return None
     change = what_would_change(choice, choices)
     if change is None or change.code is CounterfactualCode.ANNOTATION_REMOVED:
         return WITHOUT_END
     return parse_time(str(change.values["at"])) if _is_time(change) else None
+
+
+def _keeping_up(choice: Choice) -> Iterator[Fact]:
+    """Yield what keeps it up, without what others say that it goes idle together with."""
+    found = (choice.facts.get(name) for name in KEEP_UP if name not in _FROM_NEIGHBOURS)
+    return (fact for fact in found if fact is not None)
 
 
 def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
@@ -83,8 +91,7 @@ def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfact
     change = _lift(fact, choice, choices)
     if fact.name not in KEEP_UP or choice.action is not IdleAction.LEAVE or not _is_time(change):
         return change
-    others = (choice.facts.get(name) for name in KEEP_UP if name not in _FROM_NEIGHBOURS)
-    lifts = (_lift(one, choice, choices) for one in others if one is not None)
+    lifts = (_lift(one, choice, choices) for one in _keeping_up(choice))
     return what_lifts(lifts, choice.subject.verdict.until)
 
 

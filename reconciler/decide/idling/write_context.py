@@ -101,12 +101,18 @@ def decision_on(
     one: Workload | HorizontalPodAutoscaler | Service | Endpoints, verb: Verb, cause: Cause, group: str, **fields: Any
 ) -> Decision:
     """Return a repair of `one`, which has no changes yet; `fields` are in place of what it has otherwise."""
-    defaults: dict[str, Any] = {
+    repair: dict[str, Any] = {
         "key": decision_key(verb, one.ref),
+        "job": "idling",
+        "verb": verb,
         "phase": Phase.REPAIR,
+        "ref": one.ref,
         "api_version": "v1" if isinstance(one, Service | Endpoints) else one.api_version,
+        "uid": one.uid,
         "changes": (),
+        "cause": cause,
+        "group": group,
+        "has_annotations": one.has_annotations,
         "has_labels": one.has_labels if isinstance(one, Workload) else True,
     }
-    own = {"job": "idling", "verb": verb, "ref": one.ref, "uid": one.uid, "cause": cause, "group": group}
-    return Decision(**own, has_annotations=one.has_annotations, **(defaults | fields))
+    return Decision(**(repair | fields))

@@ -27,7 +27,7 @@ from reconciler.decide.annotations import (
     format_time,
     quoted,
 )
-from reconciler.decide.decisions import Decision, Phase, annotation_changes, annotation_tests
+from reconciler.decide.decisions import Cause, Decision, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.choices import Choice, wake_count
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
@@ -47,7 +47,6 @@ from reconciler.decide.idling.write_context import (
     cause_of,
     cause_text,
     decision_on,
-    own_decision_key,
     verb_of,
 )
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -124,11 +123,10 @@ def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
     return None if make is None or record is None else make(choice, record, context)
 
 
-def _decision(choice: Choice, context: WriteContext, **fields: Any) -> Decision:
+def _decision(choice: Choice, cause: Cause, context: WriteContext, **fields: Any) -> Decision:
     """Return a repair of the scalable with what is particular in `fields`."""
-    cause, group = cause_of(choice, context), context.group(choice.ref)
-    own = {"key": own_decision_key(choice), "verb": verb_of(choice), "order": (1,), "cause": cause, "group": group}
-    return decision_on(choice.subject.scale.written, **(own | fields))
+    group = context.group(choice.ref, idles=fields.get("idles", False))
+    return decision_on(choice.subject.scale.written, verb_of(choice), cause, group, **({"order": (1,)} | fields))
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
@@ -155,11 +153,10 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     counted = not scale.is_suspended_kind
     return _decision(
         choice,
+        cause,
         context,
         changes=changes,
-        cause=cause,
         phase=Phase.DECREASE,
-        group=context.group(choice.ref, idles=True),
         replicas_before=scale.replicas if counted else None,
         replicas_after=record.idled_to if counted else None,
         event="Idled",
@@ -200,10 +197,10 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     return _decision(
         choice,
+        cause_of(choice, context, reasons),
         context,
         changes=(scale.change_back(count), *annotation_changes(annotations, wanted)),
         phase=Phase.WAKE,
-        cause=cause_of(choice, context, reasons),
         order=(tier(choice), 1),
         replicas_before=scale.replicas if counted else None,
         replicas_after=count if counted else None,
@@ -260,9 +257,9 @@ def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
     }
     return _decision(
         choice,
+        cause_of(choice, context, (_undo_reason(choice, undo),)),
         context,
         changes=(subject.scale.unchanged(), *annotation_changes(annotations, wanted)),
-        cause=cause_of(choice, context, (_undo_reason(choice, undo),)),
         event="IdlingContested" if is_contested(choice.subject, undo) else "",
     )
 
@@ -289,7 +286,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
     cause = cause_of(choice, context, (changed, _handed_to(choice, record)))
     changes = (scale.unchanged(), *annotation_changes(annotations, wanted))
-    return _decision(choice, context, changes=changes, cause=cause)
+    return _decision(choice, cause, context, changes=changes)
 
 
 def _handed_to(choice: Choice, record: Record) -> Reason:
@@ -319,7 +316,9 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     if choice.keeps_request:
         wanted[AWAKE_SINCE] = format_time(context.run.now)
     changes = annotation_changes(annotations, wanted)
-    return _decision(choice, context, changes=(choice.subject.scale.unchanged(), *changes)) if changes else None
+    if not changes:
+        return None
+    return _decision(choice, cause_of(choice, context), context, changes=(choice.subject.scale.unchanged(), *changes))
 
 
 def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
@@ -339,13 +338,13 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()
     changes = (change, *annotation_changes(scale.written.annotations, wanted))
     if not moved:
-        return _decision(choice, context, changes=changes, cause=cause)
+        return _decision(choice, cause, context, changes=changes)
     down = scale.replicas > record.idled_to and choice.state is not IdleState.HPA_NOT_PINNED
     return _decision(
         choice,
+        cause,
         context,
         changes=changes,
-        cause=cause,
         phase=Phase.DECREASE if down else Phase.REPAIR,
         replicas_before=scale.replicas,
         replicas_after=record.idled_to,
