@@ -121,7 +121,8 @@ def decision_on(
         "has_annotations": one.has_annotations,
         "has_labels": one.has_labels if isinstance(one, Workload) else True,
     }
-    return Decision(**(repair | fields))
+    repair.update(fields)
+    return Decision(**repair)
 
 
 def following(decision: Decision, own: Decision | None) -> Decision:
