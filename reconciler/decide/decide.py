@@ -31,7 +31,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
-    idling = decide_idling(usable, seen, run)
+    idling = decide_idling(usable, seen, run, counterfactuals=counterfactuals)
     recovery = decide_recovery(policies.fleet, state, run)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
     not_now = frozenset[ObjectRef]()

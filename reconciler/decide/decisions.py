@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -334,6 +334,11 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
+    until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
+
+
+WITHOUT_END = datetime.max.replace(tzinfo=UTC)
+"""`until` of what is not idled by then either: its criteria say something else at that time."""
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):

@@ -12,18 +12,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant, parse_time
-from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
+from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.observed import unknown_since
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
 from reconciler.policy.types import PolicySet
 
 _LATELY = timedelta(days=2)
-_ALONE = (CounterfactualCode.AFTER, CounterfactualCode.ANNOTATION_REMOVED)
 
 
 class Inputs(Struct, frozen=True):
@@ -121,13 +120,12 @@ def _kept_up(desired: DesiredState, state: ObservedState, filters: Filters) -> I
     labels: Mapping[ObjectRef, Mapping[str, str]] | None = None
     found: dict[ObjectRef, KeptUp] = {}
     for one in desired.explanations:
-        by, lifted = _LIFTED_BY_TIME.get(one.reasons[0].code) if one.reasons else None, one.counterfactual
-        if by is None or (lifted is not None and lifted.code not in _ALONE):
+        by = _LIFTED_BY_TIME.get(one.reasons[0].code) if one.reasons else None
+        if by is None or one.until is None:
             continue
         labels = _labels(state) if labels is None else labels
         if filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
-            in_time = lifted is not None and lifted.code is CounterfactualCode.AFTER
-            found[one.ref] = KeptUp(by, parse_time(str(lifted.values["at"])) if lifted and in_time else None)
+            found[one.ref] = KeptUp(by, None if one.until == WITHOUT_END else one.until)
     yield from found.values()
 
 

@@ -6,16 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.decide.decisions import DesiredState, PolicyExplanation
+from reconciler.decide.decisions import WITHOUT_END, DesiredState, PolicyExplanation
 from reconciler.decide.limits import scalable_workloads, within_limits
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    ReasonCode,
-    change_if,
-    joint_counterfactual,
-    reason,
-)
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import Inputs, make_plan
@@ -179,37 +172,32 @@ def test_a_policy_may_select_what_cannot_be_read():
 
 
 OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
-AFTER = change_if(CounterfactualCode.AFTER, at=OLD_ENOUGH)
-REMOVED = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation="reconciler/awake-until")
-THAWED = change_if(CounterfactualCode.UNFROZEN)
 
 
 @pytest.mark.parametrize(
-    ("code", "lifted", "expected"),
+    ("code", "until", "expected"),
     [
-        pytest.param(ReasonCode.MIN_AGE, AFTER, KeptUp("minAge", OLD_ENOUGH), id="too young"),
-        pytest.param(ReasonCode.MIN_AWAKE, AFTER, KeptUp("minAwake", OLD_ENOUGH), id="woken lately"),
-        pytest.param(ReasonCode.KEPT_AWAKE, REMOVED, KeptUp("reconciler/awake-until"), id="until its annotation goes"),
-        pytest.param(ReasonCode.KEPT_AWAKE, None, KeptUp("reconciler/awake-until"), id="without end"),
-        pytest.param(
-            ReasonCode.MIN_AGE, joint_counterfactual(CounterfactualCode.ALL, (AFTER, THAWED)), None, id="not time alone"
-        ),
-        pytest.param(ReasonCode.FROZEN, AFTER, None, id="not kept up by its age"),
-        pytest.param(None, AFTER, None, id="no reason"),
+        pytest.param(ReasonCode.MIN_AGE, OLD_ENOUGH, KeptUp("minAge", OLD_ENOUGH), id="too young"),
+        pytest.param(ReasonCode.MIN_AWAKE, OLD_ENOUGH, KeptUp("minAwake", OLD_ENOUGH), id="woken lately"),
+        pytest.param(ReasonCode.KEPT_AWAKE, WITHOUT_END, KeptUp("reconciler/awake-until"), id="without end"),
+        pytest.param(ReasonCode.MIN_AGE, None, None, id="not time alone"),
+        pytest.param(ReasonCode.FROZEN, OLD_ENOUGH, None, id="not kept up by its age"),
+        pytest.param(None, OLD_ENOUGH, None, id="no reason"),
     ],
 )
 def test_what_only_time_keeps_from_being_idled_is_named(
-    code: ReasonCode | None, lifted: Counterfactual | None, expected: KeptUp | None
+    code: ReasonCode | None, until: datetime | None, expected: KeptUp | None
 ) -> None:
-    assert kept_up(a_policy_set(), code, lifted) == ([] if expected is None else [expected])
+    assert kept_up(a_policy_set(), code, until) == ([] if expected is None else [expected])
 
 
-def kept_up(policies, code, lifted, filters=None):
+def kept_up(policies, code, until, filters=None):
     """What the plan says of one workload that two policies select, and of another that nothing keeps up."""
     reasons = () if code is None else (reason(code),)
     web, api = (a_workload(name, labels={"app": name}) for name in ("web", "api"))
     explanations = [
-        PolicyExplanation(web.ref, "idling", name, "stays awake", reasons, lifted) for name in ("nights", "weekends")
+        PolicyExplanation(web.ref, "idling", name, "stays awake", reasons, until=until)
+        for name in ("nights", "weekends")
     ]
     explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
     desired = DesiredState(explanations=tuple(explanations))
@@ -219,5 +207,5 @@ def kept_up(policies, code, lifted, filters=None):
 
 @pytest.mark.parametrize(("app", "count"), [("web", 1), ("api", 0)])
 def test_what_the_filters_leave_out_waits_for_nothing(app, count):
-    found = kept_up(a_policy_set(), ReasonCode.MIN_AGE, AFTER, Filters(labels=LabelSelector((("app", app),))))
+    found = kept_up(a_policy_set(), ReasonCode.MIN_AGE, OLD_ENOUGH, Filters(labels=LabelSelector((("app", app),))))
     assert len(found) == count

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, group_name
-from reconciler.decide.idling.writes_workload import decision_key
+from reconciler.decide.idling.write_context import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
 from reconciler.policy.types import Fleet, PolicySet, Writes

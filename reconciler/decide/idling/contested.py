@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
     stated,
 )
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.scalables import ScalableState
+from reconciler.decide.idling.subjects import Subject
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, Place, ScheduleCriterion
 from reconciler.workload_kinds import WorkloadKind, workload_kind
@@ -80,21 +80,21 @@ class Contest(Struct, frozen=True):
     autoscaler: str = ""
 
 
-def is_restored_by_others(scalable: ScalableState, record: Record) -> bool:
+def is_restored_by_others(subject: Subject, record: Record) -> bool:
     """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
-    since = scaled_at(scalable.scale.written, record)
-    return scalable.autoscaler is not None and scalable.autoscaler.is_restored_by_others(record.idled_to, since)
+    since = scaled_at(subject.scale.written, record)
+    return subject.autoscaler is not None and subject.autoscaler.is_restored_by_others(record.idled_to, since)
 
 
-def undo_of(scalable: ScalableState, record: Record, now: datetime) -> Undo:
+def undo_of(subject: Subject, record: Record, now: datetime) -> Undo:
     """Return how the idling that `record` describes was undone.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """
-    workload, autoscaler = scalable.scale.written, ""
+    workload, autoscaler = subject.scale.written, ""
     writer = workload.replicas_writer
-    if scalable.autoscaler is not None and is_restored_by_others(scalable, record):
-        writer, autoscaler = scalable.autoscaler.hpa.bounds_writer, scalable.autoscaler.hpa.ref.name
+    if subject.autoscaler is not None and is_restored_by_others(subject, record):
+        writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
     return Undo(by or "unknown", at, _undone_by(by, workload.annotations) + 1, autoscaler)
@@ -107,13 +107,13 @@ def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
     return count if manager and former.get("by") == manager and isinstance(count, int) else 0
 
 
-def is_contested(scalable: ScalableState, undo: Undo) -> bool:
-    """Return whether `undo` is one too many, so that `scalable` is left alone: not by a person's tool, and not the
+def is_contested(subject: Subject, undo: Undo) -> bool:
+    """Return whether `undo` is one too many, so that `subject` is left alone: not by a person's tool, and not the
     first in a row.
 
     Where no policy decides about it, nobody knows when that would end, nor whether its policy insists: it only counts.
     """
-    return scalable.verdict.policy is not None and undo.count >= EPISODES and is_by_tool(undo)
+    return subject.verdict.policy is not None and undo.count >= EPISODES and is_by_tool(undo)
 
 
 def is_by_tool(undo: Undo) -> bool:

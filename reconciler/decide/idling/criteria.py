@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from itertools import chain
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.decide.query_answers import Series, series_of, value_for
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    Reasons,
-    change_if,
-    joint_counterfactual,
-    reason,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.model import QueryAnswer, QueryKey
 from reconciler.policy.queries import queries_of, render_query
@@ -47,15 +37,17 @@ class CriterionResult(StrEnum):
 
 
 class Evaluation(Struct, frozen=True):
-    """What criteria say; `counterfactual` is the smallest change that would alter it, None for none.
+    """What criteria say. `until` is when the schedules that make it idle end, None where none does.
 
-    `until` is when the schedules that make it idle end, None where none does.
+    `parts` are the criteria that make it so, where several are joined: all of them would have to say something else for
+    another result, or with `any_part` one of them.
     """
 
     result: CriterionResult
     reasons: Reasons
-    counterfactual: Counterfactual | None = None
     until: datetime | None = None
+    parts: tuple[Evaluation, ...] = ()
+    any_part: bool = False
 
 
 Evaluator = Callable[[str, str | None], Evaluation]
@@ -120,22 +112,18 @@ def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
     if is_open(calendar, now):
         end = open_until(calendar, now)
         why = _schedule_reason(ReasonCode.OUTSIDE_UPTIME, calendar, now, end)
-        return Evaluation(CriterionResult.IDLE, (why,), _change(CounterfactualCode.WINDOW, calendar, end), end)
-    end, excepted = opens_next(calendar, now), exception_at(calendar, now) is not None
-    code = ReasonCode.UPTIME_EXCEPTION if excepted else ReasonCode.IN_UPTIME
-    why = _schedule_reason(code, calendar, now, end)
-    return Evaluation(CriterionResult.BUSY, (why,), _change(CounterfactualCode.END, calendar, end))
+        return Evaluation(CriterionResult.IDLE, (why,), end)
+    code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
+    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens_next(calendar, now)),))
 
 
 def _downtime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
     if is_open(calendar, now):
         end = open_until(calendar, now)
-        why = _schedule_reason(ReasonCode.IN_DOWNTIME, calendar, now, end)
-        return Evaluation(CriterionResult.IDLE, (why,), _change(CounterfactualCode.END, calendar, end), end)
+        return Evaluation(CriterionResult.IDLE, (_schedule_reason(ReasonCode.IN_DOWNTIME, calendar, now, end),), end)
     opens = opens_next(calendar, now)
     code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
-    why = _schedule_reason(code, calendar, now, opens)
-    return Evaluation(CriterionResult.BUSY, (why,), _change(CounterfactualCode.ANOTHER_WINDOW, calendar, opens))
+    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
 
 
 def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
@@ -148,14 +136,6 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
         timeZone=calendar.zone_name if until is not None else "",
         exception="" if exception is None else exception.reason,
     )
-
-
-def _change(code: CounterfactualCode, calendar: Calendar, at: datetime | None) -> Counterfactual:
-    """Return that it changes by itself `at` that time; None: as `code` says of the calendar."""
-    if at is not None:
-        return change_if(CounterfactualCode.AT, at=at, timeZone=calendar.zone_name)
-    stated = "uptime" if calendar.field == "uptime" else "schedule"
-    return change_if(code, calendar=f"{stated} {calendar_name(calendar)}")
 
 
 def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator:
@@ -199,51 +179,49 @@ def _metric_evaluation(criterion: MetricCriterion, value: float | Reason) -> Eva
     window = criterion.window
     if isinstance(value, Reason):
         unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
-        return Evaluation(CriterionResult.UNKNOWN, (unknown, value), change_if(CounterfactualCode.METRIC_KNOWN))
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, value))
     idle, bound = value <= criterion.at_most, float(criterion.at_most)
     code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
     why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
-    change = change_if(CounterfactualCode.METRIC_ABOVE if idle else CounterfactualCode.METRIC_AT_MOST, bound=bound)
-    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), change)
+    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,))
 
 
 def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     """Return idle where all are idle, busy where any is, else unknown; unknown for none."""
     for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
-        found = [evaluation for evaluation in evaluations if evaluation.result is result]
+        found = _saying(result, evaluations)
         if found:
-            return _joined(result, found, CounterfactualCode.ALL)
-    if not evaluations:
-        return _NO_CRITERION
+            return _joined(result, found)
     ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
-    return replace(_joined(CriterionResult.IDLE, evaluations, CounterfactualCode.ANY), until=min(ends, default=None))
+    return _joined(CriterionResult.IDLE, evaluations, min(ends, default=None), any_part=True)
 
 
 def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     """Return idle where any is idle, busy where all are, else unknown; unknown for none."""
-    idle = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.IDLE]
+    idle = _saying(CriterionResult.IDLE, evaluations)
     if idle:
         ends = [evaluation.until for evaluation in idle if evaluation.until is not None]
-        return replace(_joined(CriterionResult.IDLE, idle, CounterfactualCode.ALL), until=max(ends, default=None))
-    unknown = [evaluation for evaluation in evaluations if evaluation.result is CriterionResult.UNKNOWN]
+        return _joined(CriterionResult.IDLE, idle, max(ends, default=None))
+    unknown = _saying(CriterionResult.UNKNOWN, evaluations)
     if unknown:
-        return _joined(CriterionResult.UNKNOWN, unknown, CounterfactualCode.ANY)
-    if not evaluations:
+        return _joined(CriterionResult.UNKNOWN, unknown, any_part=True)
+    return _joined(CriterionResult.BUSY, evaluations, any_part=True)
+
+
+def _saying(result: CriterionResult, evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    return tuple(evaluation for evaluation in evaluations if evaluation.result is result)
+
+
+def _joined(
+    result: CriterionResult, parts: tuple[Evaluation, ...], until: datetime | None = None, *, any_part: bool = False
+) -> Evaluation:
+    if not parts:
         return _NO_CRITERION
-    return _joined(CriterionResult.BUSY, evaluations, CounterfactualCode.ANY)
+    reasons = tuple(dict.fromkeys(chain.from_iterable(one.reasons for one in parts)))
+    return Evaluation(result, reasons, until, parts, any_part)
 
 
-def _joined(result: CriterionResult, evaluations: Sequence[Evaluation], changes: CounterfactualCode) -> Evaluation:
-    return Evaluation(
-        result,
-        tuple(dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in evaluations))),
-        joint_counterfactual(changes, (evaluation.counterfactual for evaluation in evaluations)),
-    )
-
-
-_NO_CRITERION = Evaluation(
-    CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),), change_if(CounterfactualCode.CRITERION)
-)
+_NO_CRITERION = Evaluation(CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),))
 
 
 def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
@@ -262,12 +240,11 @@ def _wake_evaluation(metric: WakeMetric, value: float | Reason | None) -> Evalua
     if value is None or isinstance(value, Reason):
         unknown = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
         why = value or reason(ReasonCode.NO_SERIES)
-        return Evaluation(CriterionResult.UNKNOWN, (unknown, why), change_if(CounterfactualCode.METRIC_KNOWN))
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, why))
     wakes = value > bound
     code = ReasonCode.WAKE_WHEN_TRUE if wakes else ReasonCode.WAKE_WHEN_FALSE
-    change = change_if(CounterfactualCode.METRIC_AT_MOST if wakes else CounterfactualCode.METRIC_ABOVE, bound=bound)
     why = reason(code, value=value, above=bound, window=window)
-    return Evaluation(CriterionResult.BUSY if wakes else CriterionResult.IDLE, (why,), change)
+    return Evaluation(CriterionResult.BUSY if wakes else CriterionResult.IDLE, (why,))
 
 
 def schedules_of(criterion: Criterion) -> Iterator[Calendar]:

@@ -1,35 +1,27 @@
-"""What is said about choices: notices, overridden verdicts, and the reason for every number of replicas."""
+"""What is said of choices: the reason for every number of replicas, what is undecided, and what was overridden."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
-from reconciler.decide.decisions import Notice, Overridden, PolicyExplanation, Undecided, equal_priorities
-from reconciler.decide.idling.blockers import custom_kind_blocker
+from reconciler.decide.decisions import DesiredState, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.idling.choices import Choice, deciding_names, idled_by, owner_policy
-from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
-from reconciler.decide.idling.rules import Fact, IdleAction
-from reconciler.decide.idling.scalables import ScalableState, ServiceState, is_recorded
-from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.verdicts import CombinedVerdict
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.messages import replica_count
-from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, PodsQuestion, Run, Workload
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.notices import first_idles, notices, query_notices, undecided_by_equals, would_idle
+from reconciler.decide.idling.observed import IdlingCluster
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
+from reconciler.decide.idling.what_would_change import kept_up_until, what_would_change
+from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
+from reconciler.model import ObjectRef, PodsQuestion, Run
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
-_BY_AUTOSCALER = (
-    ReasonCode.LEFT_TO_AUTOSCALER,
-    ReasonCode.KEDA_LEFT,
-    ReasonCode.HPA_LEFT,
-    ReasonCode.HPA_SCALES_TO_ZERO,
-)
 _TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
 _OUTCOMES = {
     IdleAction.IDLE: "goes idle",
@@ -44,19 +36,44 @@ _OUTCOMES = {
 }
 
 
-def idling_explanations(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
+def explained(
+    clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run, *, counterfactuals: bool = False
+) -> DesiredState:
+    """Return what is said of `choices` and of what they were made from, without any decision."""
+    services = [service for cluster in clusters for service in cluster.services]
+    ordered = list(choices.values())
+    unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
+    return DesiredState(
+        undecided=tuple(undecided(ordered, services)),
+        overridden=tuple(overridden(ordered)),
+        notices=(
+            *notices(ordered, services, run),
+            *chain.from_iterable(unusable),
+            *first_idles(ordered),
+            *undecided_by_equals(ordered),
+        ),
+        explanations=tuple(idling_explanations(choices, services, counterfactuals=counterfactuals)),
+        questions=tuple(sorted(questions(ordered, services))),
+    )
+
+
+def idling_explanations(
+    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState], *, counterfactuals: bool = False
+) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
 
-    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
+    With `counterfactuals` they also say what would change it. A selected Service is explained by itself only where no
+    scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
-    for choice in choices:
-        explained.update(service.ref for service in choice.scalable.behind)
-        yield from _considered(choice)
+    for choice in choices.values():
+        explained.update(service.ref for service in choice.subject.behind)
+        change = what_would_change(choice, choices) if counterfactuals else None
+        yield from _considered(choice, change, kept_up_until(choice, choices))
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
-            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdicts):
+            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
                 yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
 
 
@@ -66,28 +83,31 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
     return reason(ReasonCode.NO_WORKLOAD)
 
 
-def _considered(choice: Choice) -> Iterator[PolicyExplanation]:
-    scalable = choice.scalable
+def _considered(
+    choice: Choice, counterfactual: Counterfactual | None, until: datetime | None
+) -> Iterator[PolicyExplanation]:
+    subject = choice.subject
     owner = owner_policy(choice)
     whole = PolicyExplanation(
-        ref=scalable.scale.runs.ref,
+        ref=subject.scale.runs.ref,
         job="idling",
         policy=owner,
         outcome=_outcome(choice),
         reasons=choice.reasons,
-        counterfactual=choice.counterfactual,
+        counterfactual=counterfactual,
+        until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         selected=False,
-        written=choice.ref if scalable.scale.is_paused_kind else None,
-        services=tuple(service.ref for service in scalable.services if is_recorded(service)),
+        written=choice.ref if subject.scale.is_paused_kind else None,
+        services=tuple(service.ref for service in subject.services if is_recorded(service)),
     )
-    names = dict.fromkeys(verdict.policy.name for verdict in scalable.verdict.verdicts)
+    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
     for name in names:
-        parts = _selected_by(scalable, name)
+        parts = _selected_by(subject, name)
         yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(choice, name))
-    for why in scalable.verdict.excluded:
+    for why in subject.verdict.excluded:
         yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
-    if not names and (whole.idled or not scalable.verdict.excluded):
+    if not names and (whole.idled or not subject.verdict.excluded):
         yield whole
 
 
@@ -96,18 +116,18 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     deciding = deciding_names(choice)
     if not deciding or policy in deciding:
         return choice.reasons
-    verdicts = choice.scalable.verdict.verdicts
+    verdicts = choice.subject.verdict.won
     own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
     return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
 
 
-def _selected_by(scalable: ScalableState, policy: str) -> tuple[str, ...]:
-    """Return which parts of the selector of `policy` select `scalable`."""
+def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
+    """Return which parts of the selector of `policy` select `subject`."""
     services = [
-        service for service in scalable.behind if any(verdict.policy.name == policy for verdict in service.verdicts)
+        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
     ]
     names = ", ".join(f"Service/{service.ref.name}" for service in services)
-    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in scalable.direct else []))
+    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
 
 
 def _outcome(choice: Choice) -> str:
@@ -119,20 +139,20 @@ def _outcome(choice: Choice) -> str:
 def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
     for choice in choices:
-        winner = choice.scalable.verdict.policy
+        winner = choice.subject.verdict.policy
         if winner is not None:
-            yield from _overridden_by(winner, choice.scalable)
+            yield from _overridden_by(winner, choice.subject)
 
 
-def _overridden_by(winner: IdlingPolicy, scalable: ScalableState) -> Iterator[Overridden]:
-    same = (scalable.verdict.result, CriterionResult.UNKNOWN)
-    differ = {one.policy.name: one for one in scalable.overridden if one.evaluation.result not in same}
+def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
+    same = (subject.verdict.result, CriterionResult.UNKNOWN)
+    differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
     for name in sorted(differ):
         wish = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
         if differ[name].policy.mode == "Observe":
             why = reason(ReasonCode.OBSERVES)
-        yield Overridden(scalable.scale.runs.ref, "idling", name, wish, winner.name, (why,))
+        yield Overridden(subject.scale.runs.ref, "idling", name, wish, winner.name, (why,))
 
 
 def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[Undecided]:
@@ -140,257 +160,28 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
     scalables are not all known.
     """
     for choice in choices:
-        verdict, scale = choice.scalable.verdict, choice.scalable.scale
+        verdict, scale = choice.subject.verdict, choice.subject.scale
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
-            unknown = next(one for one in verdict.verdicts if one.evaluation.result is CriterionResult.UNKNOWN)
+            unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
         elif verdict.result is CriterionResult.IDLE and scale.problem:
             why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
             yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
     for service in services:
-        if service.verdicts and service.found.undecided:
-            yield Undecided(str(service.ref), "idling", service.verdicts[0].policy.name, (_nothing_to_idle(service),))
+        if service.is_selected and service.found.undecided:
+            yield Undecided(
+                str(service.ref), "idling", service.verdict.won[0].policy.name, (_nothing_to_idle(service),)
+            )
 
 
 def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
     """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
     behind: dict[ObjectRef, bool] = {}
     for choice in choices:
-        for service in choice.scalable.behind:
-            behind[service.ref] = behind.get(service.ref, False) or Fact.PODS_UNREAD in choice.facts
+        for service in choice.subject.behind:
+            behind[service.ref] = behind.get(service.ref, False) or FactName.PODS_UNREAD in choice.facts
     for service in services:
-        if service.found.question is not None and behind.get(service.ref, _would_idle(service)):
+        if service.found.question is not None and behind.get(service.ref, would_idle(service)):
             yield service.found.question
-
-
-def _would_idle(service: ServiceState) -> bool:
-    """Return whether what may be behind `service` could go idle now."""
-    is_free = service.exclusion is None and not service.has_record
-    return is_free and CombinedVerdict(service.verdicts).result is CriterionResult.IDLE
-
-
-def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
-    """Return the notices, each once, sorted.
-
-    What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
-    would fail the runs of a whole platform.
-    """
-    ordered = list(choices)
-    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
-    found += [notice for service in services for notice in _service_notices(service)]
-    behind = {service.ref for choice in ordered for service in choice.scalable.behind}
-    found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
-    return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
-
-
-def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
-    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
-    for policy, query, why in problems:
-        text = f"{cluster}: a query is unknown: {query}: {why}"
-        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, True, (why,))
-
-
-def _service_notices(service: ServiceState) -> Iterator[Notice]:
-    if service.problem and not service.is_foreign:
-        yield Notice(
-            "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
-        )
-    elif service.is_foreign:
-        yield _foreign_mark(service.ref, service.foreign)
-    if service.exclusion is not None and service.exclusion.unreadable:
-        yield Notice(
-            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
-        )
-    yield from _unreadable_request(service.ref, service.service.annotations)
-
-
-def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    by = who_idled("" if record is None else record.fleet)
-    return Notice("foreignMark", str(ref), f"{ref} was idled by {by}")
-
-
-def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
-    if service.found.nothing and _would_idle(service):
-        text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
-        yield Notice("nothingBehind", str(service.ref), text, service.verdicts[0].policy.name)
-
-
-def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
-    if WAKE_REQUESTED_AT in annotations and optional_instant(annotations, WAKE_REQUESTED_AT) is None:
-        text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
-        yield Notice("unreadableSignal", str(ref), text)
-
-
-def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.action is IdleAction.OVERDUE:
-        ours = choice.state not in NOT_OURS
-        kind, held = (
-            ("overdueWake", choice.scalable.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
-        )
-        text = f"{choice.ref} should be awake ({choice.why}): {held}"
-        yield Notice(kind, str(choice.ref), text, owner_policy(choice), ours, choice.reasons)
-    if choice.action is IdleAction.DEFER:
-        text = f"{choice.ref}: {choice.why}"
-        yield Notice("perRun", str(choice.ref), text, owner_policy(choice), reasons=choice.reasons)
-
-
-def _unreadable_record(choice: Choice, _run: Run) -> Iterator[Notice]:
-    reading = choice.scalable.reading
-    if choice.state is IdleState.UNREADABLE and reading is not None:
-        yield Notice("setAside", str(choice.ref), f"{choice.ref}: {reading.problem}; its replicas are left unchanged")
-
-
-def _idled_by_others(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.state is IdleState.FOREIGN:
-        yield _foreign_mark(choice.ref, choice.record)
-
-
-def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """A list on a Service that says more than the scalable bears out."""
-    record, scalable = choice.record, choice.scalable
-    if record is None:
-        return
-    lists = [(listing.target.replicas, listing.service.ref.name) for listing in scalable.listings]
-    if choice.state is IdleState.UNPROVEN:
-        names = " and ".join(f"Service/{service.ref.name}" for service in scalable.services if service.has_record)
-        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
-        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
-        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; {then}")
-    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
-        most, name = max(lists)
-        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
-        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; that is what it wakes to")
-
-
-def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.fact not in (Fact.SERVICE_RUNS, Fact.OBSERVED):
-        return
-    for service in choice.scalable.behind:
-        policies = [
-            verdict.policy
-            for verdict in service.verdicts
-            if choice.fact is Fact.SERVICE_RUNS or verdict.policy.mode == "Enforce"
-        ]
-        if policies:
-            text = f"{service.ref}: no workload behind it is idled: {choice.why}"
-            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
-
-
-def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    found = custom_kind_blocker(choice.scalable)
-    if found is not None and choice.fact is Fact.BLOCKED and choice.reasons == found.reasons:
-        named = found.counterfactual.values if found.counterfactual is not None else NOTHING
-        then = f"to idle it too, write {named['selector']} in the selector of {' and '.join(named['policies'])}"
-        text = f"{choice.scalable.scale.runs.ref}: {choice.why}; {then}"
-        subject = str(choice.scalable.scale.runs.ref)
-        yield Notice("customKind", subject, text, owner_policy(choice), reasons=choice.reasons)
-
-
-def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """An exclusion on a Service has a notice of its own, about that Service."""
-    found = choice.scalable.exclusion
-    if found is not None and found.unreadable and not found.on.startswith("Service/"):
-        text = f"{choice.ref}: {found.on}: {found.reason}; it counts as excluded"
-        yield Notice("excludedUnreadable", str(choice.ref), text)
-
-
-def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.fact is Fact.BLOCKED and choice.reasons[0].code in _BY_AUTOSCALER:
-        ref, policy = choice.scalable.scale.runs.ref, owner_policy(choice)
-        yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
-    autoscaler = choice.autoscaler
-    if autoscaler is not None and autoscaler.problem:
-        name, policy = autoscaler.hpa.ref, owner_policy(choice)
-        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
-
-
-def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
-    written = choice.scalable.scale.written
-    if choice.state is IdleState.CONTESTED:
-        contest = contest_of(written, choice.scalable.verdict.policy)
-        if contest is not None:
-            then = _advice(choice, contest.by, contest.autoscaler)
-            why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
-            text = f"{choice.ref} is {why}; {then}"
-            yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
-    last = insisted(written)
-    if last is not None and choice.stays_idle and choice.fact is not Fact.INSISTS:
-        text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        text = f"{text}; {_advice(choice, last.by)}"
-        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-    if choice.fact is Fact.INSISTS and choice.record is not None:
-        undo = undo_of(choice.scalable, choice.record, run.now)
-        times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
-        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
-    if undone and choice.action in (IdleAction.RELEASE, IdleAction.WAKE) and choice.record is not None:
-        undo = undo_of(choice.scalable, choice.record, run.now)
-        if is_contested(choice.scalable, undo):
-            then = _advice(choice, undo.by, undo.autoscaler)
-            text = f"{choice.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
-            yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-
-
-def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
-    return advice(by, choice.ref, autoscaler, choice.scalable.scale.written.replicas_path)
-
-
-def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
-    scale = choice.scalable.scale
-    if choice.action is IdleAction.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
-        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once"
-        yield Notice("missedRun", str(choice.ref), text, owner_policy(choice))
-
-
-def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """A change of field manager alone is a notice and nothing else."""
-    writer = choice.scalable.scale.written.replicas_writer
-    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
-        why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
-        text = f"{choice.ref} is idle, and {why}"
-        yield Notice("fieldManager", str(choice.ref), text, owner_policy(choice), reasons=(why,))
-
-
-def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
-    """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
-    new: dict[str, list[Workload]] = {}
-    for choice in choices:
-        written = choice.scalable.scale.written
-        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
-        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
-            new.setdefault(choice.ref.cluster, []).append(written)
-    for cluster, workloads in sorted(new.items()):
-        for by, theirs in tools_of(workloads).items():
-            several = f"{len(theirs)} workloads that are idled for the first time"
-            which = str(theirs[0].ref) if len(theirs) == 1 else several
-            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, theirs)}"
-            yield Notice("otherWriter", cluster, text)
-
-
-def undecided_by_equals(choices: Iterable[Choice]) -> Iterator[Notice]:
-    """Yield for each set of policies of equal priority what they select together."""
-    found = ((choice.scalable.verdict.equal_policies, choice.ref) for choice in choices)
-    return equal_priorities(found, "newly idled")
-
-
-def _unreadable_signal(choice: Choice, _run: Run) -> Iterator[Notice]:
-    yield from _unreadable_request(choice.ref, choice.scalable.scale.written.annotations)
-
-
-_NOTICES = (
-    _overdue,
-    _unreadable_record,
-    _idled_by_others,
-    _unproven,
-    _held_together,
-    _custom_kind,
-    _unreadable_exclusion,
-    _autoscaled,
-    _contested,
-    _missed_run,
-    _writer,
-    _unreadable_signal,
-)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.idling.blockers import Blocker, blocker
 from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.rules import Fact, IdleAction
-from reconciler.decide.idling.scalables import ServiceState
+from reconciler.decide.idling.facts import Fact, FactName, fact
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState
@@ -29,7 +29,17 @@ class ServiceBackends(Struct, frozen=True):
     refs: list[ObjectRef]
 
 
-def all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
+def settled(
+    choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
+) -> dict[ObjectRef, Choice]:
+    """Return the choices where what goes idle together does: behind each Service, and on all clusters."""
+    found = _all_or_none(_federated_together(choices, federated))
+    while federated and found != choices:
+        choices, found = found, _all_or_none(_federated_together(found, federated))
+    return found
+
+
+def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
     """Return the choices where nothing goes idle behind a selected Service while anything else behind it stays up.
 
     That holds through all Services that share a scalable. What is idle already stays so: it is woken for reasons of its
@@ -37,61 +47,57 @@ def all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
     """
     services = _services(choices.values())
     result = dict(choices)
-    for fact, found in ((Fact.SERVICE_RUNS, _running), (Fact.PODS_UNREAD, _not_known), (Fact.OBSERVED, _observed)):
-        reasons = {ref: why for ref, one in services.items() if (why := found(one, result)) is not None}
-        _spread(reasons, fact, services, result)
+    for find in (_running, _not_known, _observed):
+        _spread({ref: found for ref, one in services.items() if (found := find(one, result))}, services, result)
     return result
 
 
 def _services(choices: Iterable[Choice]) -> dict[ObjectRef, ServiceBackends]:
     found: dict[ObjectRef, ServiceBackends] = {}
     for choice in choices:
-        for service in choice.scalable.behind:
+        for service in choice.subject.behind:
             found.setdefault(service.ref, ServiceBackends(service, [])).refs.append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
 
 
 def _spread(
-    reasons: dict[ObjectRef, Blocker],
-    fact: Fact,
-    services: Mapping[ObjectRef, ServiceBackends],
-    choices: dict[ObjectRef, Choice],
+    reasons: dict[ObjectRef, Fact], services: Mapping[ObjectRef, ServiceBackends], choices: dict[ObjectRef, Choice]
 ) -> None:
-    """Set `fact` on all that goes idle behind the Services in `reasons`, and behind those that share it with them."""
-    changed = {IdleAction.IDLE} if fact is Fact.OBSERVED else _GOES_IDLE
+    """Add the fact of each Service in `reasons` to all that goes idle behind it, and behind those that share it."""
     waiting = deque(reasons)
     while waiting:
         current = waiting.popleft()
-        why = reasons[current]
+        found = reasons[current]
+        changed = {IdleAction.IDLE} if found.name is FactName.OBSERVED else _GOES_IDLE
         for choice in [choices[ref] for ref in services[current].refs if choices[ref].action in changed]:
-            choices[choice.ref] = choice.with_fact(fact, why)
-            others = [service.ref for service in choice.scalable.behind if service.ref not in reasons]
-            reasons.update(dict.fromkeys(others, why))
+            choices[choice.ref] = choice.with_fact(found)
+            others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
+            reasons.update(dict.fromkeys(others, found))
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Blocker | None:
+def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
     up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
     if up is None:
         return None
-    ref, code = up.scalable.scale.runs.ref, ReasonCode.SERVICE_RUNS
+    ref, code = up.subject.scale.runs.ref, ReasonCode.SERVICE_RUNS
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
-    return Blocker((why, *up.reasons), up.counterfactual)
+    return Fact(FactName.SERVICE_RUNS, (why, *up.reasons), neighbour=up.ref)
 
 
-def _not_known(service: ServiceBackends, _rulings: Mapping[ObjectRef, Choice]) -> Blocker | None:
+def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     if service.service.found.question is None:
         return None
-    return blocker(ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+    return fact(FactName.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
-def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Blocker | None:
+def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else Blocker(observed.reasons, observed.counterfactual)
+    return None if observed is None else Fact(FactName.OBSERVED, observed.reasons, neighbour=observed.ref)
 
 
 class FederatedMembers(Struct, frozen=True):
@@ -104,7 +110,7 @@ class FederatedMembers(Struct, frozen=True):
     refs: tuple[ObjectRef, ...]
     all: tuple[ObjectRef, ...]
     running: tuple[str, ...] = ()
-    held: Blocker | None = None
+    held: Fact | None = None
 
 
 def federated_members(
@@ -114,7 +120,7 @@ def federated_members(
     by_key = federated_by_local_key(federated)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():
-        key = key_of(choice.scalable.scale.runs.ref)
+        key = key_of(choice.subject.scale.runs.ref)
         if key in by_key and by_key[key].is_on(ref.cluster):
             ruled.setdefault(key, []).append(ref)
     local = _local_workloads(state, {key: by_key[key] for key in ruled})
@@ -139,9 +145,9 @@ def _members(
 ) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
     unread = next((name for name in sorted(state.unreachable) if _may_run_on(federated, name)), "")
-    held = blocker(ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
+    held = fact(FactName.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:
-        held = blocker(ReasonCode.FEDERATED_PAUSED, policy=federated.name)
+        held = fact(FactName.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
 
@@ -151,7 +157,7 @@ def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
     return own is not None and bool(own.weight or own.min_replicas)
 
 
-def idle_together(
+def _federated_together(
     choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Choice]:
     """Return the choices where no member of a federated ReplicaSet is idle while another one runs."""
@@ -163,9 +169,8 @@ def idle_together(
         for choice in inside:
             elsewhere = min(awake - {choice.ref.cluster}, default="")
             if elsewhere:
-                result[choice.ref] = choice.with_fact(
-                    Fact.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
-                )
+                found = fact(FactName.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
+                result[choice.ref] = choice.with_fact(found)
             elif members.held is not None and not choice.was_idle:
-                result[choice.ref] = choice.with_fact(Fact.BLOCKED, members.held)
+                result[choice.ref] = choice.with_fact(members.held)
     return result

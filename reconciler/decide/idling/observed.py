@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
-from reconciler.decide.idling.blockers import ANOTHER_STATE, UNPROTECTED
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
-from reconciler.decide.idling.scalables import (
-    ScalableState,
+from reconciler.decide.idling.state import classify
+from reconciler.decide.idling.subjects import (
     Scale,
     ServiceState,
+    Subject,
     WakeRequest,
     latest_of,
     need_pods_requests,
@@ -23,11 +23,10 @@ from reconciler.decide.idling.scalables import (
 )
 from reconciler.decide.idling.verdicts import (
     ClusterVerdicts,
-    CombinedVerdict,
     Exclusions,
-    PolicyVerdicts,
+    Verdict,
 )
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -65,9 +64,13 @@ class IdlingCluster(Struct, frozen=True):
 
     inventory: Inventory
     services: tuple[ServiceState, ...]
-    scalables: tuple[ScalableState, ...]
+    subjects: tuple[Subject, ...]
     abandoned: tuple[PinnedAutoscaler, ...] = ()  # held at a floor for a workload that is gone
     problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
+
+    @property
+    def name(self) -> str:
+        return self.inventory.cluster.name
 
 
 def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
@@ -77,6 +80,11 @@ def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
         for cluster in setting.fleet.clusters
         if cluster.name in setting.state.clusters
     )
+
+
+def subjects_of(clusters: Iterable[IdlingCluster]) -> list[Subject]:
+    """Return the subjects of all clusters."""
+    return [subject for cluster in clusters for subject in cluster.subjects]
 
 
 class _Observer:
@@ -104,21 +112,20 @@ class _Observer:
         direct = self._direct_verdicts()
         behind = self._services_by_scalable(services)
         scales = self._scales(services, direct)
-        scalables = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
+        subjects = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
         problems = tuple(self._verdicts.problems())
-        return IdlingCluster(self._inventory, services, scalables, tuple(self._abandoned()), problems)
+        return IdlingCluster(self._inventory, services, subjects, tuple(self._abandoned()), problems)
 
     # Services
 
     def _service(self, service: Service) -> ServiceState | None:
         excluded = self._verdicts.exclusions(service)
-        verdicts = self._verdicts.on_service(service)
-        verdicts = verdicts.without(excluded) if excluded else verdicts
+        verdict = self._verdicts.on_service(service)
+        verdict = verdict.without(excluded) if excluded else verdict
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
         state = ServiceState(
             service=service,
-            verdicts=verdicts.won,
-            overridden=verdicts.overridden,
+            verdict=verdict,
             on_service=read_service_record(service.annotations, self._fleets, self._groups),
             on_endpoints=None
             if endpoints is None
@@ -129,7 +136,7 @@ class _Observer:
             excluded=excluded,
         )
         opts_out = state.exclusion or state.excluded
-        if not (state.verdicts or state.has_record or opts_out or state.request or self._is_asked_about(state)):
+        if not (state.is_selected or state.has_record or opts_out or state.request or self._is_asked_about(state)):
             return None
         return replace(state, found=discover_targets(service, self._inventory))
 
@@ -146,9 +153,9 @@ class _Observer:
 
     # what is behind them
 
-    def _direct_verdicts(self) -> dict[ObjectRef, PolicyVerdicts]:
+    def _direct_verdicts(self) -> dict[ObjectRef, Verdict]:
         found = ((workload.ref, self._verdicts.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: verdicts for ref, verdicts in found if verdicts.won}
+        return {ref: verdict for ref, verdict in found if verdict.won}
 
     def _services_by_scalable(
         self, services: Iterable[ServiceState]
@@ -179,11 +186,9 @@ class _Observer:
         ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
-    def _scales(
-        self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, PolicyVerdicts]
-    ) -> dict[ObjectRef, Scale]:
+    def _scales(self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, Verdict]) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
-        selected = [workload for service in services if service.verdicts for workload in service.found.workloads]
+        selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in direct]
         scales = [self._governing_scale(workload) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
@@ -242,24 +247,23 @@ class _Observer:
         self,
         scale: Scale,
         behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
-        direct: Mapping[ObjectRef, PolicyVerdicts],
-    ) -> ScalableState:
+        direct: Mapping[ObjectRef, Verdict],
+    ) -> Subject:
         own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
         before = [service for service in services if around[service.ref][1]]
         excluded = self._excluded(scale, before)
-        through = [service.selected.without(excluded) if excluded else service.selected for service in before]
+        through = [service.verdict.without(excluded) if excluded else service.verdict for service in before]
         itself = [direct[ref] for ref in own if ref in direct]
         itself = [one.without(excluded) for one in itself] if excluded else itself
         on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
-        return ScalableState(
+        found = Subject(
             scale=scale,
             verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
             cluster=self._fleet_cluster,
             services=services,
-            overridden=tuple(verdict for one in (*through, *itself) for verdict in one.overridden),
             reading=read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
             controller=self._controller(scale),
@@ -273,17 +277,18 @@ class _Observer:
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
+        state, record = classify(found)
+        return replace(found, state=state, record=record)
 
-    def _combined(
-        self, through: Sequence[PolicyVerdicts], itself: Sequence[PolicyVerdicts], excluded: tuple[Reason, ...]
-    ) -> CombinedVerdict:
-        """Return the verdicts `through` Services and on the scalable `itself` as one, of each policy once."""
+    def _combined(self, through: Sequence[Verdict], itself: Sequence[Verdict], excluded: tuple[Reason, ...]) -> Verdict:
+        """Return what is said `through` Services and of the scalable `itself` as one, of each policy once."""
         if len(itself) == 1 and not (through or excluded or self._setting.without_policies):
-            return itself[0].combined
-        verdicts = [verdict for one in through for verdict in one.won]
-        known = {verdict.policy.name for verdict in verdicts}
-        verdicts += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
-        return CombinedVerdict(tuple(verdicts), self._setting.without_policies, excluded)
+            return itself[0]  # one value for all that the same policies select
+        won = [verdict for one in through for verdict in one.won]
+        known = {verdict.policy.name for verdict in won}
+        won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
+        lost = tuple(verdict for one in (*through, *itself) for verdict in one.lost)
+        return Verdict(tuple(won), lost, self._setting.without_policies, excluded)
 
     def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
         """Return the policies that exclude `scale`, itself or with a Service before it."""
@@ -297,16 +302,14 @@ class _Observer:
         excluded: Exclusions,
         own: Iterable[ObjectRef],
         before: Iterable[ServiceState],
-        direct: Mapping[ObjectRef, PolicyVerdicts],
+        direct: Mapping[ObjectRef, Verdict],
     ) -> tuple[Reason, ...]:
         """Return how those of the policies exclude it that would select it otherwise."""
         if not excluded:
             return ()
-        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.selected for service in before)]
-        names = {verdict.policy.name for one in selecting for verdict in (*one.won, *one.overridden)}
-        for service in before:
-            found = self._verdicts.on_service(service.service) if service.excluded else PolicyVerdicts()
-            names |= {verdict.policy.name for verdict in (*found.won, *found.overridden)}
+        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.verdict for service in before)]
+        selecting += [self._verdicts.on_service(service.service) for service in before if service.excluded]
+        names = {name for verdict in selecting for name in verdict.names}
         return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def _protected(self, namespace: str) -> Reason | None:
@@ -333,12 +336,12 @@ class _Observer:
         namespace, now = scale.ref.namespace, self._setting.run.now
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            return Exclusion(why, counterfactual=ANOTHER_STATE)
+            return Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces
             return Exclusion(
                 reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),
-                counterfactual=UNPROTECTED if named else None,
+                counterfactual=change_if(CounterfactualCode.UNPROTECTED) if named else None,
             )
         honored = self._setting.fleet.honors_kube_downscaler
         annotated = (

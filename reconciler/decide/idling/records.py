@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -61,6 +61,24 @@ def who_idled(fleet: str) -> str:
     return f"Fleet {fleet}" if fleet else SOMEBODY_ELSE
 
 
+R = TypeVar("R")
+
+
+class Reading(Struct, Generic[R], frozen=True):
+    """What the marks on an object say. `record` None with `problem`: there are marks, but they cannot be read."""
+
+    ours: bool
+    record: R | None = None
+    problem: str = ""
+
+
+def _read(ours: bool, parse: Callable[[], R]) -> Reading[R]:
+    try:
+        return Reading(ours, parse())
+    except AnnotationError as error:
+        return Reading(ours, None, str(error))
+
+
 class Record(Struct, frozen=True):
     """How to wake one scalable. `replicas` is what it had (1 for a CronJob), at or below `idled_to` it is idle.
 
@@ -77,15 +95,7 @@ class Record(Struct, frozen=True):
     cause: str = ""
 
 
-class RecordReading(Struct, frozen=True):
-    """What an object's marks say. `record` None with `problem`: there are marks, but they cannot be read."""
-
-    ours: bool
-    record: Record | None = None
-    problem: str = ""
-
-
-def read_record(workload: Workload, fleets: frozenset[str]) -> RecordReading | None:
+def read_record(workload: Workload, fleets: frozenset[str]) -> Reading[Record] | None:
     """Return the idle record on `workload`, None without one. `fleets` are the names whose records are ours."""
     annotations = workload.annotations
     if not annotations:
@@ -97,13 +107,6 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> RecordReading | N
     if any(key in annotations for key in _OPENSHIFT):
         return _read(False, lambda: _openshift(annotations))
     return None
-
-
-def _read(ours: bool, parse: Callable[[], Record]) -> RecordReading:
-    try:
-        return RecordReading(ours, parse())
-    except AnnotationError as error:
-        return RecordReading(ours, None, str(error))
 
 
 def _own(workload: Workload, owner: tuple[str, str]) -> Record:
@@ -278,17 +281,9 @@ class ServiceRecord(Struct, frozen=True):
     cause: str = ""
 
 
-class ServiceRecordReading(Struct, frozen=True):
-    """`record` None with `problem`: there is a mark, but it cannot be read."""
-
-    ours: bool
-    record: ServiceRecord | None = None
-    problem: str = ""
-
-
 def read_service_record(
     annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
-) -> ServiceRecordReading | None:
+) -> Reading[ServiceRecord] | None:
     """Return the idle record in the `annotations` of a Service or Endpoints, None without one.
 
     `groups` gives the API group of a kind, for entries that name none.
@@ -297,20 +292,12 @@ def read_service_record(
         return None
     owner = idling_owner(annotations)
     if owner is not None or IDLED_AT in annotations or UNIDLE_TARGETS in annotations:
-        ours = owner is not None and owner[0] in fleets
-        return _read_service_record(annotations, ours, (IDLED_AT, UNIDLE_TARGETS), groups)
+        ours, own_keys = owner is not None and owner[0] in fleets, (IDLED_AT, UNIDLE_TARGETS)
+        return _read(ours, lambda: _service_record(annotations, ours, own_keys, groups))
     if OPENSHIFT_IDLED_AT in annotations or OPENSHIFT_UNIDLE_TARGETS in annotations:
-        return _read_service_record(annotations, False, (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS), groups)
+        keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
+        return _read(False, lambda: _service_record(annotations, False, keys, groups))
     return None
-
-
-def _read_service_record(
-    annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], groups: Mapping[str, str]
-) -> ServiceRecordReading:
-    try:
-        return ServiceRecordReading(ours, _service_record(annotations, ours, keys, groups))
-    except AnnotationError as error:
-        return ServiceRecordReading(ours, None, str(error))
 
 
 def _service_record(

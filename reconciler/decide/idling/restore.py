@@ -14,14 +14,14 @@ from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_o
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of
-from reconciler.decide.idling.decide import decisions_of
-from reconciler.decide.idling.explain import notices
-from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.notices import notices
+from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
-from reconciler.decide.idling.rules import Fact, IdleAction
-from reconciler.decide.idling.scalables import ScalableState
-from reconciler.decide.idling.state import NOT_OURS, IdleState
-from reconciler.decide.idling.writes_workload import WriteContext
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.write_context import WriteContext
+from reconciler.decide.idling.writes import IdlingWrites
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
@@ -53,20 +53,26 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    alone = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    clusters, alone = _looked_at(fleet, state, run, restoration.objects)
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
-    services = [(service, cluster.inventory) for cluster in clusters for service in cluster.services]
     context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
     reported = notices([choice for choice in chosen if not _is_repaired(choice)], (), run)
     return DesiredState(
-        decisions=decisions_of(choices, services, context),
+        decisions=IdlingWrites(clusters, context).decisions(choices),
         notices=(
             *(replace(one, partial=one.partial or one.kind == "setAside") for one in reported),
             *_not_adopted(chosen, fleet, restoration),
         ),
     )
+
+
+def _looked_at(
+    fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]
+) -> tuple[tuple[IdlingCluster, ...], dict[ObjectRef, Choice]]:
+    """Return what there is, and the choices that there would be without any policy."""
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
+    return clusters, choices_of(subjects_of(clusters), FleetGuards(), run.now)
 
 
 class Origin(Struct, frozen=True):
@@ -79,9 +85,8 @@ class Origin(Struct, frozen=True):
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    choices = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
-    named = (one for one in choices.values() if one.record is not None and _is_named(one.scalable, restoration.objects))
+    _, choices = _looked_at(fleet, state, run, restoration.objects)
+    named = (one for one in choices.values() if one.record is not None and _is_named(one.subject, restoration.objects))
     return frozenset(_origin(choice) for choice in named)
 
 
@@ -117,10 +122,10 @@ def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoratio
 
 def _why_left(choice: Choice) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    pinned = choice.facts.get(Fact.BOUNDS)
-    if pinned is None or choice.scalable.protected:
+    pinned = choice.facts.get(FactName.BOUNDS)
+    if pinned is None or choice.subject.protected:
         return "in a protected namespace: scale it"
-    return f"{text_of(pinned.reasons)}: use --context in place of the Fleet"
+    return f"{text_of(pinned.why)}: use --context in place of the Fleet"
 
 
 def _idler(choice: Choice) -> str:
@@ -137,7 +142,7 @@ def _is_repaired(choice: Choice) -> bool:
 def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
     if not _is_chosen(choice, restoration):
         return _unchanged(choice)
-    written = choice.scalable.cluster.writes is not Writes.NOTHING
+    written = choice.subject.cluster.writes is not Writes.NOTHING
     if choice.was_idle or _is_adopted(choice, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
         return choice.doing(action, (reason(ReasonCode.RESTORED),))
@@ -162,10 +167,11 @@ def _is_pinned_for_nothing(choice: Choice) -> bool:
 
 def _salvaged(choice: Choice, run: Run) -> Choice:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
-    record = readable_part(choice.scalable.scale.written, run.now)
-    if record is None or not choice.scalable.scale.is_at_or_below(0):
+    record = readable_part(choice.subject.scale.written, run.now)
+    if record is None or not choice.subject.scale.is_at_or_below(0):
         return _unchanged(choice)
-    return replace(choice, record=record).doing(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),))
+    salvaged = replace(choice, subject=replace(choice.subject, record=record))
+    return salvaged.doing(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),))
 
 
 def _unchanged(choice: Choice) -> Choice:
@@ -175,27 +181,27 @@ def _unchanged(choice: Choice) -> Choice:
 
 
 def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
-    held = choice.scalable.protected is not None or Fact.BOUNDS in choice.facts
+    held = choice.subject.protected is not None or FactName.BOUNDS in choice.facts
     return restoration.adopt and not held and choice.state in NOT_OURS and _is_idle_now(choice)
 
 
 def _is_idle_now(choice: Choice) -> bool:
-    return choice.record is not None and choice.scalable.scale.is_at_or_below(choice.record.idled_to)
+    return choice.record is not None and choice.subject.scale.is_at_or_below(choice.record.idled_to)
 
 
 def _is_chosen(choice: Choice, restoration: Restoration) -> bool:
     origin = _origin(choice)
     named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
     of_run = not restoration.runs or origin.run in restoration.runs
-    return named and of_run and _is_named(choice.scalable, restoration.objects)
+    return named and of_run and _is_named(choice.subject, restoration.objects)
 
 
-def _is_named(scalable: ScalableState, objects: Callable[[ObjectRef], bool]) -> bool:
-    return any(objects(ref) for ref in _names(scalable))
+def _is_named(subject: Subject, objects: Callable[[ObjectRef], bool]) -> bool:
+    return any(objects(ref) for ref in _names(subject))
 
 
-def _names(scalable: ScalableState) -> Iterable[ObjectRef]:
-    return (scalable.ref, scalable.scale.runs.ref, *(service.ref for service in scalable.services))
+def _names(subject: Subject) -> Iterable[ObjectRef]:
+    return (subject.ref, subject.scale.runs.ref, *(service.ref for service in subject.services))
 
 
 def _origin(choice: Choice) -> Origin:
@@ -226,14 +232,13 @@ def idle_workloads(
     looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
-    choices = choices_of([scalable for cluster in clusters for scalable in cluster.scalables], FleetGuards(), run.now)
+    _, choices = _looked_at(fleet, state, run, named)
     for choice in choices.values():
         for one in _asked(choice, named):
             known = found.get(one.ref, IdleWorkload(one))
             found[one.ref] = IdleWorkload(one, known.wakes | {choice.ref}, known.problem or _problem(choice, one))
     # The target of a ScaledObject has its record too, and wakes with it.
-    with_another = {one.scalable.scale.runs.ref for one in choices.values() if one.scalable.has_target}
+    with_another = {one.subject.scale.runs.ref for one in choices.values() if one.subject.has_target}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -251,24 +256,24 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
     if not (choice.was_idle or choice.state in (*NOT_OURS, IdleState.UNREADABLE)):
         return
-    scale = choice.scalable.scale
+    scale = choice.subject.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)
     if itself:
         yield scale.written
-    for service in choice.scalable.services:
+    for service in choice.subject.services:
         is_needed = service.has_record or not itself
         if is_needed and (named(service.ref) or (service.endpoints is not None and named(service.endpoints.ref))):
             yield service.service
 
 
 def _problem(choice: Choice, asked: Service | Workload) -> str:
-    reading = choice.scalable.reading
+    reading, pinned = choice.subject.reading, choice.facts.get(FactName.BOUNDS)
     if choice.state is IdleState.UNPROVEN:
         return f"{choice.why}; `restore --adopt` takes its word"
-    if choice.state is IdleState.FOREIGN and choice.scalable.protected:
+    if choice.state is IdleState.FOREIGN and choice.subject.protected:
         return f"{choice.why}, and this Fleet did not idle it; scale it"
-    if choice.state is IdleState.FOREIGN and Fact.BOUNDS in choice.facts:
-        return f"{text_of(choice.facts[Fact.BOUNDS].reasons)}; `wake --context` gives its bounds back"
-    if reading is not None and choice.state is IdleState.UNREADABLE and asked is choice.scalable.scale.written:
+    if choice.state is IdleState.FOREIGN and pinned is not None:
+        return f"{text_of(pinned.why)}; `wake --context` gives its bounds back"
+    if reading is not None and choice.state is IdleState.UNREADABLE and asked is choice.subject.scale.written:
         return f"{reading.problem}; `restore` gives back what can be read"
     return ""

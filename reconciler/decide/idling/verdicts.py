@@ -19,15 +19,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
     window_end,
 )
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    Reasons,
-    joint_counterfactual,
-    reason,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import (
     SelectingPolicies,
     exclusions_by,
@@ -68,23 +60,27 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
     return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
 
 
-class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
-    """All verdicts for one scalable. Without any, no policy selects it, or all that do exclude it."""
+class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
+    """What all policies say of a Service or a scalable: `won` counts, `lost` is of those that others win over.
 
-    verdicts: tuple[PolicyVerdict, ...] = ()
+    Without any that won, no policy selects it, or all that do exclude it.
+    """
+
+    won: tuple[PolicyVerdict, ...] = ()
+    lost: tuple[PolicyVerdict, ...] = ()
     without_policies: bool = False  # the policies are not known: nothing can be said of what they want
     excluded: tuple[Reason, ...] = ()  # by which policies that would select it otherwise
 
     @cached_property
     def policy(self) -> IdlingPolicy | None:
         """The policy that owns the marks: of the highest priority, then the first by name."""
-        highest = of_highest_priority([verdict.policy for verdict in self.verdicts])
+        highest = of_highest_priority([verdict.policy for verdict in self.won])
         return min(highest, key=lambda policy: policy.name, default=None)
 
     @cached_property
     def policies(self) -> tuple[IdlingPolicy, ...]:
         """Every policy that verdicts, once, by name."""
-        found = {verdict.policy.name: verdict.policy for verdict in self.verdicts}
+        found = {verdict.policy.name: verdict.policy for verdict in self.won}
         return tuple(found[name] for name in sorted(found))
 
     @cached_property
@@ -92,9 +88,9 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         """Idle where all verdicts are, busy where any is, else unknown."""
         if self.without_policies:
             return CriterionResult.UNKNOWN
-        if not self.verdicts:
+        if not self.won:
             return CriterionResult.NOT_SELECTED
-        said = {verdict.evaluation.result for verdict in self.verdicts}
+        said = {verdict.evaluation.result for verdict in self.won}
         if CriterionResult.BUSY in said:
             return CriterionResult.BUSY
         return CriterionResult.IDLE if said == {CriterionResult.IDLE} else CriterionResult.UNKNOWN
@@ -102,12 +98,12 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     @cached_property
     def deciding(self) -> tuple[Evaluation, ...]:
         """The verdicts that make it say what it says."""
-        return tuple(verdict.evaluation for verdict in self.verdicts if verdict.evaluation.result is self.result)
+        return tuple(verdict.evaluation for verdict in self.won if verdict.evaluation.result is self.result)
 
     @cached_property
     def deciding_names(self) -> tuple[str, ...]:
         """The policies of these verdicts, each once."""
-        names = (verdict.policy.name for verdict in self.verdicts if verdict.evaluation.result is self.result)
+        names = (verdict.policy.name for verdict in self.won if verdict.evaluation.result is self.result)
         return tuple(dict.fromkeys(names))
 
     @cached_property
@@ -118,33 +114,25 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
         return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
 
     @cached_property
-    def counterfactual(self) -> Counterfactual | None:
-        return joint_counterfactual(CounterfactualCode.ALL, (evaluation.counterfactual for evaluation in self.deciding))
-
-    @cached_property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
-        return _first_end(self.verdicts)
+        return _first_end(self.won)
 
     @cached_property
     def wake_due(self) -> datetime | None:
         """When it is to be woken: as the first schedule ends of a policy that wakes automatically."""
-        return _first_end(verdict for verdict in self.verdicts if verdict.wakes)
+        return _first_end(verdict for verdict in self.won if verdict.wakes)
 
     @cached_property
     def wakes_on_requests_only(self) -> bool:
         """Whether policies select it, and all of them have `wake: OnSignal`."""
-        return bool(self.verdicts) and not any(verdict.wakes for verdict in self.verdicts)
+        return bool(self.won) and not any(verdict.wakes for verdict in self.won)
 
     @cached_property
     def busy(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
         return next(
-            (
-                verdict
-                for verdict in self.verdicts
-                if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY
-            ),
+            (verdict for verdict in self.won if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY),
             None,
         )
 
@@ -152,11 +140,7 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     def wake_when(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
         return next(
-            (
-                verdict
-                for verdict in self.verdicts
-                if verdict.wakes and verdict.wake_when.result is CriterionResult.BUSY
-            ),
+            (verdict for verdict in self.won if verdict.wakes and verdict.wake_when.result is CriterionResult.BUSY),
             None,
         )
 
@@ -164,46 +148,57 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     def wake_when_blocker(self) -> Evaluation | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
         return next(
-            (verdict.wake_when for verdict in self.verdicts if verdict.wake_when.result is not CriterionResult.IDLE),
+            (verdict.wake_when for verdict in self.won if verdict.wake_when.result is not CriterionResult.IDLE),
             None,
         )
 
     @cached_property
     def equal_policies(self) -> tuple[str, ...]:
         """The policies of equal priority that select the same object, () where no two do."""
-        return next((verdict.equal_policies for verdict in self.verdicts if verdict.equal_policies), ())
+        return next((verdict.equal_policies for verdict in self.won if verdict.equal_policies), ())
 
     @cached_property
     def observing(self) -> tuple[PolicyVerdict, ...]:
         """The verdicts of policies that only observe: it is not idled while there is one."""
-        return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Observe")
+        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Observe")
 
     @cached_property
     def enforcing(self) -> tuple[PolicyVerdict, ...]:
-        return tuple(verdict for verdict in self.verdicts if verdict.policy.mode == "Enforce")
+        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Enforce")
 
     @cached_property
     def idle_replicas(self) -> int:
-        return max((verdict.policy.idle_replicas for verdict in self.verdicts), default=0)
+        return max((verdict.policy.idle_replicas for verdict in self.won), default=0)
 
     @cached_property
     def min_age(self) -> timedelta:
-        return max((verdict.policy.min_age for verdict in self.verdicts), default=timedelta(0))
+        return max((verdict.policy.min_age for verdict in self.won), default=timedelta(0))
 
     @cached_property
     def min_awake(self) -> timedelta:
-        return max((verdict.policy.min_awake for verdict in self.verdicts), default=UNDONE_HOLDS)
-
-    @cached_property
-    def leaves_autoscalers(self) -> frozenset[str]:
-        """Which kinds of autoscaler some policy leaves alone: "hpa", "keda"."""
-        hpa = {"hpa" for verdict in self.verdicts if verdict.policy.hpa == "Leave"}
-        return frozenset(hpa | {"keda" for verdict in self.verdicts if verdict.policy.keda == "Leave"})
+        return max((verdict.policy.min_awake for verdict in self.won), default=UNDONE_HOLDS)
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""
         ends = [window_end(policy, now) for policy in self.policies]
         return max((end for end in ends if end is not None), default=None)
+
+    def without(self, policies: Container[str]) -> Verdict:
+        """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
+        won = tuple(one for one in self.won if one.policy.name not in policies)
+        lost = tuple(one for one in self.lost if one.policy.name not in policies)
+        if not won:
+            deciding = deciding_policies([one.policy for one in lost])
+            won = tuple(one for one in lost if one.policy in deciding)
+            lost = tuple(one for one in lost if one.policy not in deciding)
+        names = tuple(sorted(one.policy.name for one in won))
+        equal = names if len(names) > 1 else ()
+        return Verdict(tuple(replace(one, equal_policies=equal) for one in won), lost)
+
+    @property
+    def names(self) -> set[str]:
+        """The policies that say something, those that others win over included."""
+        return {one.policy.name for one in (*self.won, *self.lost)}
 
 
 def _first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
@@ -214,34 +209,10 @@ def _first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
 # Which policies select what on one cluster, and what they say of it.
 
 
-class PolicyVerdicts(Struct, frozen=True, dict=True):
-    """The verdicts that count for one object, and those of policies that others win over."""
-
-    won: tuple[PolicyVerdict, ...] = ()
-    overridden: tuple[PolicyVerdict, ...] = ()
-
-    @cached_property
-    def combined(self) -> CombinedVerdict:
-        """Those that count, combined: one value for all objects that share these verdicts."""
-        return CombinedVerdict(self.won)
-
-    def without(self, policies: Container[str]) -> PolicyVerdicts:
-        """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
-        won = tuple(one for one in self.won if one.policy.name not in policies)
-        left = tuple(one for one in self.overridden if one.policy.name not in policies)
-        if not won:
-            deciding = deciding_policies([one.policy for one in left])
-            won = tuple(one for one in left if one.policy in deciding)
-            left = tuple(one for one in left if one.policy not in deciding)
-        names = tuple(sorted(one.policy.name for one in won))
-        equal = names if len(names) > 1 else ()
-        return PolicyVerdicts(tuple(replace(one, equal_policies=equal) for one in won), left)
-
-
 Exclusions = Mapping[str, Reason]
 """The policies that exclude something which they select otherwise, each with how."""
 
-_NONE = PolicyVerdicts()
+_NONE = Verdict()
 
 
 class ClusterVerdicts:
@@ -262,7 +233,7 @@ class ClusterVerdicts:
         self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
-        self._on_workloads: dict[tuple[str, ...], PolicyVerdicts] = {}
+        self._on_workloads: dict[tuple[str, ...], Verdict] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
@@ -289,12 +260,12 @@ class ClusterVerdicts:
                     result.setdefault(policy.name, why)
         return result
 
-    def on_service(self, service: Service) -> PolicyVerdicts:
+    def on_service(self, service: Service) -> Verdict:
         """Return the verdicts for `service`."""
         selecting = self._selecting.on_service(service)
         return self._verdicts(service.ref.namespace, selecting, service.ref.name)
 
-    def on_workload(self, workload: Workload) -> PolicyVerdicts:
+    def on_workload(self, workload: Workload) -> Verdict:
         """Return the verdicts for `workload` of policies that select it directly, those that exclude it included.
 
         Of the workloads of one namespace, all that the same policies select share one value.
@@ -311,13 +282,13 @@ class ClusterVerdicts:
             return False
         return policy.selector.namespaces.matches(namespace, self._labels.get(namespace, {}))
 
-    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> PolicyVerdicts:
+    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
         if not selecting:
             return _NONE
         winners = deciding_policies(selecting)
         equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
         losers = [policy for policy in selecting if policy not in winners]
-        return PolicyVerdicts(
+        return Verdict(
             tuple(self._verdict(policy, namespace, service, equal_policies) for policy in winners),
             tuple(self._verdict(policy, namespace, service, ()) for policy in losers),
         )

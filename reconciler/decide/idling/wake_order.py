@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from reconciler.decide.idling.blockers import field_is
 from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.rules import Fact, IdleAction
-from reconciler.decide.idling.state import IdleState
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder
@@ -24,7 +23,7 @@ _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or c
 
 def wake_group(choice: Choice) -> str:
     """Return the wake group of a scalable: that of the policy that idles it, else that of its record's policy."""
-    policy = choice.scalable.verdict.policy
+    policy = choice.subject.verdict.policy
     if policy is not None:
         return policy.wake_order.group or policy.name
     return choice.record.policy if choice.record is not None else ""
@@ -32,7 +31,7 @@ def wake_group(choice: Choice) -> str:
 
 def tier(choice: Choice) -> int:
     """Return the tier of a scalable in its wake group."""
-    policy = choice.scalable.verdict.policy
+    policy = choice.subject.verdict.policy
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
@@ -63,8 +62,7 @@ def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: Owner) 
     for (_, name, limit), bound in sorted(_limited(choices.values()).items()):
         for choice in _by_turns(bound, now, owner)[limit:]:
             why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
-            deferred = choice.doing(IdleAction.DEFER, (why,))
-            result[choice.ref] = replace(deferred, counterfactual=field_is("perRun", f"above {limit}"))
+            result[choice.ref] = choice.doing(IdleAction.DEFER, (why,))
     return result
 
 
@@ -72,7 +70,7 @@ def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choic
     """Return the choices bound by a `perRun`, by (cluster, wake group, perRun); clusters never wait for others."""
     found: dict[tuple[str, str, int], list[Choice]] = {}
     for choice in choices:
-        policy = choice.scalable.verdict.policy
+        policy = choice.subject.verdict.policy
         limit = None if policy is None else policy.wake_order.per_run
         if limit is not None:
             found.setdefault((choice.ref.cluster, wake_group(choice), limit), []).append(choice)
@@ -117,7 +115,7 @@ def _last_turns(bound: Iterable[Choice], now: datetime, owner: Owner) -> dict[st
     earliest = now - _TURN_COUNTS
     last: dict[str, _Turn] = {}
     for choice in bound:
-        name, woken = owner(choice.ref), choice.scalable.awake_since
+        name, woken = owner(choice.ref), choice.subject.awake_since
         known, count = last.setdefault(name, (earliest, 0))
         if woken is not None and earliest < woken <= now:
             last[name] = (max(known, woken), count + 1)
@@ -132,7 +130,7 @@ def _lot(name: str, now: datetime) -> str:
 def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
     begun = choice.state is IdleState.HPA_RESTORED
-    return (not begun, tier(choice), Fact.REQUESTED not in choice.facts, choice.ref)
+    return (not begun, tier(choice), FactName.REQUESTED not in choice.facts, choice.ref)
 
 
 class WakeTier(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -31,29 +32,30 @@ from reconciler.decide.decisions import (
 from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.records import flux_paused, flux_resumed
 from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.writes_workload import (
+from reconciler.decide.idling.write_context import (
+    UNTOUCHED,
     WriteContext,
     cause_of,
     decision_key,
+    decision_on,
+    following,
     own_decision_key,
-    pauses_flux,
-    record_after,
 )
+from reconciler.decide.idling.writes_workload import pauses_flux, record_after
 from reconciler.decide.reasons import ReasonCode, reason
 
 _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
 
 BOUNDS_BACK = "/bounds"
-_UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
 def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
     autoscaler, state = choice.autoscaler, choice.state
-    if autoscaler is None or autoscaler.problem or choice.action in _UNTOUCHED or state is IdleState.UNREADABLE:
+    if autoscaler is None or autoscaler.problem or choice.action in UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
     if state in NOT_OURS and choice.action is not IdleAction.WAKE:
         return ()
@@ -74,11 +76,12 @@ def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) 
     # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
     back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
     if back:
-        base = _decision(choice, autoscaler, Verb.CLEAR, context, BOUNDS_BACK)
-        yield replace(base, changes=back, phase=Phase.WAKE, order=(tier(choice), 0))
+        key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, BOUNDS_BACK)
+        order = (tier(choice), 0)
+        yield _decision(choice, autoscaler, Verb.CLEAR, context, key=key, changes=back, phase=Phase.WAKE, order=order)
     if gone:
-        base = _decision(choice, autoscaler, Verb.CLEAR, context)
-        yield replace(base, changes=gone, phase=Phase.WAKE, order=(tier(choice), 3), needs=(own_decision_key(choice),))
+        base = _decision(choice, autoscaler, Verb.CLEAR, context, changes=gone, phase=Phase.WAKE)
+        yield replace(base, order=(tier(choice), 3), needs=(own_decision_key(choice),))
 
 
 def _pinned(
@@ -90,9 +93,9 @@ def _pinned(
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
     if changes:
-        base = replace(_decision(choice, autoscaler, Verb.RECORD, context), changes=changes)
+        base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
         first = own is None or choice.state is IdleState.HPA_NOT_PINNED
-        yield replace(base, order=(0,)) if first else _following(base, own)
+        yield replace(base, order=(0,)) if first else following(base, own)
 
 
 def _released(
@@ -101,8 +104,7 @@ def _released(
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
     changes = release_changes(autoscaler)
     if changes:
-        base = replace(_decision(choice, autoscaler, Verb.CLEAR, context), changes=changes)
-        yield _following(base, own)
+        yield following(_decision(choice, autoscaler, Verb.CLEAR, context, changes=changes), own)
 
 
 def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
@@ -110,44 +112,15 @@ def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> D
     hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
     policy = "" if owner is None else owner[1]
     cause = Cause(policy, context.places.get(policy, ""), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
-    return Decision(
-        key=decision_key(Verb.CLEAR, hpa.ref),
-        job="idling",
-        verb=Verb.CLEAR,
-        phase=Phase.REPAIR,
-        ref=hpa.ref,
-        api_version=hpa.api_version,
-        uid=hpa.uid,
-        changes=release_changes(autoscaler),
-        cause=cause,
-        group=group_name("idling", hpa.ref),
-        has_annotations=hpa.has_annotations,
-    )
-
-
-def _following(base: Decision, own: Decision | None) -> Decision:
-    """Return `base` as what is done after `own`, where there is that."""
-    return base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,))
+    changes = release_changes(autoscaler)
+    return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes=changes)
 
 
 def _decision(
-    choice: Choice, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, part: str = ""
+    choice: Choice, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, **fields: Any
 ) -> Decision:
-    hpa = autoscaler.hpa
-    return Decision(
-        key=decision_key(verb, hpa.ref, part),
-        job="idling",
-        verb=verb,
-        phase=Phase.REPAIR,
-        ref=hpa.ref,
-        api_version=hpa.api_version,
-        uid=hpa.uid,
-        changes=(),
-        cause=cause_of(choice, context),
-        group=context.group(choice.ref),
-        order=(2,),
-        has_annotations=hpa.has_annotations,
-    )
+    group = context.group(choice.ref)
+    return decision_on(autoscaler.hpa, verb, cause_of(choice, context), group, **({"order": (2,)} | fields))
 
 
 def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ...]:

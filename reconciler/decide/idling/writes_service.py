@@ -30,17 +30,17 @@ from reconciler.decide.idling.records import (
     targets_text,
 )
 from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.scalables import ServiceState
-from reconciler.decide.idling.state import NOT_OURS, IdleState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.writes_workload import (
+from reconciler.decide.idling.write_context import (
     WriteContext,
     cause_of,
     cause_text,
     decision_key,
+    decision_on,
     own_decision_key,
-    record_after,
 )
+from reconciler.decide.idling.writes_workload import record_after
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
@@ -93,16 +93,14 @@ def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
 
 
 class _ServiceWrite(Struct, frozen=True):
-    """One write of a mark. `only_list`: nothing but its list changes, because another step follows."""
+    """One write of a mark: `decision` on the Service, without changes, that leaves `after`.
 
-    verb: Verb
-    phase: Phase
+    `only_list`: nothing but its list changes, because another step follows.
+    """
+
+    decision: Decision
     after: ServiceRecord | None
-    cause: Cause
-    order: tuple[int, ...]
-    needs: tuple[str, ...] = ()
     only_list: bool = False
-    idles: bool = False
 
 
 def service_decisions(
@@ -123,12 +121,12 @@ def _service_targets(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> ServiceTargets:
     listed = {target.ref(service.ref): target for target in _listed(service)}
-    adds = bool(service.verdicts) and service.ref not in context.running
+    adds = service.is_selected and service.ref not in context.running
     after = [(choice.ref, record_after(choice, context)) for choice in choices if adds or choice.ref in listed]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
-    known |= {choice.scalable.scale.runs.ref for choice in choices if choice.scalable.has_target} - {
+    known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.has_target} - {
         choice.ref for choice in choices
     }
     kept = tuple(
@@ -151,24 +149,31 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
         yield _shortened(behind, context)
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        after = _record_after(behind, behind.targets, context)
-        cause = cause_of(behind.idled[0], context)
-        yield _ServiceWrite(Verb.RECORD, Phase.DECREASE, after, cause, (0,), needs, idles=True)
+        service, cause = behind.service, cause_of(behind.idled[0], context)
+        group, fields = context.group(service.ref, idles=True), {"phase": Phase.DECREASE, "order": (0,)}
+        decision = decision_on(service.service, Verb.RECORD, cause, group, needs=needs, **fields)
+        yield _ServiceWrite(decision, _record_after(behind, behind.targets, context))
     elif not behind.up and context.repairs:
         yield _repaired(behind, context)
 
 
 def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
-    up = behind.up
-    released = any(choice.action is IdleAction.RELEASE for choice in up)
-    return _ServiceWrite(
-        verb=Verb.CLEAR,
-        phase=Phase.REPAIR if released else Phase.WAKE,
-        after=_record_after(behind, behind.idle_already, context),
-        cause=cause_of(up[0], context),
-        order=(2,) if released else (max(tier(choice) for choice in up), 2),
+    decision = _cleared(behind.service, behind.up, context)
+    if any(choice.action is IdleAction.RELEASE for choice in behind.up):
+        decision = replace(decision, phase=Phase.REPAIR, order=(2,))
+    return _ServiceWrite(decision, _record_after(behind, behind.idle_already, context), only_list=bool(behind.idled))
+
+
+def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
+    """Return that a mark gets shorter, or goes, once `up` are woken; without its changes."""
+    return decision_on(
+        service.service,
+        Verb.CLEAR,
+        cause_of(up[0], context),
+        context.group(service.ref),
+        phase=Phase.WAKE,
+        order=(max(tier(choice) for choice in up), 2),
         needs=tuple(own_decision_key(choice) for choice in up),
-        only_list=bool(behind.idled),
     )
 
 
@@ -181,8 +186,8 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
-    cause = Cause(policy, context.places.get(policy, ""), (reason(code),))
-    return _ServiceWrite(verb, Phase.REPAIR, after, cause, (2,), first)
+    cause, group = Cause(policy, context.places.get(policy, ""), (reason(code),)), context.group(behind.service.ref)
+    return _ServiceWrite(decision_on(behind.service.service, verb, cause, group, order=(2,), needs=first), after)
 
 
 def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:
@@ -228,7 +233,7 @@ def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
     names = {record.policy for record in records}
     if before is not None and before.policy in names:
         return before.policy
-    bidding = [verdict.policy.name for verdict in behind.service.verdicts if verdict.policy.name in names]
+    bidding = [verdict.policy.name for verdict in behind.service.verdict.won if verdict.policy.name in names]
     return min(bidding or names)
 
 
@@ -245,15 +250,15 @@ class _Writer(Struct, frozen=True):
             wanted = self._wanted(step, current, isinstance(holder, Service))
             changes = annotation_changes(current, wanted)
             if changes:
-                tests = annotation_tests(current, _TESTED) if step.idles else ()
-                yield replace(self._decision(holder, step), changes=(*changes, *tests))
+                tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
+                yield replace(_on(holder, step.decision), changes=(*changes, *tests))
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
     def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
         """Yield the writes on the Endpoints: they follow those on the Service, where a policy says so."""
         endpoints = self.service.endpoints
         ours = self.service.on_endpoints is not None and self.service.on_endpoints.ours
-        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdicts)
+        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdict.won)
         if endpoints is None or not (ours or asked):
             return
         marked = {decision.verb: decision.key for decision in on_service}
@@ -283,24 +288,13 @@ class _Writer(Struct, frozen=True):
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
         if same is not None and same == replace(step.after, cause=same.cause):
             return {}
-        return {**wanted, CAUSE: cause_text(step.cause, self.context.run)}
+        return {**wanted, CAUSE: cause_text(step.decision.cause, self.context.run)}
 
-    def _decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
-        return Decision(
-            key=decision_key(step.verb, holder.ref),
-            job="idling",
-            verb=step.verb,
-            phase=step.phase,
-            ref=holder.ref,
-            api_version="v1",
-            uid=holder.uid,
-            changes=(),
-            cause=step.cause,
-            group=self.context.group(self.service.ref, idles=step.idles),
-            order=step.order,
-            needs=step.needs,
-            has_annotations=holder.has_annotations,
-        )
+
+def _on(holder: Service | Endpoints, decision: Decision) -> Decision:
+    """Return `decision`, which is one on a Service, on `holder`: that Service, or its Endpoints."""
+    key, annotated = decision_key(decision.verb, holder.ref), holder.has_annotations
+    return replace(decision, key=key, ref=holder.ref, uid=holder.uid, has_annotations=annotated)
 
 
 def _foreign_decisions(
@@ -316,20 +310,12 @@ def _foreign_decisions(
         choice = ruled.get(target.ref(service.ref))
         if choice is None:
             return not _is_gone(target, service, inventory)
-        return choice.action is not IdleAction.WAKE and choice.scalable.scale.is_at_or_below(idled_to)
+        return choice.action is not IdleAction.WAKE and choice.subject.scale.is_at_or_below(idled_to)
 
-    step = _ServiceWrite(
-        verb=Verb.CLEAR,
-        phase=Phase.WAKE,
-        after=None,
-        cause=cause_of(up[0], context),
-        order=(max(tier(choice) for choice in up), 2),
-        needs=tuple(own_decision_key(choice) for choice in up),
-    )
-    writer = _Writer(service, inventory, context)
+    decision = _cleared(service, up, context)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
         mark = None if reading is None else reading.record
         if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
             continue
         changes = annotation_changes(holder.annotations, foreign_record_cleared())
-        yield replace(writer._decision(holder, step), changes=changes)
+        yield replace(_on(holder, decision), changes=changes)

@@ -94,7 +94,8 @@ def decided(
 ) -> IdlingOutcome:
     """What idling decides under `policies`."""
     chosen = policies or (a_policy(),)
-    outcome = decide_idling(a_policy_set(idling=tuple(chosen), **fields), state, run or a_run(now))
+    chosen_set = a_policy_set(idling=tuple(chosen), **fields)
+    outcome = decide_idling(chosen_set, state, run or a_run(now), counterfactuals=True)
     assert all(notice.why in notice.text for notice in outcome.desired.notices)  # what people read replaces it there
     return outcome
 

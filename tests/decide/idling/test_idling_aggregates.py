@@ -17,8 +17,8 @@ from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
-from reconciler.decide.idling.scalables import Listing, ServiceState, record_of
-from reconciler.decide.idling.verdicts import UNDONE_HOLDS, CombinedVerdict, PolicyVerdict, deciding_policies
+from reconciler.decide.idling.subjects import Listing, ServiceState, record_of
+from reconciler.decide.idling.verdicts import UNDONE_HOLDS, PolicyVerdict, Verdict, deciding_policies
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
 from reconciler.policy.types import (
@@ -181,10 +181,10 @@ class TestBids:
         ],
     )
     def test_defect_21_what_counts_of_several(self, of, verdicts, expected):
-        assert of(CombinedVerdict(verdicts)) == of(CombinedVerdict(verdicts[::-1])) == expected
+        assert of(Verdict(verdicts)) == of(Verdict(verdicts[::-1])) == expected
 
     def test_without_any(self):
-        none = CombinedVerdict()
+        none = Verdict()
         assert (none.until, none.policy, none.idle_replicas, none.min_age, none.window_end(NIGHT)) == (
             None,
             None,
@@ -598,10 +598,10 @@ def test_what_several_verdicts_found_is_told_together():
 
     first, second = saying("a", CriterionResult.IDLE, "a", "x"), saying("b", CriterionResult.IDLE, "b", "x")
     busy = saying("c", CriterionResult.BUSY, "c")
-    assert CombinedVerdict((first, second)).reasons == said("a", "x", "b")
-    assert CombinedVerdict((first, busy)).reasons == said("c")
-    assert CombinedVerdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
-    unknown = CombinedVerdict(without_policies=True)
+    assert Verdict((first, second)).reasons == said("a", "x", "b")
+    assert Verdict((first, busy)).reasons == said("c")
+    assert Verdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
+    unknown = Verdict(without_policies=True)
     assert (unknown.reasons, unknown.result) == (
         (reason(ReasonCode.POLICIES_UNREADABLE),),
         CriterionResult.UNKNOWN,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.blockers import blocker
 from reconciler.decide.idling.choices import (
     Choice,
     choice_of,
@@ -16,8 +15,8 @@ from reconciler.decide.idling.choices import (
     owner_policy,
     waking_policy,
 )
+from reconciler.decide.idling.facts import FactName, fact
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
-from reconciler.decide.idling.rules import Fact
 from reconciler.decide.reasons import ReasonCode
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
@@ -71,13 +70,13 @@ def choice(
     }
     found = a_state(a_cluster(services=(a_service(annotations=listed or {}),), workloads=(web,)), answers=said)
     (cluster,) = idling_clusters(IdlingInputs(of_state(state), found, a_run(NIGHT), chosen or policies()))
-    return choice_of(cluster.scalables[0], FleetGuards(), NIGHT)
+    return choice_of(cluster.subjects[0], FleetGuards(), NIGHT)
 
 
 def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():
     alone = choice(0, THEIRS)
     assert alone.why == "was idled by Fleet another"
-    beside = alone.with_fact(Fact.RUNS_ELSEWHERE, blocker(ReasonCode.RUNS_ELSEWHERE, cluster="west"))
+    beside = alone.with_fact(fact(FactName.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster="west"))
     assert beside.why == alone.why
 
 

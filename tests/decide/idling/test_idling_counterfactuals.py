@@ -9,10 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.idling.blockers import after, what_lifts
+from reconciler.decide.decisions import WITHOUT_END
+from reconciler.decide.idling.what_would_change import after, what_lifts
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
-from reconciler.policy.types import IdlingPolicy, ObjectSelector, WakeOrder
-from tests.builders import a_cluster, a_fleet, a_ref, a_service, a_state, a_workload, flip_of
+from reconciler.policy.types import ClusterPreference, IdlingPolicy, ObjectSelector, WakeOrder
+from tests.builders import (
+    a_cluster,
+    a_federated_replica_set,
+    a_fleet,
+    a_ref,
+    a_service,
+    a_state,
+    a_workload,
+    flip_of,
+)
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -30,6 +40,7 @@ from tests.decide.idling.world import a_world
 
 OPENS = "it is 2026-11-20T19:00:00Z or later"
 SOON = NIGHT + timedelta(minutes=1)
+ANYWHERE = ClusterPreference(weight=1)
 UNCONTESTED = "reconciler/contested is removed, or its policy changes"
 
 
@@ -214,6 +225,44 @@ def test_what_time_alone_does_not_lift_is_named_besides():
 def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
     woken = up(annotations={"reconciler/awake-since": "2026-11-20T21:50:00Z"})
     assert told(woken, a_policy(min_awake=timedelta(days=3)))[1] == ""
+
+
+def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
+    together = (a_workload(annotations=WOKEN_NOW), a_workload("api", template_labels={"app": "web"}))
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)))
+    flips = {one.ref.name: (flip_of(one), one.until is None) for one in outcome.desired.explanations}
+    awake = "it is 2026-11-20T23:50:00Z or later"
+    assert flips == {"web": (awake, False), "api": (awake, True)}
+
+
+@pytest.mark.parametrize(
+    ("paused", "unreachable"),
+    [
+        pytest.param(False, {"west": "timed out"}, id="a cluster that did not answer"),
+        pytest.param(True, {}, id="a pause"),
+    ],
+)
+def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_set(paused, unreachable):
+    fed = a_federated_replica_set(replicas=3, paused=paused, clusters={"*": ANYWHERE})
+    state = replace(up(annotations=WOKEN_NOW), unreachable=unreachable)
+    (one,) = decided(state, fleet=a_fleet("east", "west"), federated=(fed,)).desired.explanations
+    said = "awake since 2026-11-20T21:50:00Z, less than minAwake"
+    assert (one.why, flip_of(one), one.until) == (said, "", None)
+
+
+@pytest.mark.parametrize(
+    ("workload", "until"),
+    [
+        pytest.param({"annotations": WOKEN_NOW}, NIGHT + timedelta(minutes=110), id="minAwake"),
+        pytest.param({"annotations": WOKEN_NOW, "terminating": True}, None, id="minAwake, and it is deleted"),
+        pytest.param({"annotations": {"reconciler/awake-until": ENDS}}, WITHOUT_END, id="until its hours end"),
+        pytest.param({"annotations": {"reconciler/exclude": "true"}}, None, id="an exclusion"),
+        pytest.param({}, None, id="nothing"),
+    ],
+)
+def test_until_when_only_time_keeps_it_up(workload, until):
+    (one,) = decided(up(**workload)).desired.explanations
+    assert one.until == until
 
 
 def at(hours: int, annotation: str = "") -> Counterfactual:

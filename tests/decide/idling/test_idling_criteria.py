@@ -17,6 +17,7 @@ from reconciler.decide.idling.criteria import (
     evaluator_of,
     wake_evaluator_of,
 )
+from reconciler.decide.idling.what_would_change import change_of_criteria
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
 from reconciler.model import QueryAnswer, QueryKey, Sample
@@ -188,7 +189,7 @@ def test_a_workload_without_a_service_has_no_metric():
 )
 def test_a_schedule(now, result, words, flip, until):
     evaluation = judged(a_policy(), now=now)
-    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual), evaluation.until) == (
+    assert (evaluation.result, text_of(evaluation.reasons), str(change_of_criteria(evaluation)), evaluation.until) == (
         result,
         words,
         flip,
@@ -253,7 +254,11 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
-    assert (evaluation.result, text_of(evaluation.reasons), str(evaluation.counterfactual)) == (result, words, flip)
+    assert (evaluation.result, text_of(evaluation.reasons), str(change_of_criteria(evaluation))) == (
+        result,
+        words,
+        flip,
+    )
     assert ("timeZone" in evaluation.reasons[0].values) is ("without end" not in words)
 
 
@@ -284,7 +289,7 @@ def test_criteria_nest_and_tell_what_decided():
     evaluation = judged(policy, answers(("web", 0)))
     assert evaluation.result is IDLE
     assert text_of(evaluation.reasons) == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
-    assert str(evaluation.counterfactual) == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
+    assert str(change_of_criteria(evaluation)) == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
     assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import UnidleTarget, targets_text
-from reconciler.decide.idling.scalables import ScalableState
+from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import (
     Endpoints,
@@ -43,8 +43,8 @@ def found(*policies: IdlingPolicy, fleet: Fleet | None = None, said: Any = None,
     return one
 
 
-def only(cluster: IdlingCluster, name: str = "web") -> ScalableState:
-    (one,) = (scalable for scalable in cluster.scalables if scalable.ref.name == name)
+def only(cluster: IdlingCluster, name: str = "web") -> Subject:
+    (one,) = (subject for subject in cluster.subjects if subject.ref.name == name)
     return one
 
 
@@ -93,7 +93,7 @@ def test_which_services_count_that_no_policy_selects(service, endpoints, is_ther
 def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names):
     web = a_workload(annotations=annotations)
     cluster = found(workloads=(web, a_workload("api")), autoscalers=(an_autoscaler(**pinned),))
-    assert [one.ref.name for one in cluster.scalables] == names
+    assert [one.ref.name for one in cluster.subjects] == names
 
 
 def test_a_scaled_object_that_names_no_target_runs_nothing_else():
@@ -151,14 +151,14 @@ class TestWhatAListPutsBehindAService:
 
     def test_a_list_of_what_is_not_there_adds_nothing(self):
         service = a_service(annotations=listing(a_ref("gone")))
-        assert [one.ref.name for one in found(services=(service,), workloads=(a_workload(),)).scalables] == []
+        assert [one.ref.name for one in found(services=(service,), workloads=(a_workload(),)).subjects] == []
 
 
 def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     service = a_service(annotations=listing(OTHER))
     policies = (a_policy("high", priority=5), a_policy("low"))
     other = only(found(*policies, services=(service,), workloads=(a_workload(), a_workload("other"))), "other")
-    assert (other.verdict.verdicts, other.overridden, other.behind) == ((), (), ())
+    assert (other.verdict.won, other.verdict.lost, other.behind) == ((), (), ())
 
 
 def names(verdicts: Any) -> list[tuple[str, str]]:
@@ -196,7 +196,7 @@ def names(verdicts: Any) -> list[tuple[str, str]]:
 )  # fmt: skip
 def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
     web = only(found(*policies, services=(a_service(),), workloads=(a_workload(),)))
-    assert (names(web.verdict.verdicts), names(web.overridden), web.direct) == (won, lost, frozenset(direct))
+    assert (names(web.verdict.won), names(web.verdict.lost), web.direct) == (won, lost, frozenset(direct))
 
 
 @pytest.mark.parametrize(
@@ -230,5 +230,5 @@ class TestSharedVerdicts:
     def test_what_one_more_policy_says_of_one_is_not_said_of_the_others(self, policy, services):
         workloads = (a_workload(), a_workload("api", kind="StatefulSet", labels={"app": "api"}))
         cluster = found(a_policy(selector=ITSELF), policy, workloads=workloads, services=services)
-        names = {name: {one.policy.name for one in only(cluster, name).verdict.verdicts} for name in ("web", "api")}
+        names = {name: {one.policy.name for one in only(cluster, name).verdict.won} for name in ("web", "api")}
         assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.rules import KEEP_UP, RULES, Fact, IdleAction, choose
-from reconciler.decide.idling.state import IDLE_STATES, IdleState
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
+from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
@@ -19,12 +20,14 @@ IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.UNKNOWN,
     CriterionResult.NOT_SELECTED,
 )
+ASKED = FactName.REQUESTED
+OBSERVED_INSISTS = (FactName.INSISTS, FactName.OBSERVED)
 LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE)
-FACTS = st.frozensets(st.sampled_from(Fact))
+FACTS = st.frozensets(st.sampled_from(FactName))
 STATES, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
 
 
-def action(state: IdleState, result: CriterionResult, facts: Collection[Fact]) -> IdleAction:
+def action(state: IdleState, result: CriterionResult, facts: Collection[FactName]) -> IdleAction:
     return choose(state, result, facts)[1]
 
 
@@ -33,61 +36,66 @@ CASES = [
     ("runs, and a policy calls it busy", IdleState.AWAKE, BUSY, (), "leave"),
     ("runs, and its traffic is unknown", IdleState.AWAKE, UNKNOWN, (), "leave"),
     ("runs, and no policy selects it", IdleState.AWAKE, NOT_SELECTED, (), "leave"),
-    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (Fact.OBSERVED,), "observe"),
-    ("runs, asked for", IdleState.AWAKE, IDLE, (Fact.REQUESTED,), "leave"),
-    ("runs, excluded", IdleState.AWAKE, IDLE, (Fact.EXCLUDED,), "leave"),
-    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (Fact.BLOCKED,), "leave"),
-    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (Fact.WAKE_WHEN,), "leave"),
-    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (Fact.RUNS_ELSEWHERE,), "leave"),
-    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (Fact.SERVICE_RUNS,), "leave"),
-    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (Fact.PODS_UNREAD,), "leave"),
-    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (Fact.READ_ONLY,), "leave"),
+    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (FactName.OBSERVED,), "observe"),
+    ("runs, asked for", IdleState.AWAKE, IDLE, (FactName.REQUESTED,), "leave"),
+    ("runs, excluded", IdleState.AWAKE, IDLE, (FactName.EXCLUDED,), "leave"),
+    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (FactName.MIN_AGE,), "leave"),
+    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (FactName.WAKE_WHEN,), "leave"),
+    ("runs, and is woken or scaled up lately", IdleState.AWAKE, IDLE, (FactName.MIN_AWAKE,), "leave"),
+    ("runs, frozen", IdleState.AWAKE, IDLE, (FactName.RESTRICTED,), "leave"),
+    ("runs, and a cluster it may run on did not answer", IdleState.AWAKE, IDLE, (FactName.CLUSTER_UNREAD,), "leave"),
+    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (FactName.RUNS_ELSEWHERE,), "leave"),
+    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (FactName.SERVICE_RUNS,), "leave"),
+    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (FactName.PODS_UNREAD,), "leave"),
+    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (FactName.READ_ONLY,), "leave"),
     ("at zero, and nobody recorded more", IdleState.DOWN, IDLE, (), "leave"),
     ("contested", IdleState.CONTESTED, IDLE, (), "leave"),
     ("idle, and still called idle", IdleState.IDLE, IDLE, (), "keep"),
     ("idle, and its traffic is unknown", IdleState.IDLE, UNKNOWN, (), "keep"),
     ("idle with wake: OnSignal, and busy", IdleState.IDLE, BUSY, (), "keep"),
-    ("idle, and busy", IdleState.IDLE, BUSY, (Fact.BUSY,), "wake"),
-    ("idle, and asked for", IdleState.IDLE, IDLE, (Fact.REQUESTED,), "wake"),
-    ("idle, and excluded", IdleState.IDLE, IDLE, (Fact.EXCLUDED,), "wake"),
-    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (Fact.DUE,), "wake"),
-    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (Fact.DUE,), "keep"),
-    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (Fact.WAKE_WHEN,), "wake"),
-    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (Fact.FLOOR,), "wake"),
-    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (Fact.RUNS_ELSEWHERE,), "wake"),
+    ("idle, and busy", IdleState.IDLE, BUSY, (FactName.BUSY,), "wake"),
+    ("idle, and asked for", IdleState.IDLE, IDLE, (FactName.REQUESTED,), "wake"),
+    ("idle, and excluded", IdleState.IDLE, IDLE, (FactName.EXCLUDED,), "wake"),
+    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (FactName.DUE,), "wake"),
+    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (FactName.DUE,), "keep"),
+    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (FactName.WAKE_WHEN,), "wake"),
+    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (FactName.FLOOR,), "wake"),
+    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (FactName.RUNS_ELSEWHERE,), "wake"),
     ("idle, and its policy is gone", IdleState.IDLE, NOT_SELECTED, (), "wake"),
-    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (Fact.GUARDED,), "put off"),
-    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (Fact.GUARDED, Fact.REQUESTED), "wake"),
-    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (Fact.SERVICE_RUNS,), "keep"),
-    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (Fact.DUE, Fact.READ_ONLY), "overdue"),
-    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (Fact.BUSY,), "wake"),
+    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED,), "put off"),
+    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED, FactName.REQUESTED), "wake"),
+    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (FactName.SERVICE_RUNS,), "keep"),
+    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (FactName.DUE, FactName.READ_ONLY), "overdue"),
+    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (FactName.BUSY,), "wake"),
     ("its autoscaler has its bounds back, by our wake", IdleState.HPA_RESTORED, IDLE, (), "wake"),
     ("its autoscaler got its bounds back from somebody", IdleState.HPA_CHANGED, IDLE, (), "wake"),
     ("scaled up by a person while idle", IdleState.MANUALLY_SCALED, IDLE, (), "release"),
-    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (Fact.INSISTS,), "idle"),
-    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (Fact.INSISTS,), "release"),
-    ("scaled up by a tool, only observed", IdleState.MANUALLY_SCALED, IDLE, (Fact.INSISTS, Fact.OBSERVED), "release"),
+    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (FactName.INSISTS,), "idle"),
+    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (FactName.INSISTS,), "release"),
+    ("scaled up by a tool, only observed", IdleState.MANUALLY_SCALED, IDLE, OBSERVED_INSISTS, "release"),
     ("kept down by somebody else", IdleState.TAKEN_OVER, IDLE, (), "release"),
-    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (Fact.REQUESTED,), "wake"),
-    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (Fact.REQUESTED,), "leave"),
-    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (Fact.REQUESTED,), "leave"),
+    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (FactName.REQUESTED,), "wake"),
+    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (FactName.REQUESTED,), "leave"),
+    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (FactName.REQUESTED,), "leave"),
     ("idled by another Fleet", IdleState.FOREIGN, IDLE, (), "leave"),
-    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (Fact.REQUESTED,), "wake"),
-    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (Fact.DUE,), "overdue"),
-    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (Fact.PROTECTED, Fact.REQUESTED), "leave"),
-    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (Fact.BOUNDS, Fact.REQUESTED), "leave"),
+    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (FactName.REQUESTED,), "wake"),
+    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (FactName.DUE,), "overdue"),
+    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, FactName.PROTECTED), "leave"),
+    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, FactName.BOUNDS), "leave"),
     ("an idle that a run did not finish", IdleState.IDLE_INCOMPLETE, IDLE, (), "idle"),
     ("an idle that a run did not finish, and busy now", IdleState.IDLE_INCOMPLETE, BUSY, (), "clear"),
     ("a wake that a run did not finish", IdleState.WAKE_INCOMPLETE, BUSY, (), "clear"),
     ("a record from before the last wake", IdleState.STALE, BUSY, (), "clear"),
-    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (Fact.OBSERVED,), "clear"),
+    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (FactName.OBSERVED,), "clear"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("state", "result", "facts", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
-def test_what_is_done_with(state: IdleState, result: CriterionResult, facts: tuple[Fact, ...], expected: str) -> None:
+def test_what_is_done_with(
+    state: IdleState, result: CriterionResult, facts: tuple[FactName, ...], expected: str
+) -> None:
     assert action(state, result, facts) == expected
 
 
@@ -98,47 +106,49 @@ def test_each_rule_has_a_case() -> None:
 
 
 @given(state=STATES, result=RESULTS, facts=FACTS)
-def test_every_combination_has_an_action(state: IdleState, result: CriterionResult, facts: frozenset[Fact]) -> None:
+def test_every_combination_has_an_action(state: IdleState, result: CriterionResult, facts: frozenset[FactName]) -> None:
     assert action(state, result, facts) in IdleAction
 
 
 @given(state=STATES, result=RESULTS, facts=FACTS)
 def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
-    state: IdleState, result: CriterionResult, facts: frozenset[Fact]
+    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
 ) -> None:
     if action(state, result, facts) in (IdleAction.IDLE, IdleAction.OBSERVE):
         assert result is IDLE
-        assert facts.isdisjoint({*KEEP_UP, Fact.READ_ONLY})
-        assert action(state, result, facts - {Fact.OBSERVED}) is IdleAction.IDLE or state is IdleState.MANUALLY_SCALED
+        assert facts.isdisjoint({*KEEP_UP, FactName.READ_ONLY})
+        assert (
+            action(state, result, facts - {FactName.OBSERVED}) is IdleAction.IDLE or state is IdleState.MANUALLY_SCALED
+        )
 
 
 @given(state=STATES, result=RESULTS, facts=FACTS)
 def test_nothing_is_written_on_a_read_only_cluster(
-    state: IdleState, result: CriterionResult, facts: frozenset[Fact]
+    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
 ) -> None:
-    found = action(state, result, facts | {Fact.READ_ONLY})
+    found = action(state, result, facts | {FactName.READ_ONLY})
 
     assert found in (IdleAction.LEAVE, IdleAction.KEEP, IdleAction.OVERDUE)
-    if action(state, result, facts - {Fact.READ_ONLY}) is IdleAction.WAKE:
+    if action(state, result, facts - {FactName.READ_ONLY}) is IdleAction.WAKE:
         assert found is IdleAction.OVERDUE
 
 
-@given(state=st.sampled_from(sorted(IDLE_STATES)), result=RESULTS, facts=FACTS, fact=st.sampled_from(Fact))
+@given(state=st.sampled_from(sorted(IDLE_STATES)), result=RESULTS, facts=FACTS, fact=st.sampled_from(FactName))
 def test_a_request_wakes_whatever_else_holds(
-    state: IdleState, result: CriterionResult, facts: frozenset[Fact], fact: Fact
+    state: IdleState, result: CriterionResult, facts: frozenset[FactName], fact: FactName
 ) -> None:
-    assert action(state, result, (facts | {fact, Fact.REQUESTED}) - {Fact.READ_ONLY}) is IdleAction.WAKE
+    assert action(state, result, (facts | {fact, FactName.REQUESTED}) - {FactName.READ_ONLY}) is IdleAction.WAKE
 
 
 @given(state=STATES, result=RESULTS, facts=FACTS)
 def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
-    state: IdleState, result: CriterionResult, facts: frozenset[Fact]
+    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
 ) -> None:
     if action(state, result, facts) is IdleAction.WAKE and state not in IDLE_STATES:
         assert state is IdleState.FOREIGN
-        assert Fact.REQUESTED in facts
+        assert FactName.REQUESTED in facts
 
 
 @given(state=st.sampled_from(LEFTOVERS), result=RESULTS, facts=FACTS)
-def test_leftovers_never_stay(state: IdleState, result: CriterionResult, facts: frozenset[Fact]) -> None:
-    assert action(state, result, facts - {Fact.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)
+def test_leftovers_never_stay(state: IdleState, result: CriterionResult, facts: frozenset[FactName]) -> None:
+    assert action(state, result, facts - {FactName.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)

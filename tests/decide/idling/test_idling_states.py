@@ -45,7 +45,7 @@ def classified(
     """The state of `web`, behind a Service with the annotations `listed`, beside `others`."""
     state = a_state(a_cluster(services=(a_service(annotations=listed),), workloads=(web, *others)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), policies or (a_policy(),)))
-    return classify(next(scalable for scalable in cluster.scalables if scalable.ref == web.ref))
+    return classify(next(subject for subject in cluster.subjects if subject.ref == web.ref))
 
 
 def a_copy(replicas: str) -> Workload:
@@ -125,7 +125,7 @@ def test_of_two_lists(first, second, replicas):
     ]
     state = a_state(a_cluster(services=services, workloads=(a_workload(replicas=0, annotations=BROKEN),)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), (a_policy(),)))
-    record = classify(cluster.scalables[0])[1]
+    record = classify(cluster.subjects[0])[1]
     assert record is not None
     assert record.replicas == replicas
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.autoscalers import PinnedAutoscaler
@@ -13,20 +15,49 @@ from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
 from reconciler.decide.idling.records import (
     Evidence,
+    Reading,
     Record,
-    RecordReading,
     ServiceRecord,
-    ServiceRecordReading,
     UnidleTarget,
     awake_since,
 )
-from reconciler.decide.idling.verdicts import CombinedVerdict, Exclusions, PolicyVerdict, PolicyVerdicts
+from reconciler.decide.idling.verdicts import Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_kind
+
+
+class IdleState(StrEnum):
+    AWAKE = "awake"
+    DOWN = "down"  # at or below the floor, and nobody remembers more
+    IDLE = "idle by us"
+    IDLE_INCOMPLETE = "half idled"  # its Service is marked and lists it, it still runs
+    HPA_NOT_PINNED = "half held"  # idled to a floor, its autoscaler is not held there yet
+    HPA_RESTORED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
+    HPA_CHANGED = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    TAKEN_OVER = "taken over"  # it stands at its idled count, and somebody else gave another reason for that, or none
+    WAKE_INCOMPLETE = "half woken"  # it was woken, its Service still lists it
+    MANUALLY_SCALED = "scaled by hand"
+    STALE = "stale record"
+    CONTESTED = "contested"
+    FOREIGN = "foreign"
+    UNPROVEN = "unproven"  # at zero, a Service lists it, and nothing on it says that anybody idled it
+    UNREADABLE = "set aside"
+
+
+NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
+"""What is idle by somebody's word, and not by ours."""
+
+MAYBE_DOWN = frozenset({IdleState.DOWN, IdleState.UNREADABLE, IdleState.TAKEN_OVER, *NOT_OURS})
+"""What may stand at or below its floor and not be idle by us after this run: its replicas say whether it runs."""
+
+IDLE_STATES = frozenset(
+    {IdleState.IDLE, IdleState.HPA_NOT_PINNED, IdleState.HPA_RESTORED, IdleState.HPA_CHANGED, IdleState.TAKEN_OVER}
+)
+"""What is idle with a record of ours, until it is woken or released."""
 
 
 class Scale(Struct, frozen=True):
@@ -145,16 +176,15 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
 class ServiceState(Struct, frozen=True):
     """A Service that a policy selects, that carries marks, that opts out, or with a wake request.
 
-    `overridden` are the verdicts of policies that others win over. `record` is ours, from the Service or else from its
-    Endpoints; `foreign` somebody else's; `problem` says why one of them cannot be read.
+    `record` is ours, from the Service or else from its Endpoints; `foreign` somebody else's; `problem` says why one of
+    them cannot be read.
     """
 
     service: Service
     found: DiscoveredTargets = DiscoveredTargets()
-    verdicts: tuple[PolicyVerdict, ...] = ()
-    overridden: tuple[PolicyVerdict, ...] = ()
-    on_service: ServiceRecordReading | None = None
-    on_endpoints: ServiceRecordReading | None = None
+    verdict: Verdict = Verdict()
+    on_service: Reading[ServiceRecord] | None = None
+    on_endpoints: Reading[ServiceRecord] | None = None
     endpoints: Endpoints | None = None
     request: WakeRequest | None = None
     exclusion: Exclusion | None = None
@@ -165,9 +195,9 @@ class ServiceState(Struct, frozen=True):
         return self.service.ref
 
     @property
-    def selected(self) -> PolicyVerdicts:
-        """What the policies say of it."""
-        return PolicyVerdicts(self.verdicts, self.overridden)
+    def is_selected(self) -> bool:
+        """Whether some policy selects it."""
+        return bool(self.verdict.won)
 
     @property
     def record(self) -> ServiceRecord | None:
@@ -208,22 +238,22 @@ class Listing(Struct, frozen=True):
     is_behind: bool = True
 
 
-class ScalableState(Struct, frozen=True):
+class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
     the policies that select it themselves, not just a Service it is behind. `on_target` is the record that a
-    ScaledObject has on its target; with `target_is_idle` the target has one of its own.
+    ScaledObject has on its target; with `target_is_idle` the target has one of its own. `record` is what it goes back
+    to: of its own record and those of its Services the newest; None where it is not idled.
     """
 
     scale: Scale
-    verdict: CombinedVerdict
+    verdict: Verdict
     cluster: FleetCluster
     services: tuple[ServiceState, ...] = ()
-    overridden: tuple[PolicyVerdict, ...] = ()
-    reading: RecordReading | None = None
+    reading: Reading[Record] | None = None
     autoscaler: PinnedAutoscaler | None = None
     controller: str = ""
     exclusion: Exclusion | None = None
@@ -233,8 +263,10 @@ class ScalableState(Struct, frozen=True):
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
-    on_target: RecordReading | None = None
+    on_target: Reading[Record] | None = None
     target_is_idle: bool = False
+    state: IdleState = IdleState.AWAKE
+    record: Record | None = None
 
     @property
     def has_target(self) -> bool:
@@ -250,7 +282,9 @@ class ScalableState(Struct, frozen=True):
         """The Services that some policy selects and that it is behind."""
         if not self.services:
             return ()
-        return tuple(service for service in self.services if service.verdicts and service.ref not in self.listed_only)
+        return tuple(
+            service for service in self.services if service.is_selected and service.ref not in self.listed_only
+        )
 
     @property
     def listings(self) -> tuple[Listing, ...]:
@@ -288,6 +322,18 @@ class ScalableState(Struct, frozen=True):
         return next(found, None)
 
     @property
+    def pinned(self) -> PinnedAutoscaler | None:
+        """How its autoscaler is held, as whoever idled it may read that.
+
+        Where its bounds are the floor of the record, that is the floor.
+        """
+        autoscaler, record = self.autoscaler, self.record
+        if autoscaler is None or record is None:
+            return autoscaler
+        read = autoscaler.read_by(record.fleet) if self.state in NOT_OURS else autoscaler
+        return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
+
+    @property
     def awake_since(self) -> datetime | None:
         return awake_since(self.scale.written)
 
@@ -313,4 +359,4 @@ def record_of(listing: Listing) -> Record:
 
 def is_recorded(service: ServiceState) -> bool:
     """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
-    return bool(service.verdicts) or service.has_record
+    return service.is_selected or service.has_record

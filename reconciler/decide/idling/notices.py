@@ -1,0 +1,253 @@
+"""What a person should read of choices: what is overdue, contested, left alone, or cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.decisions import Notice, equal_priorities
+from reconciler.decide.idling.choices import Choice, owner_policy
+from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
+from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
+from reconciler.decide.idling.what_would_change import custom_kind_selector
+from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.messages import replica_count
+from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
+
+_BY_AUTOSCALER = (
+    ReasonCode.LEFT_TO_AUTOSCALER,
+    ReasonCode.KEDA_LEFT,
+    ReasonCode.HPA_LEFT,
+    ReasonCode.HPA_SCALES_TO_ZERO,
+)
+
+
+def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
+    """Return the notices, each once, sorted.
+
+    What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
+    would fail the runs of a whole platform.
+    """
+    ordered = list(choices)
+    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
+    found += [notice for service in services for notice in _service_notices(service)]
+    behind = {service.ref for choice in ordered for service in choice.subject.behind}
+    found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
+    return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
+
+
+def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
+    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
+    for policy, query, why in problems:
+        text = f"{cluster}: a query is unknown: {query}: {why}"
+        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, True, (why,))
+
+
+def _service_notices(service: ServiceState) -> Iterator[Notice]:
+    if service.problem and not service.is_foreign:
+        yield Notice(
+            "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
+        )
+    elif service.is_foreign:
+        yield _foreign_mark(service.ref, service.foreign)
+    if service.exclusion is not None and service.exclusion.unreadable:
+        yield Notice(
+            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
+        )
+    yield from _unreadable_request(service.ref, service.service.annotations)
+
+
+def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
+    by = who_idled("" if record is None else record.fleet)
+    return Notice("foreignMark", str(ref), f"{ref} was idled by {by}")
+
+
+def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
+    if service.found.nothing and would_idle(service):
+        text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
+        yield Notice("nothingBehind", str(service.ref), text, service.verdict.won[0].policy.name)
+
+
+def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
+    if WAKE_REQUESTED_AT in annotations and optional_instant(annotations, WAKE_REQUESTED_AT) is None:
+        text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
+        yield Notice("unreadableSignal", str(ref), text)
+
+
+def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.action is IdleAction.OVERDUE:
+        ours = choice.state not in NOT_OURS
+        kind, held = (
+            ("overdueWake", choice.subject.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
+        )
+        text = f"{choice.ref} should be awake ({choice.why}): {held}"
+        yield Notice(kind, str(choice.ref), text, owner_policy(choice), ours, choice.reasons)
+    if choice.action is IdleAction.DEFER:
+        text = f"{choice.ref}: {choice.why}"
+        yield Notice("perRun", str(choice.ref), text, owner_policy(choice), reasons=choice.reasons)
+
+
+def _unreadable_record(choice: Choice, _run: Run) -> Iterator[Notice]:
+    reading = choice.subject.reading
+    if choice.state is IdleState.UNREADABLE and reading is not None:
+        yield Notice("setAside", str(choice.ref), f"{choice.ref}: {reading.problem}; its replicas are left unchanged")
+
+
+def _idled_by_others(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.state is IdleState.FOREIGN:
+        yield _foreign_mark(choice.ref, choice.record)
+
+
+def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """A list on a Service that says more than the scalable bears out."""
+    record, subject = choice.record, choice.subject
+    if record is None:
+        return
+    lists = [(listing.target.replicas, listing.service.ref.name) for listing in subject.listings]
+    if choice.state is IdleState.UNPROVEN:
+        names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
+        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
+        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; {then}")
+    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
+        most, name = max(lists)
+        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; that is what it wakes to")
+
+
+def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
+    runs = choice.because_of(FactName.SERVICE_RUNS)
+    if not (runs or choice.because_of(FactName.OBSERVED)):
+        return
+    for service in choice.subject.behind:
+        policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
+        if policies:
+            text = f"{service.ref}: no workload behind it is idled: {choice.why}"
+            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
+
+
+def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
+    ref = choice.subject.scale.runs.ref
+    if choice.because_of(FactName.CUSTOM_KIND):
+        selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
+        text = f"{ref}: {choice.why}; to idle it too, write {selector} in the selector of {policies}"
+        yield Notice("customKind", str(ref), text, owner_policy(choice), reasons=choice.reasons)
+
+
+def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """An exclusion on a Service has a notice of its own, about that Service."""
+    found = choice.subject.exclusion
+    if found is not None and found.unreadable and not found.on.startswith("Service/"):
+        text = f"{choice.ref}: {found.on}: {found.reason}; it counts as excluded"
+        yield Notice("excludedUnreadable", str(choice.ref), text)
+
+
+def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
+        ref, policy = choice.subject.scale.runs.ref, owner_policy(choice)
+        yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
+    autoscaler = choice.autoscaler
+    if autoscaler is not None and autoscaler.problem:
+        name, policy = autoscaler.hpa.ref, owner_policy(choice)
+        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
+
+
+def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
+    written = choice.subject.scale.written
+    if choice.state is IdleState.CONTESTED:
+        contest = contest_of(written, choice.subject.verdict.policy)
+        if contest is not None:
+            then = _advice(choice, contest.by, contest.autoscaler)
+            why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
+            text = f"{choice.ref} is {why}; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
+    last = insisted(written)
+    if last is not None and choice.stays_idle and not choice.because_of(FactName.INSISTS):
+        text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
+        text = f"{text}; {_advice(choice, last.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    if choice.because_of(FactName.INSISTS) and choice.record is not None:
+        undo = undo_of(choice.subject, choice.record, run.now)
+        times = f"{undo.count} times in a row" if undo.count > 1 else "once"
+        text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
+    if undone and choice.action in (IdleAction.RELEASE, IdleAction.WAKE) and choice.record is not None:
+        undo = undo_of(choice.subject, choice.record, run.now)
+        if is_contested(choice.subject, undo):
+            then = _advice(choice, undo.by, undo.autoscaler)
+            text = f"{choice.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+
+
+def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
+    return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
+
+
+def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
+    scale = choice.subject.scale
+    if choice.action is IdleAction.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
+        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once"
+        yield Notice("missedRun", str(choice.ref), text, owner_policy(choice))
+
+
+def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """A change of field manager alone is a notice and nothing else."""
+    writer = choice.subject.scale.written.replicas_writer
+    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+        why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
+        text = f"{choice.ref} is idle, and {why}"
+        yield Notice("fieldManager", str(choice.ref), text, owner_policy(choice), reasons=(why,))
+
+
+def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
+    """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
+    new: dict[str, list[Workload]] = {}
+    for choice in choices:
+        written = choice.subject.scale.written
+        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
+        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
+            new.setdefault(choice.ref.cluster, []).append(written)
+    for cluster, workloads in sorted(new.items()):
+        for by, theirs in tools_of(workloads).items():
+            several = f"{len(theirs)} workloads that are idled for the first time"
+            which = str(theirs[0].ref) if len(theirs) == 1 else several
+            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, theirs)}"
+            yield Notice("otherWriter", cluster, text)
+
+
+def undecided_by_equals(choices: Iterable[Choice]) -> Iterator[Notice]:
+    """Yield for each set of policies of equal priority what they select together."""
+    found = ((choice.subject.verdict.equal_policies, choice.ref) for choice in choices)
+    return equal_priorities(found, "newly idled")
+
+
+def _unreadable_signal(choice: Choice, _run: Run) -> Iterator[Notice]:
+    yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
+
+
+_NOTICES = (
+    _overdue,
+    _unreadable_record,
+    _idled_by_others,
+    _unproven,
+    _held_together,
+    _custom_kind,
+    _unreadable_exclusion,
+    _autoscaled,
+    _contested,
+    _missed_run,
+    _writer,
+    _unreadable_signal,
+)
+
+
+def would_idle(service: ServiceState) -> bool:
+    """Return whether what may be behind `service` could go idle now."""
+    is_free = service.exclusion is None and not service.has_record
+    return is_free and service.verdict.result is CriterionResult.IDLE

@@ -1,0 +1,136 @@
+"""What every decision of idling is made with: its key, its cause, and what of the run it needs to know."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
+from reconciler.decide.decisions import Cause, Decision, Phase, Verb
+from reconciler.decide.idling.choices import Choice, owner_policy, waking_policy
+from reconciler.decide.idling.last_idled import ScheduleDigest
+from reconciler.decide.idling.records import Record, record_annotations
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.reasons import MEASURED, Reasons, text_of
+from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
+from reconciler.policy.types import Fleet, Writes
+
+_VERBS: Mapping[IdleAction, Verb] = {
+    IdleAction.IDLE: Verb.IDLE,
+    IdleAction.WAKE: Verb.WAKE,
+    IdleAction.RELEASE: Verb.RELEASE,
+}
+
+
+UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
+"""What is done later: nothing is written for it now."""
+
+
+class WriteContext(Struct, frozen=True):
+    """`places` gives the file:line of each policy. Without `repairs` only wakes and releases are made.
+
+    `hold_until`: what is woken opts out until then.
+    """
+
+    fleet: Fleet
+    run: Run
+    places: Mapping[str, str] = NOTHING
+    schedules: Mapping[str, ScheduleDigest] = NOTHING  # by policy, where it idles by schedule alone
+    repairs: bool = True
+    hold_until: datetime | None = None
+    groups: Mapping[ObjectRef, str] = field(default_factory=dict)
+    idle_groups: Mapping[ObjectRef, str] = field(default_factory=dict)
+    running: frozenset[ObjectRef] = frozenset()  # the Services of which something stays up
+    down_at: Mapping[ObjectRef, int] = NOTHING  # the most replicas behind each Service that stand idle without a record
+
+    @property
+    def written(self) -> frozenset[str]:
+        """The clusters where anything may be written."""
+        return frozenset(one.name for one in self.fleet.clusters if one.writes is not Writes.NOTHING)
+
+    def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
+        """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""
+        return (self.idle_groups if idles else self.groups)[ref]
+
+
+def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
+    """Return the key of the decision that does `verb` to `ref`."""
+    group = f"{ref.group}/" if ref.group else ""
+    return f"idling/{verb}/{group}{ref}{part}"
+
+
+def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Cause:
+    """Return why something is done with a scalable; `reasons` in place of those of the choice."""
+    policy = waking_policy(choice) or owner_policy(choice)
+    record = choice.record
+    named = record is not None and bool(policy) and record.policy == policy
+    at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
+    reasons = reasons or choice.reasons
+    measured = [one.values for one in reasons if one.code in MEASURED]
+    return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)
+
+
+def _recorded_place(cause: str) -> str:
+    """Return the file:line of a policy that is gone, from the cause in its record."""
+    at = json_object(cause).get("at")
+    return at if isinstance(at, str) else ""
+
+
+def cause_text(cause: Cause, run: Run) -> str:
+    """Return the cause as the annotation holds it."""
+    return _cause_text(cause.policy, cause.at, cause.reasons, run.revision, run.id)
+
+
+@lru_cache(16)  # a schedule idles all that it selects for the same reason
+def _cause_text(policy: str, at: str, reasons: Reasons, revision: str, run: str) -> str:
+    why = text_of(reasons)
+    return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
+
+
+def verb_of(choice: Choice) -> Verb:
+    """Return what is done to a scalable."""
+    return _VERBS.get(choice.action, Verb.REPAIR)
+
+
+def own_decision_key(choice: Choice) -> str:
+    """Return the key of the decision on the scalable of `choice` itself."""
+    return decision_key(verb_of(choice), choice.ref)
+
+
+def decision_on(
+    one: Workload | HorizontalPodAutoscaler | Service | Endpoints, verb: Verb, cause: Cause, group: str, **fields: Any
+) -> Decision:
+    """Return a repair of `one`, which has no changes yet; `fields` are in place of what it has otherwise."""
+    repair: dict[str, Any] = {
+        "key": decision_key(verb, one.ref),
+        "job": "idling",
+        "verb": verb,
+        "phase": Phase.REPAIR,
+        "ref": one.ref,
+        "api_version": "v1" if isinstance(one, Service | Endpoints) else one.api_version,
+        "uid": one.uid,
+        "changes": (),
+        "cause": cause,
+        "group": group,
+        "has_annotations": one.has_annotations,
+        "has_labels": one.has_labels if isinstance(one, Workload) else True,
+    }
+    repair.update(fields)
+    return Decision(**repair)
+
+
+def following(decision: Decision, own: Decision | None) -> Decision:
+    """Return `decision` as what is done after `own`, the one on the scalable, where there is that."""
+    return decision if own is None else replace(decision, phase=own.phase, group=own.group, needs=(own.key,))
+
+
+def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
+    """Return all annotations of `on` that say `record`, why, and when it was scaled."""
+    own = record_annotations(record, on)
+    return {**own, SCALE_TIME: format_time(scaled_at), CAUSE: cause_text(cause, run)}
