@@ -65,8 +65,8 @@ def _settled(
     until = None if record is None else record.wake_due
     if asleep and reading is not None:
         awake = written.spec_replicas if record is None else record.replicas
-        state = "Foreign" if claim is None and not reading.ours else "Asleep"
-        return Settled(state, written.spec_replicas, awake, owner, until, needs)
+        ours = claim is not None or reading.ours
+        return Settled("Asleep" if ours else "Foreign", written.spec_replicas, awake, owner, until, needs)
     if not decisions:
         return Settled("HandsOff", written.spec_replicas, written.spec_replicas, owner, until)
     before = _settled(workload, claim, (), fleets)
