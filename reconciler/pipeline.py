@@ -24,6 +24,7 @@ from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState, PodsQuestion, Run
@@ -174,7 +175,8 @@ class _Planner(Struct, frozen=True):
 
         def made(state: ObservedState) -> Plan:
             due = decide_wakes_due(self.policies.fleet, state, run)
-            return make_plan(self.policies, state, urgent(self._desired(run, state), due), run, inputs)
+            wanted = within_limits(urgent(self._desired(run, state), due), self.policies, state, run)
+            return make_plan(self.policies, state, wanted, run, inputs)
 
         return isolated(state, made)[1]
 
@@ -195,7 +197,8 @@ class _Planner(Struct, frozen=True):
         return with_activators_read(state, names, namespace, self.world.sources, self.world.readers)
 
     def _desired(self, run: Run, state: ObservedState) -> DesiredState:
-        return self.decide(self.policies, state, run)
+        found = self.decide(self.policies, state, run)
+        return found if found.limits else within_limits(found, self.policies, state, run)  # what people wake counts too
 
     def _decided(self, state: ObservedState, run: Run) -> tuple[ObservedState, DesiredState]:
         """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""

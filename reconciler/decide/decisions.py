@@ -379,6 +379,12 @@ class DesiredState(Struct, frozen=True):
     placements: tuple[PlacementView, ...] = ()
     questions: tuple[PodsQuestion, ...] = ()  # what must be answered before this is final
 
+    @property
+    def wanted(self) -> tuple[Decision, ...]:
+        """The decisions with what limits hold back of them; what a guard holds back is none of it."""
+        held = (one.decisions for one in self.held_back if one.limit is not None)
+        return (*self.decisions, *chain.from_iterable(held))
+
     def joined(self, *others: DesiredState) -> DesiredState:
         """Return this and `others` as one."""
         return DesiredState(

@@ -67,9 +67,7 @@ class Bases(Struct, frozen=True):
 def within_limits(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     """Return `desired` with what exceeds a limit held back; what a limit held back before is counted again."""
     guarded = tuple(one for one in desired.held_back if one.limit is None)
-    before = (one for held in desired.held_back if held.limit is not None for one in held.decisions)
-    bases = _bases(policies, state, desired)
-    limited = hold_back((*desired.decisions, *before), policies, bases, run.allow_exceed)
+    limited = hold_back(desired.wanted, policies, _bases(policies, state, desired), run.allow_exceed)
     return replace(desired, decisions=limited.decisions, held_back=(*guarded, *limited.held_back), limits=limited.uses)
 
 

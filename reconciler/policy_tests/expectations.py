@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.decide.limits import spellings_of
 from reconciler.forecast.simulation import Step
 from reconciler.kind_names import names_kind
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef
-from reconciler.plan.filters import spellings_of
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
