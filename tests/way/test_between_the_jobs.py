@@ -189,6 +189,23 @@ def test_what_the_policy_states_now_is_written_before_the_wake(world, change, fi
     assert "No changes." in world.plan("2026-11-24T07:40:00Z").out
 
 
+@pytest.mark.parametrize("change", [{"image": "web:2"}, {"app": "other"}], ids=["template", "selector"])
+def test_what_the_policy_changes_in_the_run_that_idles_is_written_by_the_next_one_at_no_replicas(world, change):
+    world.web(6)
+    world.run(EVENING)
+    before = world.local("west")["spec"]
+    world.web(6, **change)
+    world.run(NIGHT)
+    assert world.counts() == {"east": 0, "west": 0}
+    assert world.local("west")["spec"] == {**before, "replicas": 0}
+    world.run("2026-11-23T21:05:00Z")
+    spec = world.local("west")["spec"]
+    assert (spec["replicas"], spec["template"], spec["selector"]) != (0, before["template"], before["selector"])
+    assert world.counts() == {"east": 0, "west": 0}
+    world.run(MORNING)
+    assert world.counts() == {"east": 3, "west": 3}
+
+
 def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(world):
     world.web(6)
     world.run(EVENING)

@@ -23,6 +23,10 @@ SEEDS = 120
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {
+    "what is made anew, asleep, in a run that would repair its record": (
+        ("spread", 6, 2), ("idling", "a", 3), ("run", 130), ("run", 1500), ("down", ("east", "west")), ("morning",),
+        ("crash", 900, 5, (0,)), ("spread", 0, 2),
+    ),
     "a selector that changes while what it selects wakes from idleReplicas": (
         ("spread", 9, 4), ("idling", "a", 8), ("crash", 1500, 2, ()), ("run", 900), ("idling", "b", 4), ("night",),
         ("spread", 6, 1), ("idling", "b", 1), ("run", 130),
