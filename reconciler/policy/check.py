@@ -157,7 +157,7 @@ def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
             _check_cluster(one, path, fleet.policy)
     picker = POLICY_KINDS[one.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
-        check_host(one.document, picker, one.policy.pod_picker, fleet.policy)
+        check_host(one.document, picker, one.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
     return one.document.problems[known:]
 
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import Built, cross_problems, cross_warnings
+from reconciler.policy.kinds.criteria import Calendars
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.kinds.idling_policy import Calendars
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet

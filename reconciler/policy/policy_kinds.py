@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.criteria import Calendars
 from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import POD_PICKER, DownscalePolicyDocument, downscale_policy_of
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
-from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ANNOTATION, ReplicaSetDocument, replica_set_of
 
 _NAMESPACE: Path = ("metadata", "namespace")

@@ -197,8 +197,8 @@ class CombinedVerdict(Struct, frozen=True, dict=True):  # so that what is asked 
     @cached_property
     def leaves_autoscalers(self) -> frozenset[str]:
         """Which kinds of autoscaler some policy leaves alone: "hpa", "keda"."""
-        hpa = {"hpa" for verdict in self.verdicts if verdict.policy.hpa == "Leave"}
-        return frozenset(hpa | {"keda" for verdict in self.verdicts if verdict.policy.keda == "Leave"})
+        hpa = {"hpa" for verdict in self.verdicts if verdict.policy.autoscalers.hpa == "Leave"}
+        return frozenset(hpa | {"keda" for verdict in self.verdicts if verdict.policy.autoscalers.keda == "Leave"})
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""

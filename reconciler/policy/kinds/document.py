@@ -12,12 +12,21 @@ import msgspec
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.fields import MOST_DURATION, Duration, Share, parse_duration, scalar_of, spelt_duration
-from reconciler.policy.problems import shape_problems
 from reconciler.policy.queries import VARIABLES, query_fault
-from reconciler.policy.types import Place
 from reconciler.yaml.documents import Document
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A place in a policy file; `line` and `column` are 1-based."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 class PolicyDocument:
@@ -32,6 +41,10 @@ class PolicyDocument:
     def place(self) -> Place:
         return Place(self.source.file, self.source.line, self.source.column)
 
+    def place_of(self, path: Path) -> Place:
+        """Return where the value at `path` is."""
+        return Place(self.source.file, *self.source.place(path))
+
     def read(self, kind: str, fields: type[S], part: str = "") -> S:
         """Return the document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered.
 
@@ -40,6 +53,8 @@ class PolicyDocument:
         try:
             return msgspec.convert(self.source.value, fields, dec_hook=scalar_of)
         except (msgspec.ValidationError, RecursionError):
+            from reconciler.policy.problems import shape_problems
+
             self.problems += shape_problems(self.source, kind, part)
             found: S = self._left(self.source.value, fields, ())
             return found
