@@ -138,13 +138,12 @@ def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | Non
     return document.problem(("kind",), words)
 
 
-def bounded(document: PolicyDocument, kind: str, policy: Any, tenant: Tenant, fleet: Fleet) -> Any:
-    """Return `policy`, written as `kind`, as one of `tenant`: with its name, and selecting nothing else than what it
-    has.
+def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:
+    """Return the policy of `document` as one of `tenant`: with its name, and selecting nothing else than what it has.
 
     What reaches further is a problem of `document`.
     """
-    row, bounds = POLICY_KINDS[kind], _Bounds(document, tenant, fleet)
+    policy, row, bounds = document.policy, POLICY_KINDS[document.kind], _Bounds(document, tenant, fleet)
     if row.namespace is not None:
         bounds.check_namespace(row.namespace)
     if row.pod_picker is not None:

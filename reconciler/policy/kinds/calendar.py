@@ -295,6 +295,11 @@ class CalendarDocument(Fields, frozen=True, kw_only=True):
     spec: Annotated[CalendarSpec, Meta(description="spec states when a schedule is idle.")]
 
 
+def calendar_policy_of(document: PolicyDocument, fields: CalendarDocument) -> Calendar:
+    """Return the Calendar; problems and warnings are gathered in `document`."""
+    return calendar_of(document, ("spec",), fields.spec, fields.metadata.name)
+
+
 def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name: str = "") -> Calendar:
     """Return the calendar at `path`; problems and warnings are gathered in `document`."""
     stated_as = _stated_as(document, path, fields)

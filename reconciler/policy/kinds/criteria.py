@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -145,22 +145,11 @@ def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion
         yield criterion
 
 
-class Calendars(Struct, frozen=True):
-    """The Calendar documents by name, None for those that are broken themselves.
-
-    `complete` False: some document could not be read, and may be one more.
-    """
-
-    named: Mapping[str, Calendar | None]
-    complete: bool = True
-
-
 class Criteria:
     """The criteria of one policy; `broken` where one of them is not known."""
 
-    def __init__(self, document: PolicyDocument, calendars: Calendars) -> None:
+    def __init__(self, document: PolicyDocument) -> None:
         self._document = document
-        self._calendars = calendars
         self.broken = False
 
     def all_at(self, path: Path, fields: tuple[CriterionFields, ...]) -> tuple[Criterion, ...]:
@@ -198,14 +187,14 @@ class Criteria:
         return valued(MetricCriterion, fields, name=name)
 
     def _schedule(self, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
-        name, named = given(fields.calendar), self._calendars.named
+        name, named = given(fields.calendar), self._document.calendars.named
         own = [field for field in ("timeZone", *STATED) if self._is_given((*path, field))]
         if name is not None and own:
             self._document.add(path, "has a calendar and hours of its own, expected one of the two")
             return None
         if name is None:
             return self._own_calendar(path, fields, own)
-        if name not in named and self._calendars.complete:
+        if name not in named and self._document.calendars.complete:
             self._document.add(
                 (*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{nearest(name, named)}"
             )

@@ -51,8 +51,8 @@ class DeploymentDocument(Fields, frozen=True, kw_only=True):
     status: Annotated[Any, Meta(description="Set by the API server. It is ignored.")] = None
 
 
-def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> tuple[DownscalePolicy, DownscalePolicySpec]:
-    """Return the policy, called `deployment.NAMESPACE.NAME`, and the spec of a DownscalePolicy that says the same.
+def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> DownscalePolicy:
+    """Return the policy, called `deployment.NAMESPACE.NAME`; `document` gets the spec of a DownscalePolicy.
 
     Source: seed downscale-pod-picker.md, "K8S API Changes": DeploymentSpec has the field as ReplicaSetSpec has.
     """
@@ -68,4 +68,5 @@ def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> tuple
     policy = DownscalePolicyDocument(
         api_version="reconciler/v1alpha1", kind="DownscalePolicy", metadata=named, spec=spec
     )
-    return downscale_policy_of(document, policy, PICKER), spec
+    document.spec = spec
+    return downscale_policy_of(document, policy, PICKER)

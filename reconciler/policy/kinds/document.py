@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
+from reconciler.model import NOTHING
 from reconciler.policy.kinds.fields import MOST_DURATION, Duration, Share, parse_duration, scalar_of, spelt_duration
 from reconciler.policy.queries import VARIABLES, query_fault
 from reconciler.yaml.documents import Document
@@ -29,13 +30,32 @@ class Place(msgspec.Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}"
 
 
-class PolicyDocument:
-    """One document while a policy is made of it; what is wrong with its values is gathered in `problems`."""
+class Calendars(msgspec.Struct, frozen=True):
+    """The Calendars that a document may name, None for those that are broken themselves.
 
-    def __init__(self, source: Document) -> None:
+    `complete` False: some document could not be read, and may be one more.
+    """
+
+    named: Mapping[str, Any] = NOTHING
+    complete: bool = True
+
+
+class PolicyDocument:
+    """One document of a `kind`, of `tenant` ("": the platform), and the policy that is made of it.
+
+    What is wrong with its values is gathered in `problems`. `spec` are the fields of the policy with their defaults, in
+    the form of its kind.
+    """
+
+    def __init__(self, source: Document, kind: str = "", tenant: str = "", calendars: Calendars | None = None) -> None:
         self.source = source
+        self.kind = kind
+        self.tenant = tenant
+        self.calendars = calendars or Calendars()
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.policy: Any = None
+        self.spec: msgspec.Struct | None = None
 
     @property
     def place(self) -> Place:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.policy.kinds.criteria import (
     AllOf,
-    Calendars,
     Criteria,
     CriterionFields,
     MetricCriterion,
@@ -219,10 +218,10 @@ class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
                     yield criterion.coverage, criterion.window
 
 
-def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument, calendars: Calendars) -> IdlingPolicy:
+def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> IdlingPolicy:
     """Return the policy; its problems are gathered in `document`."""
     spec = fields.spec
-    criteria = Criteria(document, calendars)
+    criteria = Criteria(document)
     policy = valued(
         IdlingPolicy,
         spec,

@@ -101,10 +101,8 @@ class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
     status: _Ignored = None
 
 
-def replica_set_of(
-    document: PolicyDocument, fields: ReplicaSetDocument
-) -> tuple[FederatedReplicaSet, FederatedReplicaSetSpec]:
-    """Return the policy, and the spec of a FederatedReplicaSet that says the same.
+def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> FederatedReplicaSet:
+    """Return the policy; `document` gets the spec of a FederatedReplicaSet that says the same.
 
     Problems of the JSON inside the annotation are reported at the annotation's line.
     """
@@ -129,7 +127,8 @@ def replica_set_of(
         annotations=metadata.annotations,
     )
     stated = {key: value for key, value in document.source.value.items() if key not in _NOT_OURS}
-    return policy_of(document, named, spec, stated), spec
+    document.spec = spec
+    return policy_of(document, named, spec, stated)
 
 
 def _at_annotation(problem: Problem) -> Problem:
