@@ -144,7 +144,7 @@ def _access(fleet: Fleet, backend: Backend, clock: Clock, pool: WorkerPool, sett
         lock=backend.lock(_holder(fleet), RealClock()),
         picker=HttpPodPicker(
             backend.cluster.secret,
-            fleet.allowed_picker_hosts,
+            fleet.pod_pickers.allowed_hosts,
             lambda: settings.undisturbed_seconds_left(RealClock()),
         ),
         clock=clock,

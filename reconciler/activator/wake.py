@@ -44,7 +44,7 @@ from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action, patch_of, write_of
-from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
+from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
@@ -127,8 +127,6 @@ class Waker:
             clusters=(cluster,),
             home=CLUSTER,
             namespace=namespace,
-            limits=Limits(),
-            allowed_picker_hosts=(),
         )
 
     def wake(self, namespace: str, names: Collection[str]) -> dict[str, str]:

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import alternatives, nearest, printable, shown
-from reconciler.policy.check import Built, cross_problems, cross_warnings
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.check import cross_problems, cross_warnings
+from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.kinds.idling_policy import Calendars
-from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, built
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
@@ -173,7 +172,7 @@ class _Found:
     """What came of the documents so far. `fleet` None: there is not exactly one, or none yet."""
 
     problems: list[Problem] = field(default_factory=list)
-    built: list[Built] = field(default_factory=list)
+    built: list[PolicyDocument] = field(default_factory=list)
     fleet: Fleet | None = None
     owners: FileOwners = FileOwners()
     unread: tuple[str, ...] = ()  # files that may hold one more policy
@@ -228,8 +227,8 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root, found.unread)
     if main is None:
         return shaped
-    document = PolicyDocument(main)
-    fleet, spec = _made("Fleet", document, Calendars({}))
+    document = built(main, "Fleet")
+    fleet: Fleet = document.policy
     owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
     if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
         words = f"is in {main.file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
@@ -242,7 +241,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
         owners = FileOwners(known=False)
     found.fleet, found.owners = fleet, owners
     found.problems += [*document.problems, *owners.problems([document.file for document in loaded.documents])]
-    found.built.append(Built("Fleet", fleet, spec, document))
+    found.built.append(document)
     wrong = {
         id(one): problem
         for kind, one in shaped
@@ -269,10 +268,10 @@ def read_fleet(path: str | Path) -> Fleet:
     Raises:
         PolicyError: there is none, there are several, or it is broken itself.
     """
-    built, problems = _read_fleet(path)
-    if built is None or problems:
+    document, problems = _read_fleet(path)
+    if document is None or problems:
         raise PolicyError.of(problems)
-    fleet: Fleet = built.policy
+    fleet: Fleet = document.policy
     return fleet
 
 
@@ -286,40 +285,40 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
     Raises:
         PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
     """
-    built, problems = _read_fleet(path)
-    usable = () if built is None else tuple(_usable_clusters(built, problems))
-    if built is None or not built.policy.name or not usable:
+    document, problems = _read_fleet(path)
+    usable = () if document is None else tuple(_usable_clusters(document, problems))
+    if document is None or not document.policy.name or not usable:
         raise PolicyError.of(problems)
-    fleet: Fleet = built.policy
+    fleet: Fleet = document.policy
     home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
-    unread = _protects_unread(built, problems)
+    unread = _protects_unread(document, problems)
     return replace(fleet, clusters=usable, home=home, protects_unread=unread), problems
 
 
-def _protects_unread(built: Built, problems: Sequence[Problem]) -> bool:
+def _protects_unread(document: PolicyDocument, problems: Sequence[Problem]) -> bool:
     """Return whether a protected namespace may be lost: by a problem there, or in a field of which nobody knows what
     was meant."""
-    path, document = ("spec", "protectedNamespaces"), built.document.source
-    if not document.whole or any(problem.message == UNKNOWN for problem in problems):
+    path = ("spec", "protectedNamespaces")
+    if not document.source.whole or any(problem.message == UNKNOWN for problem in problems):
         return True
-    found = built.document.get(path)
+    found = document.get(path)
     return not document.is_judged(path) and (found is None or None in found)
 
 
-def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
+def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
     """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed, and a
     state in a former spelling is known."""
-    for position, cluster in enumerate(built.policy.clusters):
+    for position, cluster in enumerate(document.policy.clusters):
         here = f"spec.clusters[{position}]"
         harmless = [f"{here}.labels", f"{here}.prometheus"]
-        if built.document.source.is_judged(("spec", "clusters", position, "state")):
+        if document.is_judged(("spec", "clusters", position, "state")):
             harmless.append(f"{here}.state")
         inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
         if all(field.startswith(tuple(harmless)) for field in inside):
             yield cluster
 
 
-def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
+def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem, ...]]:
     """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
     loaded = load(path)
     problems: list[Problem] = []
@@ -367,18 +366,18 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
     for kind, source in shaped:
         if kind == "Calendar":
             known.add(source.file, _name_of(source), None)
-    made = {id(one.document.source) for one in found.built}
+    made = {id(one.source) for one in found.built}
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
-        document, owner = PolicyDocument(source), found.owners.of(source.file)
-        policy, spec = _made(kind, document, known.seen_from(source.file))
-        name = policy.name
+        owner = found.owners.of(source.file)
+        document = built(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
+        name = document.policy.name
         if owner is not None and found.fleet is not None:
-            policy = bounded(document, kind, policy, owner, found.fleet)
-        if isinstance(policy, Calendar) and not document.problems:
-            known.add(source.file, name, policy)
-        found.built.append(Built(kind, policy, spec, document, "" if owner is None else owner.name))
+            document.policy = bounded(document, owner, found.fleet)
+        if kind == "Calendar" and not document.problems:
+            known.add(source.file, name, document.policy)
+        found.built.append(document)
         found.problems += document.problems
 
 
@@ -410,12 +409,6 @@ class _KnownCalendars:
         return "" if tenant is None else tenant.name
 
 
-def _made(kind: str, document: PolicyDocument, calendars: Calendars) -> tuple[Any, Struct]:
-    """Return the policy, and its spec in the form of its kind."""
-    row = POLICY_KINDS[kind]
-    return row.build(document, document.read(kind, row.document), calendars)
-
-
 def _name_of(document: Document) -> str:
     metadata = document.value.get("metadata")
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
@@ -441,8 +434,8 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
     kept = [one for one in found.built if one.tenant not in wrong] if wrong else found.built
 
     sets: dict[str, list[Any]] = {}
-    for built in kept:
-        sets.setdefault(POLICY_KINDS[built.kind].into, []).append(built.policy)
+    for one in kept:
+        sets.setdefault(POLICY_KINDS[one.kind].into, []).append(one.policy)
     (fleet,) = sets.pop("fleet")
     in_order: Any = {into: tuple(sorted(those, key=_namespace_and_name)) for into, those in sets.items()}
     return PolicySet(
@@ -450,7 +443,7 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
         **in_order,
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
-        specs={built.document.place: built.spec for built in kept},
+        specs={one.place: one.spec for one in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.json_schema import JSON_SCHEMA, json_schema
 from reconciler.policy.policy_kinds import POLICY_KINDS
@@ -12,7 +12,7 @@ from reconciler.policy.policy_kinds import POLICY_KINDS
 
 def policy_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of policies of `kind`."""
-    parts = (PreferencesFields,) if kind == "ReplicaSet" else ()
+    parts = (Preferences,) if kind == "ReplicaSet" else ()
     schema = json_schema(POLICY_KINDS[kind].document, parts)
     head = {"$schema": schema.pop("$schema"), "$id": f"urn:{API_VERSION.replace('/', ':')}:{kind}", "title": kind}
     return {**head, **schema}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.kinds.replica_set import PREFERENCES
 from reconciler.policy.policy_kinds import POLICY_KINDS
@@ -72,7 +72,7 @@ def test_both_say_the_same_for_long(documents):
 
 @given(odd | st.dictionaries(st.sampled_from(("rebalance", "clusters", "x")), odd | st.dictionaries(st.text(), odd)))
 def test_both_say_the_same_of_preferences(value):
-    assert fits(value, PreferencesFields) == validator_of("ReplicaSet", "preferences").is_valid(value)
+    assert fits(value, Preferences) == validator_of("ReplicaSet", "preferences").is_valid(value)
 
 
 def nested(levels: int) -> dict[str, Any]:

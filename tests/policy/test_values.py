@@ -17,9 +17,11 @@ from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
     AnyOf,
+    Ceiling,
     ClusterPreference,
     DownscaleTarget,
     FleetCluster,
+    FleetLimits,
     Limit,
     Limits,
     MetricCriterion,
@@ -91,7 +93,12 @@ def test_defaults_are_those_of_the_documentation(least):
     policy = least.idling[0]
     assert (policy.min_age, policy.min_awake) == (timedelta(hours=1), timedelta(hours=2))
     assert (policy.mode, policy.priority, policy.idle_replicas, policy.wake) == ("Enforce", 0, 0, "Automatic")
-    assert (policy.hpa, policy.keda, policy.mark_endpoints, policy.limits) == ("Idle", "Pause", False, Limits())
+    assert (policy.autoscalers.hpa, policy.autoscalers.keda, policy.mark_endpoints, policy.limits) == (
+        "Idle",
+        "Pause",
+        False,
+        Limits(),
+    )
     federated = least.federated[0]
     assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
     assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
@@ -101,12 +108,12 @@ def test_defaults_are_those_of_the_documentation(least):
     assert policy.wake_order == WakeOrder("least", 10, None)
     downscale = least.downscale[0]
     assert (downscale.mode, downscale.priority, downscale.strategy) == ("Enforce", 0, "Logarithmic")
-    assert (downscale.logarithm_base, downscale.topology_key) == (2, "topology.kubernetes.io/zone")
+    assert (downscale.logarithm.base, downscale.zone_balanced.topology_key) == (2, "topology.kubernetes.io/zone")
     assert (downscale.on_foreign_cost, downscale.settle_seconds, downscale.verify_seconds) == ("Skip", 2, 30)
     assert (downscale.target, downscale.pod_picker) == (None, None)
-    assert least.fleet.limits == Limits(Limit(0.25, 10), Limit(0.25, 10))
+    assert least.fleet.limits == FleetLimits(Limit(0.25, 10), Limit(0.25, 10), Ceiling(0.6, 10), Limits())
     assert (least.fleet.namespace, least.fleet.former_names) == ("reconciler", ())
-    assert least.fleet.allowed_picker_hosts == ("*.svc.cluster.local", "*.svc")
+    assert least.fleet.pod_pickers.allowed_hosts == ("*.svc.cluster.local", "*.svc")
     assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
 
 

@@ -6,9 +6,8 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
-from reconciler.policy.types import Limit, Limits
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 
 _DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
@@ -206,6 +205,7 @@ def scalar_text(value: Any) -> str:
 
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Struct)
 
 API_VERSION = "reconciler/v1alpha1"
 ApiVersionField = Annotated[
@@ -223,6 +223,11 @@ class Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
 def given(value: T | UnsetType) -> T | None:
     """Return the value of an optional field, None where it is not set."""
     return None if value is UNSET else value
+
+
+def valued(kind: type[V], fields: Struct, **derived: Any) -> V:
+    """Return a `kind`, which has what `fields` state, apart from what is `derived` from them."""
+    return kind(**(structs.asdict(fields) | derived))
 
 
 class MetadataFields(Fields, frozen=True, kw_only=True):
@@ -244,7 +249,7 @@ KIND = Meta(description="kind is the kind of this document.")
 # How much one run may change.
 
 
-class LimitFields(Fields, frozen=True, kw_only=True):
+class Limit(Fields, frozen=True):
     """The greater of share of the base, rounded down, and atLeast is allowed."""
 
     share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.25)
@@ -262,65 +267,50 @@ _REMOVED = Meta(
 )
 
 
-class CeilingFields(LimitFields, frozen=True, kw_only=True):
+class Ceiling(Limit, frozen=True):
     """The greater of share of the base, rounded down, and atLeast is allowed."""
 
     share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.6)
 
 
-class LimitsFields(Fields, frozen=True, kw_only=True):
+class Limits(Fields, frozen=True):
     """Limits of one policy."""
 
-    idled_workloads: Annotated[LimitFields | UnsetType, _IDLED] = UNSET
-    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+    idled_workloads: Annotated[Limit | UnsetType, _IDLED] = UNSET
+    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
 
 
-class RemovedReplicasFields(Fields, frozen=True, kw_only=True):
+class RemovedReplicasLimits(Fields, frozen=True):
     """The limit of a policy that idles nothing."""
 
-    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
 
 
-class FleetLimitsFields(Fields, frozen=True, kw_only=True):
+class FleetLimits(Limits, frozen=True):
     """Limits of every policy that has none of its own."""
 
-    idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
-    removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+    idled_workloads: Annotated[Limit, _IDLED] = Limit()
+    removed_replicas: Annotated[Limit, _REMOVED] = Limit()
     ceiling: Annotated[
-        CeilingFields,
+        Ceiling,
         Meta(
             description="ceiling limits how many workloads of a cluster one run may newly idle, for all policies "
             "together, those with limits of their own included. Those that idle most are held back first."
         ),
-    ] = CeilingFields()
+    ] = Ceiling()
     fleet: Annotated[
-        LimitsFields,
+        Limits,
         Meta(
             description="fleet are limits of a policy on all clusters together. If they are not set, only those of "
             "each cluster apply."
         ),
-    ] = LimitsFields()
+    ] = Limits()
 
 
-class ClusterLimitsFields(Fields, frozen=True, kw_only=True):
+class ClusterLimits(Fields, frozen=True, kw_only=True):
     """Limits of one cluster."""
 
     ceiling: Annotated[
-        CeilingFields | UnsetType,
+        Ceiling | UnsetType,
         Meta(description="ceiling replaces the ceiling of the Fleet, for example for a cluster that may sleep whole."),
     ] = UNSET
-
-
-def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
-    """Return the limits that `fields` state."""
-    return Limits(stated_limit(fields.idled_workloads), stated_limit(fields.removed_replicas))
-
-
-def stated_limit(fields: LimitFields | UnsetType) -> Limit | None:
-    """Return the limit that `fields` state, None for none."""
-    return None if isinstance(fields, UnsetType) else limit_of(fields)
-
-
-def limit_of(fields: LimitFields) -> Limit:
-    """Return the limit that `fields` state."""
-    return Limit(float(fields.share), fields.at_least)

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, Service, Workload
-from reconciler.policy.types import LabelSelector, ObjectSelector, Selector, WorkloadSelector
+from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
     NIGHT,
