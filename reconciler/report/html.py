@@ -13,6 +13,7 @@ from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.json import totals_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -21,7 +22,6 @@ from reconciler.report.summary import (
     held_of,
     held_title,
     plan_summary,
-    totals_of,
     went_well,
     words_of,
 )
