@@ -28,7 +28,7 @@ from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, reason_of
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
-from reconciler.report.status import columns
+from reconciler.report.groups import columns
 from reconciler.report.text import wrapped
 from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
