@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import Clock, Traffic, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
+from reconciler.errors import ReconcilerError
 from reconciler.model import Pod
 from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import Fleet
@@ -40,6 +41,16 @@ class World(Struct, frozen=True):
     readers: Readers = field(default_factory=lambda: Readers(WorkerPool(0)))
     warnings: Callable[[], tuple[str, ...]] = tuple
     traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
+
+    def access(self, cluster: str) -> Access:
+        """Return how `cluster` is written to.
+
+        Raises:
+            ReconcilerError: it could not be opened, and why.
+        """
+        if cluster not in self.accesses:
+            raise ReconcilerError(self.sources[cluster].error)
+        return self.accesses[cluster]
 
     def without(self, unreachable: Mapping[str, str]) -> World:
         """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""

@@ -13,7 +13,6 @@ from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    FilterOptions,
     color_option,
     duration,
     filter_options,
@@ -87,7 +86,7 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
     options = RunOptions.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
-    if saved and options.words != FilterOptions():
+    if saved and not options.filters.empty:
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
     approval = Approval(output, options, ask=not auto_approve and not saved)
     with stop_on_signals(flags["timeout"], options.stop) as stop:

@@ -13,20 +13,8 @@ from msgspec.structs import replace
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
-from reconciler.cli.options import (
-    color_option,
-    duration,
-    now_option,
-    option,
-    output_option,
-    quiet_option,
-    report_dir_option,
-    terminal_or,
-    verb,
-    verbose_option,
-    world_options,
-)
-from reconciler.cli.progress import progress_option, run_progress
+from reconciler.cli.options import duration, option, terminal_or, verb
+from reconciler.cli.progress import by_hand_options, run_progress
 from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
@@ -54,14 +42,7 @@ _LISTED = 10
 )
 @option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@report_dir_option
-@world_options
-@now_option
-@output_option("text", "json", "yaml", "markdown")
-@color_option
-@verbose_option
-@quiet_option
-@progress_option
+@by_hand_options
 def restore_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 

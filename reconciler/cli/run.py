@@ -24,7 +24,7 @@ from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.stop import Stop
 from reconciler.cli.fleet_source import read_one_cluster
-from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, tenant_named, text_width
+from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
@@ -108,7 +108,7 @@ class RunOptions(Struct, frozen=True):
     path: str
     now: datetime
     snapshot: str | None = None
-    words: FilterOptions = FilterOptions()
+    filters: Filters = Filters()
     allow_exceed: tuple[str, ...] = ()
     run_id: str = ""
     revision: str = ""
@@ -135,9 +135,7 @@ class RunOptions(Struct, frozen=True):
             path=path,
             now=moment(flags.get("now")),
             snapshot=flags.get("snapshot"),
-            words=FilterOptions(
-                flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), flags.get("selector")
-            ),
+            filters=filters_of(flags),
             allow_exceed=flags.get("allow_exceed", ()),
             run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
@@ -175,7 +173,7 @@ class RunOptions(Struct, frozen=True):
             found = only_of(found, tenant_named(found.fleet, self.tenant), partly=partly)
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
-        check_names(found, self.words.filters(), self.allow_exceed)
+        check_names(found, self.filters, self.allow_exceed)
         return found
 
     def read(self, path: str, *, partly: bool = False) -> PolicySet:
@@ -196,7 +194,7 @@ class RunOptions(Struct, frozen=True):
         """How much of the clusters is looked at: with --context, one namespace where exactly one is named."""
         if self.context is None:
             return EVERYTHING
-        names = self.words.namespace
+        names = self.filters.namespaces
         named = len(names) == 1 and not set(names[0]) & set("*?[")
         return Scope(names[0] if named else "", alone=True)
 
@@ -223,7 +221,7 @@ class RunOptions(Struct, frozen=True):
             run_id=self.run_id,
             revision=self.revision,
             allow_exceed=frozenset(self.allow_exceed),
-            filters=self.words.filters(),
+            filters=self.filters,
             call_pickers=self.call_pickers,
             callbacks=self.callbacks,
             scope=self.scope,
