@@ -32,10 +32,9 @@ from reconciler.activator.shares import Shares
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchedResource, WatchHandlers
-from reconciler.backends.protocols import Clock
-from reconciler.backends.stop import Stop
 from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
+from reconciler.time_limit import TimeLimit
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -76,8 +75,7 @@ class ActivatorParts(Struct, frozen=True):
     client: ApiClient
     waker: Waker
     publication: Publication
-    clock: Clock
-    stop: Stop
+    limit: TimeLimit
 
 
 class Activator:
@@ -183,7 +181,7 @@ class Activator:
             await asyncio.sleep(0.1)
         for one in self._activations.values():
             one.end("stopped")
-        self._parts.stop.ask("the activator ends")
+        self._parts.limit.cut("the activator ends")
         for task in self._tasks.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
@@ -335,7 +333,7 @@ class Activator:
             failed=lambda why: _quietly(soon, self._failed, resource.plural, why),
         )
         watch = Watch(resource, self._parts.client, CLUSTER, handlers)
-        follow = partial(watch.follow, self._parts.stop, self._parts.clock)
+        follow = partial(watch.follow, self._parts.limit)
         thread = threading.Thread(target=follow, name=f"watch of {resource.plural}", daemon=True)
         self._watches.append(thread)
         thread.start()

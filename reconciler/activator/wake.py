@@ -15,7 +15,7 @@ from reconciler.apply.run import group_sequences
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
-from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Clock, Resource
+from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Resource
 from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -74,9 +74,8 @@ class WakeView:
 
     name = CLUSTER
 
-    def __init__(self, client: ApiClient, clock: Clock) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._clock = clock
         self._asked_at = -_DISCOVERED_SECONDS
         self._cluster = self._opened()
 
@@ -85,8 +84,8 @@ class WakeView:
         return ""
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
-        if self._clock.monotonic() - self._asked_at > _DISCOVERED_SECONDS:
-            self._cluster, self._asked_at = self._opened(), self._clock.monotonic()
+        if self._client.limit.now() - self._asked_at > _DISCOVERED_SECONDS:
+            self._cluster, self._asked_at = self._opened(), self._client.limit.now()
         return self._cluster.scale_kinds()
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:

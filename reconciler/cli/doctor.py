@@ -16,7 +16,6 @@ from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
 from reconciler.policy.types import PolicySet
-from reconciler.world import RealClock
 
 _NAME = "reconciler"
 _VERBS = ("apply", "plan")
@@ -56,7 +55,7 @@ def doctor_command(path: str, output: str, verb: str, namespace: str | None, **f
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = LiveSettings(options.now, policies.fleet.namespace, options.settings, RealClock())
+    live = LiveSettings(options.now, policies.fleet.namespace, options.settings)
     opened = open_live((cluster.connection for cluster in options.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
     state = observe(policies, sources, scope=options.scope)

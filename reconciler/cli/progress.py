@@ -28,7 +28,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run import RunOptions, exit_words, stop_on_signals
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_words
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan
@@ -324,7 +324,7 @@ class TrackedRun(Struct, frozen=True):
 
     def ended(self, code: ExitCode) -> ExitCode:
         """Return what the run ends with; what that means is said on stderr, unless all is well."""
-        code = self.options.stop.ended(code)
+        code = self.options.limit.ended(code)
         self.metrics.ended(code)
         made = self.metrics.measured()
         words = exit_words(code, made.plan, made.outcomes)
@@ -340,7 +340,7 @@ def tracked_run(verb: str, options: RunOptions, flags: Mapping[str, Any]) -> Ite
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with run_metrics(verb, flags, options.stop) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
+    with run_metrics(verb, flags, options.limit) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
         yield TrackedRun(shown_call, run, shown)
 
 
@@ -348,7 +348,7 @@ def planned_run(
     verb: str, options: RunOptions, flags: Mapping[str, Any], shown: Callable[[TrackedRun], ExitCode]
 ) -> ExitCode:
     """Run `shown`, which makes a plan and shows it; return what the run ends with."""
-    with stop_on_signals(None, options.stop) as stop:
+    with cut_by_signals(options.limit) as limit:
         with tracked_run(verb, options, flags) as run:
             code = run.ended(shown(run))
-        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
+        return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too

@@ -15,7 +15,7 @@ from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
@@ -71,15 +71,15 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         return _restored(policies.fleet, state, run, restoration)
 
     approval = Approval(output, options, ask=not flags["auto_approve"])
-    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
+    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         choose = shown.counted(approval.choose)
-        control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
+        control = Control(choose, shown.writing, approval.approve, wakes_early=not approval.ask)
         control = by_hand(control, source, flags)
         world = options.world(found)
         source.check_own_namespace(found, world)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)
-    return stop.ended(exit_of_apply(applied))
+    return limit.ended(exit_of_apply(applied))
 
 
 def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:

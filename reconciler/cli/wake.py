@@ -17,7 +17,7 @@ from reconciler.cli.object_names import ObjectArgument, check_cluster, check_the
 from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -79,11 +79,11 @@ def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags
     if asks:
         approve(waking, found, world, options, approval)
     failed = requested(waking, world, quiet=flags["quiet"])
-    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
-        control = by_hand(Control(shown.counted(approval.choose_all), shown.writing, stop=stop), source, flags)
+    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+        control = by_hand(Control(shown.counted(approval.choose_all), shown.writing), source, flags)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
-    return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
+    return limit.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
 def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...]:

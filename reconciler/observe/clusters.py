@@ -157,7 +157,7 @@ class Observation:
         asked.cancel()
         for name in [name for name, one in self._clusters.items() if one is asked and name not in self._given_up]:
             self._given_up.add(name)
-            self._sources.get(name, Source()).give_up(TOO_SLOW)
+            self._sources.get(name, Source()).reading.cut(TOO_SLOW)
             self._tell(ReadStep(name, error=TOO_SLOW))
 
     def ended(self) -> ObservedState:

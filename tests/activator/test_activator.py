@@ -20,10 +20,9 @@ from reconciler.activator.connection import ActivatorLimits, connected
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.backends.stop import Stop
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
-from reconciler.world import RealClock
+from reconciler.time_limit import TimeLimit
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 
 _LIMIT = 60
@@ -63,7 +62,7 @@ class Stage:
         self.written = Written()
         self.told: list[str] = []
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), RealClock(), Stop())
+        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), TimeLimit())
         taken = ActivatorLimits(**{"ports": range(21_000, 32_000), **limits})
         self.one = one = Activator(ActivatorSettings(pod, taken, self.told.append), parts)
         one._loop = asyncio.get_running_loop()

@@ -32,8 +32,9 @@ from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
 from reconciler.plan.build import desired_within_limits
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
+from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
-from reconciler.world import SettledClock, World, victim_order
+from reconciler.world import World, victim_order
 
 CLUSTERS = ("east", "west", "north")
 PAUSED = "autoscaling.keda.sh/paused-replicas"
@@ -187,7 +188,7 @@ class Requests:
 class _Free:
     """The lock of what nobody else has."""
 
-    def acquire(self, timeout_seconds: float) -> None:
+    def acquire(self, limit: TimeLimit) -> None:
         return
 
     def held(self) -> bool:
@@ -225,7 +226,7 @@ class LoopWorld:
 
     def _access(self, one: Any) -> Access:
         store = ConfigMapStore(one, "reconciler", JOURNAL)
-        return Access(one, store, _Free(), _NoOpinion(), SettledClock(), pool=_HERE)
+        return Access(one, store, _Free(), _NoOpinion(), TimeLimit(clock=SettledClock()), pool=_HERE)
 
     # our runs
 

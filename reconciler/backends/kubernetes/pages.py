@@ -50,7 +50,6 @@ class ReadBudget:
         self._pages = pages
         self._left = pages
         self._smaller = MOST_SMALLER_PAGES
-        self._over = ""
         self._guard = threading.Lock()
 
     def renew(self) -> None:
@@ -64,26 +63,12 @@ class ReadBudget:
             self._smaller -= 1
             return self._smaller >= 0
 
-    def give_up(self, why: str) -> None:
-        """Let nothing more be read: nobody waits for it."""
-        self._over = why
-
-    def check(self, operation: Operation) -> None:
-        """Check that something may still be read.
-
-        Raises:
-            ReadLimitError: nobody waits for it any more.
-        """
-        if self._over:
-            raise ReadLimitError(f"{operation}: not asked, {self._over}")
-
     def take_page(self, operation: Operation, number: int, items: int = PAGE) -> None:
         """Count the page `number` of a list, the first is 1; each has so many `items` at most.
 
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
-        self.check(operation)
         most = MOST_PAGES_OF_A_LIST * PAGE // items
         if number > most:
             raise MalformedAnswerError(f"{operation}: has more than {most} pages, expected its end")

@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
-from reconciler.errors import MalformedAnswerError, ReadLimitError
+from reconciler.errors import ClusterError, MalformedAnswerError, ReadLimitError, StoppedError
 from reconciler.model import EVERY_KIND
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.test_auth import a_kubeconfig
@@ -145,17 +145,18 @@ def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver:
 
 
 def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
-    budget = ReadBudget()
-
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
-            budget.give_up("too slow")
+            requests.reading.cut("too slow")
         return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
 
-    cluster = a_cluster(httpserver, tmp_path, answer, budget=budget)
-    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
+    cluster = a_cluster(httpserver, tmp_path, answer)
+    requests = cluster._requests
+    with pytest.raises(ClusterError):
         cluster.list(SERVICES)
-    assert len(httpserver.log) == 11
+    with pytest.raises(StoppedError, match="list services: not sent, too slow"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) <= 11
 
 
 @pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])

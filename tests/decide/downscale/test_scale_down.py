@@ -596,7 +596,7 @@ def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
 
 def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp_path: Path) -> None:
     world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
-    world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
+    world.clock.while_asleep = lambda: world.limit.cut("stopped by SIGTERM")
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED
     assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message
