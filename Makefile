@@ -79,7 +79,7 @@ again-%: .venvs/%/.installed
 	touch $@
 
 soak: built-where-possible
-	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder -m soak
+	RECONCILER_LAWS=full $(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder -m "soak or laws"
 	$(MAKE) mutants
 
 # Which small changes to the pure rooms no test notices; of a sample of them: `make mutants SAMPLE=600`.
