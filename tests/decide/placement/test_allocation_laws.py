@@ -35,7 +35,7 @@ def problems(draw, numbers=SMALL):
         "clusters": draw(st.permutations(FLEET[: draw(st.integers(1, 5))])),
         "current": draw(some),
         "capacity": draw(some),
-        "key": draw(st.text("ab/", max_size=4)),
+        "key": draw(st.text("ab/é", max_size=4)),
     }
 
 
