@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.laws import share_of
+
 pytest_plugins = ("tests.real.fixtures",)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], derandomize=True
+    "default",
+    deadline=None,
+    max_examples=share_of(100),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    derandomize=True,
 )
 settings.load_profile("default")
 

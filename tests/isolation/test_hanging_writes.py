@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
@@ -21,6 +21,7 @@ from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.decide.downscale.world import Clock, Held, Picker
+from tests.laws import tries
 from tests.plan.decisions import a_decision
 
 CLUSTERS = ("east", "west", "south")
@@ -174,7 +175,7 @@ def _numbered(
 
 
 @pytest.mark.laws
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(decisions, st.sampled_from([0, 3, 8]), st.sets(st.integers(0, 23), max_size=3))
 def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluster(
     plan: list[Decision], threads: int, failing: set[int]
@@ -201,7 +202,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
     assert over == set(by_name)
 
 
-@settings(max_examples=50, deadline=None)
+@tries(50)
 @given(decisions)
 def test_law_without_threads_all_is_in_the_order_of_the_plan(plan: list[Decision]) -> None:
     writes = Writes()

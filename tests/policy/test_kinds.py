@@ -17,6 +17,7 @@ from reconciler.policy.kinds.replica_set import PREFERENCES
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.policy.policy_schemas import policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
+from tests.laws import tries
 from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
 
@@ -58,7 +59,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 @given(mutated())
-@settings(max_examples=300)
+@tries(300)
 def test_both_say_the_same(documents):
     agree(documents)
 

@@ -40,7 +40,6 @@ CLUSTERS = ("east", "west", "north")
 PAUSED = "autoscaling.keda.sh/paused-replicas"
 _HERE = WorkerPool(0)
 
-APPS = ("apps/v1", "Deployment")
 ROWS: tuple[tuple[str, str, str, int], ...] = (  # what runs at the beginning
     ("east", "Deployment", "web", 3),
     ("east", "Deployment", "api", 4),

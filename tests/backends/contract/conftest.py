@@ -111,6 +111,9 @@ def _kubernetes(request: pytest.FixtureRequest) -> Place:
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Place]] = {"snapshot": _snapshot, "kubernetes": _kubernetes}
 
 
-@pytest.fixture(params=["snapshot", pytest.param("kubernetes", marks=pytest.mark.real)])
+OF_A_CONTROL_PLANE = (pytest.mark.real, pytest.mark.xdist_group("control_plane"))
+
+
+@pytest.fixture(params=["snapshot", pytest.param("kubernetes", marks=OF_A_CONTROL_PLANE)])
 def place(request: pytest.FixtureRequest) -> Place:
     return BACKENDS[request.param](request)
