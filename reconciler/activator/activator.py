@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -169,10 +171,11 @@ class Activator:
             task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
-        withdrawn = self._loop.run_in_executor(self._renewals, self._withdraw)  # behind a renewal that is under way
-        try:
-            await asyncio.wait_for(withdrawn, max(1.0, self._settings.grace / 2))
-        except (ReconcilerError, TimeoutError) as error:
+        seconds = max(1.0, self._settings.grace / 2)
+        withdraw = partial(self._withdraw, self._loop.time() + seconds)
+        try:  # behind a renewal that is under way
+            await asyncio.wait_for(self._loop.run_in_executor(self._renewals, withdraw), seconds)
+        except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
             self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
         await asyncio.sleep(min(_PROXIES_LEARN_SECONDS, self._settings.grace))
         for one in self._activations.values():
@@ -189,11 +192,27 @@ class Activator:
         self._pods.end()
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
-    def _withdraw(self) -> None:
-        """Take everything back that leads clients here; what is under way may write one more slice first."""
-        self._parts.publication.expire()
-        self._threads.shutdown(cancel_futures=True)
-        self._parts.publication.end()
+    def _withdraw(self, until: float) -> None:
+        """Take everything back that leads clients here; what is under way may write one more slice first.
+
+        The slices go whatever becomes of the Lease, and what fails is tried again, `until` that time of the loop.
+
+        Raises:
+            ReconcilerError: the last attempt failed.
+        """
+        pause = 0.5
+        while True:
+            try:
+                with suppress(ReconcilerError):  # where it cannot be written, it expires soon, by itself
+                    self._parts.publication.expire()
+                self._threads.shutdown(cancel_futures=True)
+                self._parts.publication.end()
+                return
+            except ReconcilerError:
+                if self._loop.time() + pause >= until:
+                    raise
+            time.sleep(pause)
+            pause *= 2
 
     def unexpected(self, _: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         """Report what failed in the event loop itself, one line for each kind."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
@@ -77,7 +76,12 @@ class WakeView:
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._asked_at = -_DISCOVERED_SECONDS
+        self._budget = ReadBudget()
         self._cluster = self._opened()
+
+    def begin(self) -> None:
+        """Let another reading begin, with all its pages."""
+        self._budget.renew()
 
     def identity(self) -> str:
         """Return "": nothing is compared by it where there is one cluster."""
@@ -107,7 +111,7 @@ class WakeView:
         self._cluster.write(write)
 
     def _opened(self) -> KubernetesCluster:
-        return KubernetesCluster(CLUSTER, self._client, budget=ReadBudget(sys.maxsize))
+        return KubernetesCluster(CLUSTER, self._client, budget=self._budget)
 
 
 class Waker:
@@ -165,7 +169,7 @@ class Waker:
         self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
 
     def _observed(self, namespace: str) -> ObservedState:
-        sources = {CLUSTER: Source(self._view, workers=_READERS)}
+        sources = {CLUSTER: Source(self._view, workers=_READERS, begin=self._view.begin)}
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
     def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], str]) -> dict[str, str]:

@@ -98,6 +98,9 @@ class View:
     def identity(self) -> str:
         return ""
 
+    def begin(self) -> None:
+        """Nothing is counted."""
+
     def list(self, resource: Any, **more: str) -> Any:
         return () if resource in (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS) else self._cluster.list(resource, **more)
 

@@ -524,6 +524,16 @@ def test_all_answers_together_have_a_budget() -> None:
             asked(server.url, budget=budget)
 
 
+def test_an_answer_that_is_too_large_takes_nothing_from_the_others() -> None:
+    """It is asked for in smaller pages, and each list of a cluster may need some."""
+    budget = ByteBudget(3 << 20)
+    with Server(bomb(1 << 20)) as server:
+        for _ in range(5):
+            with pytest.raises(TooLargeError):
+                asked(server.url, largest=(1 << 20) - 1, budget=budget)
+        asked(server.url, budget=budget)
+
+
 def test_a_check_that_fails_keeps_the_body_back() -> None:
     class LostError(Exception):
         pass

@@ -144,6 +144,11 @@ class ByteBudget:
             if self._left < 0:
                 raise ReadEnoughError(f"all its answers together are longer than {_size(self._total)}")
 
+    def give_back(self, count: int) -> None:
+        """Count `count` bytes as not read: nothing of them is kept."""
+        with self._guard:
+            self._left += count
+
 
 class HttpClient:
     """Sends requests over `connections`; any thread may. No thread is made, and none waits longer than its limit.
@@ -231,6 +236,8 @@ class HttpClient:
         body = bytearray()
         for piece in _unpacked(response):
             if len(body) + len(piece) > self._largest:
+                if self._budget is not None:
+                    self._budget.give_back(len(body))
                 raise TooLargeError(f"the answer is longer than {_size(self._largest)}")
             if self._budget is not None:
                 self._budget.take(len(piece))

@@ -27,6 +27,7 @@ from reconciler.version import VERSION
 
 _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
+_SUCCESS = range(200, 300)
 _LONGEST_PAUSE = 60.0
 _LAST_SECONDS = 0.8
 """What a run ends with has so long even when its time is over."""
@@ -158,7 +159,7 @@ class ApiClient:
         except HttpError as error:
             self.is_away |= error.passes and request.seconds is None
             raise no_answer(request.operation, error) from error
-        if answer.status >= 300:
+        if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
         return answer
 
@@ -178,7 +179,7 @@ class ApiClient:
         outgoing = self._outgoing(request, endpoint, header, None)
         try:
             with endpoint.reader.streamed(outgoing, limit) as (status, lines):
-                if status >= 300:
+                if status not in _SUCCESS:
                     if status == 401:
                         self._connection.renew(header, limit)
                     raise error_of(request.operation, HttpResponse(status, {}, b"\n".join(lines)))

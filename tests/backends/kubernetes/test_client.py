@@ -278,6 +278,18 @@ def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
         requests_to(url, tmp_path, RequestSettings()).send(READ)
 
 
+@pytest.mark.parametrize("status", ["101 Switching Protocols", "304 Not Modified"])
+def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\n{}" % status.encode()
+    words = rf"east: get /version: answered with status {status[:3]}, expected one of 200 to 299"
+    with a_server(lambda client: client.sendall(answer)) as (url, _):
+        requests = requests_to(url, tmp_path, RequestSettings(timeout=5))
+        with pytest.raises(MalformedAnswerError, match=words):
+            requests.send(READ)
+        with pytest.raises(MalformedAnswerError, match=words), requests.watched(READ, 5):
+            pass
+
+
 def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
     clock = CountingClock()
     rate, limit = Rate(10), TimeLimit(clock=clock)
