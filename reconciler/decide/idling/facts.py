@@ -113,7 +113,7 @@ class Facts:
         return found
 
     def __contains__(self, name: Any) -> bool:
-        return self.get(name) is not None
+        return name in self._known or (name in _CHECKS and self.get(name) is not None)
 
     def adding(self, found: Fact) -> Facts:
         """Return what holds where `found` does too."""

@@ -16,7 +16,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.notices import notices
-from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
+from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
@@ -53,8 +53,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     The run is partial where the record of something cannot be read, and where only another Fleet's is found.
     """
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    alone = choices_of(subjects_of(clusters), FleetGuards(), run.now)
+    clusters, alone = _looked_at(fleet, state, run, restoration.objects)
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
     context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
@@ -68,6 +67,14 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     )
 
 
+def _looked_at(
+    fleet: Fleet, state: ObservedState, run: Run, named: Callable[[ObjectRef], bool]
+) -> tuple[tuple[IdlingCluster, ...], dict[ObjectRef, Choice]]:
+    """Return what there is, and the choices that there would be without any policy."""
+    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
+    return clusters, choices_of(subjects_of(clusters), FleetGuards(), run.now)
+
+
 class Origin(Struct, frozen=True):
     """What idled something, by its record; "" for what the record does not say."""
 
@@ -78,8 +85,7 @@ class Origin(Struct, frozen=True):
 def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
     """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=restoration.objects))
-    choices = choices_of(subjects_of(clusters), FleetGuards(), run.now)
+    _, choices = _looked_at(fleet, state, run, restoration.objects)
     named = (one for one in choices.values() if one.record is not None and _is_named(one.subject, restoration.objects))
     return frozenset(_origin(choice) for choice in named)
 
@@ -226,8 +232,7 @@ def idle_workloads(
     looks idle, by a mark on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
-    clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
-    choices = choices_of(subjects_of(clusters), FleetGuards(), run.now)
+    _, choices = _looked_at(fleet, state, run, named)
     for choice in choices.values():
         for one in _asked(choice, named):
             known = found.get(one.ref, IdleWorkload(one))

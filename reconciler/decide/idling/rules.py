@@ -43,11 +43,9 @@ class Rule(Struct, frozen=True):
 
     def holds(self, result: CriterionResult, facts: Container[FactName]) -> bool:
         """Return whether it holds, in one of its states; facts are looked at in its order, up to the first."""
-        return (
-            result in self.results
-            and (not self.facts or self.because(facts) is not None)
-            and not any(name in facts for name in self.without)
-        )
+        if result not in self.results or (self.facts and self.because(facts) is None):
+            return False
+        return all(name not in facts for name in self.without)
 
     def because(self, facts: Container[FactName]) -> FactName | None:
         """Return the fact that is the reason, None where it is another one."""

@@ -88,8 +88,8 @@ def _keeping_up(choice: Choice) -> Iterator[Fact]:
 
 def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
     """Return what makes `fact`, the reason, hold no more; where that is time, with all else that keeps it up."""
-    change = _lift(fact, choice, choices)
-    if fact.name not in KEEP_UP or choice.action is not IdleAction.LEAVE or not _is_time(change):
+    change, own = _lift(fact, choice, choices), fact.name in KEEP_UP and fact.name not in _FROM_NEIGHBOURS
+    if not own or choice.action is not IdleAction.LEAVE or not _is_time(change):
         return change
     lifts = (_lift(one, choice, choices) for one in _keeping_up(choice))
     return what_lifts(lifts, choice.subject.verdict.until)

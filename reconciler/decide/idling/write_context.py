@@ -9,11 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from reconciler.decide.annotations import compact, json_object
+from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb
 from reconciler.decide.idling.choices import Choice, owner_policy, waking_policy
 from reconciler.decide.idling.last_idled import ScheduleDigest
+from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
@@ -24,6 +26,10 @@ _VERBS: Mapping[IdleAction, Verb] = {
     IdleAction.WAKE: Verb.WAKE,
     IdleAction.RELEASE: Verb.RELEASE,
 }
+
+
+UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
+"""What is done later: nothing is written for it now."""
 
 
 class WriteContext(Struct, frozen=True):
@@ -115,4 +121,16 @@ def decision_on(
         "has_annotations": one.has_annotations,
         "has_labels": one.has_labels if isinstance(one, Workload) else True,
     }
-    return Decision(**(repair | fields))
+    repair.update(fields)
+    return Decision(**repair)
+
+
+def following(decision: Decision, own: Decision | None) -> Decision:
+    """Return `decision` as what is done after `own`, the one on the scalable, where there is that."""
+    return decision if own is None else replace(decision, phase=own.phase, group=own.group, needs=(own.key,))
+
+
+def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
+    """Return all annotations of `on` that say `record`, why, and when it was scaled."""
+    own = record_annotations(record, on)
+    return {**own, SCALE_TIME: format_time(scaled_at), CAUSE: cause_text(cause, run)}

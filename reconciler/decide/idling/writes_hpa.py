@@ -34,7 +34,15 @@ from reconciler.decide.idling.records import flux_paused, flux_resumed
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, cause_of, decision_key, decision_on, own_decision_key
+from reconciler.decide.idling.write_context import (
+    UNTOUCHED,
+    WriteContext,
+    cause_of,
+    decision_key,
+    decision_on,
+    following,
+    own_decision_key,
+)
 from reconciler.decide.idling.writes_workload import pauses_flux, record_after
 from reconciler.decide.reasons import ReasonCode, reason
 
@@ -42,13 +50,12 @@ _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
 
 BOUNDS_BACK = "/bounds"
-_UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
 def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
     autoscaler, state = choice.autoscaler, choice.state
-    if autoscaler is None or autoscaler.problem or choice.action in _UNTOUCHED or state is IdleState.UNREADABLE:
+    if autoscaler is None or autoscaler.problem or choice.action in UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
     if state in NOT_OURS and choice.action is not IdleAction.WAKE:
         return ()
@@ -88,7 +95,7 @@ def _pinned(
     if changes:
         base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
         first = own is None or choice.state is IdleState.HPA_NOT_PINNED
-        yield replace(base, order=(0,)) if first else _following(base, own)
+        yield replace(base, order=(0,)) if first else following(base, own)
 
 
 def _released(
@@ -97,7 +104,7 @@ def _released(
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
     changes = release_changes(autoscaler)
     if changes:
-        yield _following(_decision(choice, autoscaler, Verb.CLEAR, context, changes=changes), own)
+        yield following(_decision(choice, autoscaler, Verb.CLEAR, context, changes=changes), own)
 
 
 def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
@@ -107,11 +114,6 @@ def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> D
     cause = Cause(policy, context.places.get(policy, ""), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
     changes = release_changes(autoscaler)
     return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes=changes)
-
-
-def _following(base: Decision, own: Decision | None) -> Decision:
-    """Return `base` as what is done after `own`, where there is that."""
-    return base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,))
 
 
 def _decision(

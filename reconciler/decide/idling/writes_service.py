@@ -93,16 +93,14 @@ def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
 
 
 class _ServiceWrite(Struct, frozen=True):
-    """One write of a mark. `only_list`: nothing but its list changes, because another step follows."""
+    """One write of a mark: `decision` on the Service, without changes, that leaves `after`.
 
-    verb: Verb
-    phase: Phase
+    `only_list`: nothing but its list changes, because another step follows.
+    """
+
+    decision: Decision
     after: ServiceRecord | None
-    cause: Cause
-    order: tuple[int, ...]
-    needs: tuple[str, ...] = ()
     only_list: bool = False
-    idles: bool = False
 
 
 def service_decisions(
@@ -151,24 +149,31 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
         yield _shortened(behind, context)
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        after = _record_after(behind, behind.targets, context)
-        cause = cause_of(behind.idled[0], context)
-        yield _ServiceWrite(Verb.RECORD, Phase.DECREASE, after, cause, (0,), needs, idles=True)
+        service, cause = behind.service, cause_of(behind.idled[0], context)
+        group, fields = context.group(service.ref, idles=True), {"phase": Phase.DECREASE, "order": (0,)}
+        decision = decision_on(service.service, Verb.RECORD, cause, group, needs=needs, **fields)
+        yield _ServiceWrite(decision, _record_after(behind, behind.targets, context))
     elif not behind.up and context.repairs:
         yield _repaired(behind, context)
 
 
 def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
-    up = behind.up
-    released = any(choice.action is IdleAction.RELEASE for choice in up)
-    return _ServiceWrite(
-        verb=Verb.CLEAR,
-        phase=Phase.REPAIR if released else Phase.WAKE,
-        after=_record_after(behind, behind.idle_already, context),
-        cause=cause_of(up[0], context),
-        order=(2,) if released else (max(tier(choice) for choice in up), 2),
+    decision = _cleared(behind.service, behind.up, context)
+    if any(choice.action is IdleAction.RELEASE for choice in behind.up):
+        decision = replace(decision, phase=Phase.REPAIR, order=(2,))
+    return _ServiceWrite(decision, _record_after(behind, behind.idle_already, context), only_list=bool(behind.idled))
+
+
+def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
+    """Return that a mark gets shorter, or goes, once `up` are woken; without its changes."""
+    return decision_on(
+        service.service,
+        Verb.CLEAR,
+        cause_of(up[0], context),
+        context.group(service.ref),
+        phase=Phase.WAKE,
+        order=(max(tier(choice) for choice in up), 2),
         needs=tuple(own_decision_key(choice) for choice in up),
-        only_list=bool(behind.idled),
     )
 
 
@@ -181,8 +186,8 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
-    cause = Cause(policy, context.places.get(policy, ""), (reason(code),))
-    return _ServiceWrite(verb, Phase.REPAIR, after, cause, (2,), first)
+    cause, group = Cause(policy, context.places.get(policy, ""), (reason(code),)), context.group(behind.service.ref)
+    return _ServiceWrite(decision_on(behind.service.service, verb, cause, group, order=(2,), needs=first), after)
 
 
 def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:
@@ -245,8 +250,8 @@ class _Writer(Struct, frozen=True):
             wanted = self._wanted(step, current, isinstance(holder, Service))
             changes = annotation_changes(current, wanted)
             if changes:
-                tests = annotation_tests(current, _TESTED) if step.idles else ()
-                yield replace(self.decision(holder, step), changes=(*changes, *tests))
+                tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
+                yield replace(_on(holder, step.decision), changes=(*changes, *tests))
             current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
     def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
@@ -283,12 +288,13 @@ class _Writer(Struct, frozen=True):
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
         if same is not None and same == replace(step.after, cause=same.cause):
             return {}
-        return {**wanted, CAUSE: cause_text(step.cause, self.context.run)}
+        return {**wanted, CAUSE: cause_text(step.decision.cause, self.context.run)}
 
-    def decision(self, holder: Service | Endpoints, step: _ServiceWrite) -> Decision:
-        """Return the decision of `step` on `holder`, without any changes."""
-        group = self.context.group(self.service.ref, idles=step.idles)
-        return decision_on(holder, step.verb, step.cause, group, phase=step.phase, order=step.order, needs=step.needs)
+
+def _on(holder: Service | Endpoints, decision: Decision) -> Decision:
+    """Return `decision`, which is one on a Service, on `holder`: that Service, or its Endpoints."""
+    key, annotated = decision_key(decision.verb, holder.ref), holder.has_annotations
+    return replace(decision, key=key, ref=holder.ref, uid=holder.uid, has_annotations=annotated)
 
 
 def _foreign_decisions(
@@ -306,18 +312,10 @@ def _foreign_decisions(
             return not _is_gone(target, service, inventory)
         return choice.action is not IdleAction.WAKE and choice.subject.scale.is_at_or_below(idled_to)
 
-    step = _ServiceWrite(
-        verb=Verb.CLEAR,
-        phase=Phase.WAKE,
-        after=None,
-        cause=cause_of(up[0], context),
-        order=(max(tier(choice) for choice in up), 2),
-        needs=tuple(own_decision_key(choice) for choice in up),
-    )
-    writer = _Writer(service, inventory, context)
+    decision = _cleared(service, up, context)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
         mark = None if reading is None else reading.record
         if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
             continue
         changes = annotation_changes(holder.annotations, foreign_record_cleared())
-        yield replace(writer.decision(holder, step), changes=changes)
+        yield replace(_on(holder, decision), changes=changes)

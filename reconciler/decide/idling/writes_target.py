@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import CAUSE, SCALE_TIME, format_time
 from reconciler.decide.decisions import Decision, Phase, Verb, annotation_changes, replicas_change
 from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.records import Record, cleared_annotations, record_annotations
+from reconciler.decide.idling.records import Record, cleared_annotations
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, cause_of, cause_text, decision_on
+from reconciler.decide.idling.write_context import (
+    UNTOUCHED,
+    WriteContext,
+    annotations_of,
+    cause_of,
+    decision_on,
+    following,
+)
 from reconciler.decide.idling.writes_workload import record_after
-
-_UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
 def target_decision(choice: Choice, own: Decision | None, context: WriteContext) -> Decision | None:
@@ -26,7 +30,7 @@ def target_decision(choice: Choice, own: Decision | None, context: WriteContext)
     The record is written before the ScaledObject is paused, and taken off after it is unpaused.
     """
     subject, state = choice.subject, choice.state
-    if not subject.has_target or choice.action in _UNTOUCHED or state in (*NOT_OURS, IdleState.UNREADABLE):
+    if not subject.has_target or choice.action in UNTOUCHED or state in (*NOT_OURS, IdleState.UNREADABLE):
         return None
     if own is None and not context.repairs:
         return None
@@ -49,11 +53,8 @@ def _is_recorded(record: Record, subject: Subject) -> bool:
 def _recorded(choice: Choice, record: Record, own: Decision | None, context: WriteContext) -> Decision:
     target, idles = choice.subject.scale.runs, choice.action is IdleAction.IDLE
     cause = cause_of(choice, context) if own is None else own.cause
-    wanted: dict[str, str | None] = {
-        **record_annotations(record, target),
-        SCALE_TIME: format_time(context.run.now if idles else record.idled_at),
-        CAUSE: cause_text(cause, context.run),
-    }
+    at = context.run.now if idles else record.idled_at
+    wanted = annotations_of(record, target, cause, at, context.run)
     # What is recorded is tested: KEDA or somebody else may scale the target since it was read.
     tests = (replicas_change(target.replicas, target.spec_replicas, target.replicas_path),) if idles else ()
     return decision_on(
@@ -73,4 +74,4 @@ def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Dec
     order = (tier(choice), 2) if choice.action is IdleAction.WAKE else (2,)
     cause, group = cause_of(choice, context), context.group(choice.ref)
     base = decision_on(target, Verb.CLEAR, cause, group, changes=changes, order=order)
-    return base if own is None else replace(base, phase=own.phase, group=own.group, needs=(own.key,), cause=own.cause)
+    return base if own is None else replace(following(base, own), cause=own.cause)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     AWAKE_UNTIL,
-    CAUSE,
     CONTESTED,
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
@@ -37,15 +36,14 @@ from reconciler.decide.idling.records import (
     cleared_annotations,
     flux_paused,
     reason_of_others,
-    record_annotations,
 )
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
     WriteContext,
+    annotations_of,
     cause_of,
-    cause_text,
     decision_on,
     verb_of,
 )
@@ -135,10 +133,8 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     alone = all(policy.name in context.schedules for policy in choice.subject.verdict.policies)
     schedule = context.schedules.get(record.policy) if alone else None
     wanted: dict[str, str | None] = {
-        **record_annotations(record, scale.written),
-        SCALE_TIME: format_time(now),
+        **annotations_of(record, scale.written, cause, now, context.run),
         LAST_IDLED: None if schedule is None else schedule.text(now),
-        CAUSE: cause_text(cause, context.run),
         CONTESTED: None,
         **_insisted(choice, context),
         **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
@@ -328,11 +324,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         return None
     cause = cause_of(choice, context, (_repair_reason(choice, record, moved),))
     cause = replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at))
-    wanted: dict[str, str | None] = {
-        **record_annotations(record, scale.written),
-        SCALE_TIME: format_time(context.run.now if moved else record.idled_at),
-        CAUSE: cause_text(cause, context.run),
-    }
+    at = context.run.now if moved else record.idled_at
+    wanted = annotations_of(record, scale.written, cause, at, context.run)
     if not moved and SCALE_TIME in scale.written.annotations:
         del wanted[SCALE_TIME]
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()

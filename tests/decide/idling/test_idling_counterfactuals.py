@@ -227,6 +227,14 @@ def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
     assert told(woken, a_policy(min_awake=timedelta(days=3)))[1] == ""
 
 
+def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
+    together = (a_workload(annotations=WOKEN_NOW), a_workload("api", template_labels={"app": "web"}))
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)))
+    flips = {one.ref.name: (flip_of(one), one.until is None) for one in outcome.desired.explanations}
+    awake = "it is 2026-11-20T23:50:00Z or later"
+    assert flips == {"web": (awake, False), "api": (awake, True)}
+
+
 @pytest.mark.parametrize(
     ("paused", "unreachable"),
     [
