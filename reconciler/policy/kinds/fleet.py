@@ -22,7 +22,7 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Text,
-    expected,
+    matching,
     valued,
 )
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
@@ -36,7 +36,7 @@ class PodPickers(Fields, frozen=True):
         tuple[
             Annotated[
                 str,
-                Meta(pattern=r"^[A-Za-z0-9.*?:_-]+\Z", extra_json_schema=expected("a host or a pattern like *.svc")),
+                matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc"),
             ],
             ...,
         ],

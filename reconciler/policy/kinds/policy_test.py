@@ -19,22 +19,20 @@ from reconciler.policy.kinds.fields import (
     Replicas,
     Text,
     expected,
+    matching,
 )
 from reconciler.policy.kinds.json_schema import json_schema
 
 Time = Annotated[
     str,
-    Meta(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
-        extra_json_schema=expected('a time with a zone, like "2026-11-23T07:00:00+01:00"'),
+    matching(
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
+        'a time with a zone, like "2026-11-23T07:00:00+01:00"',
     ),
 ]
 ObjectPath = Annotated[
     str,
-    Meta(
-        pattern=r"^[^/]+/[^/]+/[^/]+/[^/]+\Z",
-        extra_json_schema=expected("an object: CLUSTER/NAMESPACE/KIND/NAME"),
-    ),
+    matching(r"^[^/]+/[^/]+/[^/]+/[^/]+\Z", "an object: CLUSTER/NAMESPACE/KIND/NAME"),
 ]
 
 

@@ -18,15 +18,15 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Whole,
-    expected,
+    matching,
     valued,
 )
 
 FilePattern = Annotated[
     str,
-    Meta(
-        pattern=r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
-        extra_json_schema=expected("a path below the policy directory or a pattern like teams/a/**"),
+    matching(
+        r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
+        "a path below the policy directory or a pattern like teams/a/**",
     ),
 ]
 
