@@ -23,7 +23,7 @@ from reconciler.policy.kinds.policy_test import (
     SeriesFields,
     StepFields,
 )
-from reconciler.policy.load import TESTS
+from reconciler.policy.policy_files import TESTS
 from reconciler.policy.types import Place
 from reconciler.yaml.files import decoded_text, find_files, is_inside, read_bytes, spelt
 from reconciler.yaml.reader import read_documents

@@ -21,7 +21,8 @@ from reconciler.cli.app import run
 from reconciler.connection_settings import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.errors import UsageError
 from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.load import load, read_policies
+from reconciler.policy.load import read_policies
+from reconciler.policy.policy_files import load
 from reconciler.policy.policy_schemas import any_policy_schema
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
