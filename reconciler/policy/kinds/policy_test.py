@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.policy.kinds.fields import (
-    API_VERSION,
     AnnotationKey,
     ClusterName,
     ClusterPattern,
@@ -21,7 +20,6 @@ from reconciler.policy.kinds.fields import (
     expected,
     matching,
 )
-from reconciler.policy.kinds.json_schema import json_schema
 
 Time = Annotated[
     str,
@@ -198,14 +196,3 @@ class PolicyTestDocument(Fields, frozen=True, kw_only=True):
         "oneOf": [{"required": ["snapshot"]}, {"required": ["clusters"]}],
         "x-expected": '"cases", and either "snapshot" or "clusters"',
     }
-
-
-def policy_test_schema() -> dict[str, Any]:
-    """Return the JSON Schema of tests of policies."""
-    schema = json_schema(PolicyTestDocument)
-    head = {
-        "$schema": schema.pop("$schema"),
-        "$id": f"urn:{API_VERSION.replace('/', ':')}:PolicyTest",
-        "title": "PolicyTest",
-    }
-    return {**head, **schema}
