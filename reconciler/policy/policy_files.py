@@ -58,7 +58,7 @@ def load(path: str | Path) -> Loaded:
         content = _content(file, root, beyond)
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
-        read.append(_read(file, content))
+        read.append(documents_in(file, content))
     documents = tuple(document for one in read for document in one.found)
     problems = tuple(problem for one in read for problem in one.problems)
     if not documents and not problems:
@@ -151,7 +151,8 @@ def _found(root: str) -> FoundFiles:
     return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
 
 
-def _read(file: str, content: bytes | Problem) -> Documents:
+def documents_in(file: str, content: bytes | Problem) -> Documents:
+    """Return the documents of a file of which this was read, or the one problem why none was."""
     text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
