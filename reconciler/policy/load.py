@@ -14,7 +14,7 @@ from reconciler.messages import alternatives, nearest, shown
 from reconciler.policy.check import cross_problems, cross_warnings
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.policy_files import Loaded, broken_fleets, left_out, load
-from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, built
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
@@ -81,7 +81,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root, found.unread)
     if main is None:
         return shaped
-    document = built(main, "Fleet")
+    document = policy_document(main, "Fleet")
     fleet: Fleet = document.policy
     owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
     if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
@@ -184,7 +184,7 @@ def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem,
         own = [one for one in broken if below(one.file, loaded.root) == FLEET_FILE] or ([] if fleets else broken)
         problems += loaded.problems if own or not fleets else ()
         fleets = own or fleets
-    made = [built(one, "Fleet") for one in fleets]
+    made = [policy_document(one, "Fleet") for one in fleets]
     problems += [problem for one in made for problem in one.problems]
     problems += _not_one(fleets, str(path), complete=True)
     return (made[0] if len(made) == 1 else None), tuple(sorted(problems))
@@ -220,7 +220,7 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
         if id(source) in made:
             continue
         owner = found.owners.of(source.file)
-        document = built(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
+        document = policy_document(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
         name = document.policy.name
         if owner is not None and found.fleet is not None:
             document.policy = bounded(document, owner, found.fleet)

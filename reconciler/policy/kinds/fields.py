@@ -192,7 +192,7 @@ def given(value: T | UnsetType) -> T | None:
     return None if value is UNSET else value
 
 
-def valued(kind: type[V], fields: Struct, **derived: Any) -> V:
+def from_fields(kind: type[V], fields: Struct, **derived: Any) -> V:
     """Return a `kind`, which has what `fields` state, apart from what is `derived` from them."""
     return kind(**(structs.asdict(fields) | derived))
 

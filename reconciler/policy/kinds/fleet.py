@@ -22,8 +22,8 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Text,
+    from_fields,
     matching,
-    valued,
 )
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
@@ -220,7 +220,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True):
 def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
     """Return the Fleet; its problems are gathered in `document`."""
     spec = fields.spec
-    fleet = valued(
+    fleet = from_fields(
         Fleet,
         spec,
         name=fields.metadata.name,

@@ -18,8 +18,8 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Whole,
+    from_fields,
     matching,
-    valued,
 )
 
 FilePattern = Annotated[
@@ -109,7 +109,7 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
     """Return the tenants that a Fleet states."""
     return tuple(
-        valued(Tenant, one, place=document.place_of(("spec", "tenants", position)))
+        from_fields(Tenant, one, place=document.place_of(("spec", "tenants", position)))
         for position, one in enumerate(fields)
     )
 
