@@ -13,7 +13,8 @@ from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import Namespace, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Service, Workload
-from reconciler.policy.load import Loaded, check_loaded
+from reconciler.policy.load import check_loaded
+from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import (
     Autoscalers,
     DownscalePolicy,

@@ -24,7 +24,8 @@ from reconciler.cli.output import as_text, problem_values, say, show, show_docum
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.load import check_policies, overlooked, read_policies
+from reconciler.policy.load import check_policies, read_policies
+from reconciler.policy.policy_files import overlooked
 from reconciler.policy.schemas import SCHEMA_KINDS, load_schema, schema_of
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet

@@ -8,7 +8,8 @@ from typing import Any
 from reconciler.cli.options import option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import as_text, show, show_lines
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
-from reconciler.policy.load import TESTS, read_policies
+from reconciler.policy.load import read_policies
+from reconciler.policy.policy_files import TESTS
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.expectations import coverage

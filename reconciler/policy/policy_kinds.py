@@ -41,7 +41,9 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     pod_picker: Path | None = None
 
 
-def built(source: Document, kind: str, tenant: str = "", calendars: Calendars | None = None) -> PolicyDocument:
+def policy_document(
+    source: Document, kind: str, tenant: str = "", calendars: Calendars | None = None
+) -> PolicyDocument:
     """Return a document of `kind` with the policy that it states, and all that is wrong with it."""
     document, row = PolicyDocument(source, kind, tenant, calendars), POLICY_KINDS[kind]
     fields: Any = document.read(kind, row.document)

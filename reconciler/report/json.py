@@ -153,5 +153,4 @@ def schema_text(schema: dict[str, Any]) -> str:
 def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
     from reconciler.policy.kinds.json_schema import json_schema
 
-    schema = json_schema(document)
-    return {"$schema": schema.pop("$schema"), "$id": f"urn:reconciler:v1alpha2:{title}", "title": title, **schema}
+    return json_schema(title, "v1alpha2", document)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import reconciler.yaml.reader as limits
 from reconciler.errors import Problem
-from reconciler.policy.load import load
+from reconciler.policy.policy_files import load
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text
 from reconciler.yaml.reader import MAX_ALIASED_NODES, MAX_DEPTH, MAX_PROBLEMS, Documents, read_documents

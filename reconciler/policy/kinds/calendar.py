@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import Place, PolicyDocument
-from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given
+from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given, matching
 
 
 class WeeklyWindow(Struct, frozen=True):
@@ -218,10 +218,7 @@ _A_WINDOW = 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026
 Window = Annotated[str, Meta(min_length=1, extra_json_schema=expected(_A_WINDOW))]
 WallClock = Annotated[
     str,
-    Meta(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z",
-        extra_json_schema=expected('a time like "2026-12-24T18:00"'),
-    ),
+    matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z", 'a time like "2026-12-24T18:00"'),
 ]
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.calendar import STATED, Calendar, HoursFields, calendar_of
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import Fields, Number, PositiveDuration, Query, Text, given, valued
+from reconciler.policy.kinds.fields import Fields, Number, PositiveDuration, Query, Text, from_fields, given
 
 QUERY = Meta(
     description="query is a PromQL query. The labels namespace and service of a result name the Service that it is "
@@ -184,7 +184,7 @@ class Criteria:
         if coverage is not None:
             self._document.check_query((*path, "coverage"), coverage)
         self._document.check_duration((*path, "window"), fields.window)
-        return valued(MetricCriterion, fields, name=name)
+        return from_fields(MetricCriterion, fields, name=name)
 
     def _schedule(self, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
         name, named = given(fields.calendar), self._document.calendars.named

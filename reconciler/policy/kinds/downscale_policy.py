@@ -20,8 +20,8 @@ from reconciler.policy.kinds.fields import (
     RemovedReplicasLimits,
     Replicas,
     Whole,
+    from_fields,
     given,
-    valued,
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import (
@@ -196,7 +196,7 @@ def downscale_policy_of(
 ) -> DownscalePolicy:
     """Return the policy; its problems are gathered in `document`, which has the pod picker at `pod_picker`."""
     spec = fields.spec
-    policy = valued(
+    policy = from_fields(
         DownscalePolicy,
         spec,
         name=fields.metadata.name,

@@ -30,8 +30,8 @@ from reconciler.policy.kinds.fields import (
     Replicas,
     Text,
     expected,
+    from_fields,
     given,
-    valued,
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
@@ -302,7 +302,7 @@ def policy_of(
 
     `stated` is the document as its digest is made of it.
     """
-    policy = valued(
+    policy = from_fields(
         FederatedReplicaSet,
         spec,
         name=metadata.name,

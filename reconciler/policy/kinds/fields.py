@@ -62,86 +62,53 @@ def expected(words: str, **more: Any) -> dict[str, Any]:
     return {"x-expected": words, **more}
 
 
+def matching(pattern: str, words: str, **more: Any) -> Meta:
+    """Return what is said of a text that matches `pattern`: `words` are what a problem says was expected."""
+    return Meta(pattern=pattern, extra_json_schema=expected(words), **more)
+
+
+_CLUSTER = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?"
+_OBJECTS = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
+_CHARACTERS = "letters, digits, -, _ and ."
+
 Text = Annotated[str, Meta(min_length=1)]
 Query = Annotated[str, Meta(max_length=16384, extra_json_schema=expected("a query"))]
-Name = Annotated[
-    str, Meta(min_length=1, max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))
-]
-ObjectName = Annotated[str, Meta(max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))]
+Name = Annotated[str, matching(_DNS_NAME, f"a name {_AS_NAMES}", min_length=1, max_length=253)]
+ObjectName = Annotated[str, matching(_DNS_NAME, f"a name {_AS_NAMES}", max_length=253)]
 NamespaceName = Annotated[
     str,
-    Meta(
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
-        extra_json_schema=expected(
-            "a namespace: at most 63 lower-case letters, digits and - that starts and ends with a letter or digit"
-        ),
+    matching(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+        "a namespace: at most 63 lower-case letters, digits and - that starts and ends with a letter or digit",
     ),
 ]
-Kind = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*\Z", extra_json_schema=expected("a kind like Deployment"))]
+Kind = Annotated[str, matching(r"^[A-Za-z][A-Za-z0-9]*\Z", "a kind like Deployment")]
 ApiVersion = Annotated[
-    str,
-    Meta(
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z",
-        extra_json_schema=expected("an apiVersion like apps/v1"),
-    ),
+    str, matching(r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z", "an apiVersion like apps/v1")
 ]
-LabelKey = Annotated[
-    str,
-    Meta(pattern=_LABEL_KEY, extra_json_schema=expected("a label key: [prefix/]name of letters, digits, -, _ and .")),
-]
+LabelKey = Annotated[str, matching(_LABEL_KEY, f"a label key: [prefix/]name of {_CHARACTERS}")]
 LabelValue = Annotated[
     str,
-    Meta(
-        pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z",
-        extra_json_schema=expected("a label value of at most 63 letters, digits, -, _ and ."),
-    ),
+    matching(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z", f"a label value of at most 63 {_CHARACTERS}"),
 ]
-AnnotationKey = Annotated[
-    str,
-    Meta(
-        pattern=_LABEL_KEY,
-        extra_json_schema=expected("an annotation key: [prefix/]name of letters, digits, -, _ and ."),
-    ),
-]
+AnnotationKey = Annotated[str, matching(_LABEL_KEY, f"an annotation key: [prefix/]name of {_CHARACTERS}")]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[AnnotationKey, str]
 
 ClusterName = Annotated[
     str,
-    Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?\Z",
-        extra_json_schema=expected(
-            "the name of a cluster: letters, digits, -, _ and . that starts and ends with a letter or digit"
-        ),
-    ),
+    matching(rf"^{_CLUSTER}\Z", f"the name of a cluster: {_CHARACTERS} that starts and ends with a letter or digit"),
 ]
-ClusterOrAll = Annotated[
-    str,
-    Meta(
-        pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?)\Z",
-        extra_json_schema=expected('the name of a cluster, or "*"'),
-    ),
-]
+ClusterOrAll = Annotated[str, matching(rf"^(\*|{_CLUSTER})\Z", 'the name of a cluster, or "*"')]
 ClusterPattern = Annotated[
     str,
-    Meta(
-        pattern=r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z",
-        extra_json_schema=expected("the name of a cluster or a pattern like eu-*"),
-    ),
+    matching(r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z", "the name of a cluster or a pattern like eu-*"),
 ]
 NamespacePattern = Annotated[
-    str,
-    Meta(
-        pattern=r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", extra_json_schema=expected("a namespace or a pattern like dev-*")
-    ),
+    str, matching(r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", "a namespace or a pattern like dev-*")
 ]
-_OBJECT_PATTERN = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
-ServicePattern = Annotated[
-    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a Service or a pattern like web-*"))
-]
-WorkloadPattern = Annotated[
-    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a workload or a pattern like web-*"))
-]
+ServicePattern = Annotated[str, matching(_OBJECTS, "the name of a Service or a pattern like web-*")]
+WorkloadPattern = Annotated[str, matching(_OBJECTS, "the name of a workload or a pattern like web-*")]
 
 Replicas = Annotated[int, Meta(ge=0, le=MOST_REPLICAS)]
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
@@ -149,9 +116,9 @@ Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(g
 
 PositiveDuration = Annotated[
     str,
-    Meta(
-        pattern=rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
-        extra_json_schema=expected("a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d"),
+    matching(
+        rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
+        "a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d",
     ),
 ]
 """A duration as it is written, for queries."""
@@ -225,7 +192,7 @@ def given(value: T | UnsetType) -> T | None:
     return None if value is UNSET else value
 
 
-def valued(kind: type[V], fields: Struct, **derived: Any) -> V:
+def from_fields(kind: type[V], fields: Struct, **derived: Any) -> V:
     """Return a `kind`, which has what `fields` state, apart from what is `derived` from them."""
     return kind(**(structs.asdict(fields) | derived))
 

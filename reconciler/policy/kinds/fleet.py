@@ -22,8 +22,8 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Text,
-    expected,
-    valued,
+    from_fields,
+    matching,
 )
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
@@ -36,7 +36,7 @@ class PodPickers(Fields, frozen=True):
         tuple[
             Annotated[
                 str,
-                Meta(pattern=r"^[A-Za-z0-9.*?:_-]+\Z", extra_json_schema=expected("a host or a pattern like *.svc")),
+                matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc"),
             ],
             ...,
         ],
@@ -220,7 +220,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True):
 def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
     """Return the Fleet; its problems are gathered in `document`."""
     spec = fields.spec
-    fleet = valued(
+    fleet = from_fields(
         Fleet,
         spec,
         name=fields.metadata.name,

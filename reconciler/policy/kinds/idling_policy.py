@@ -30,8 +30,8 @@ from reconciler.policy.kinds.fields import (
     MetadataField,
     Replicas,
     Whole,
+    from_fields,
     given,
-    valued,
 )
 from reconciler.policy.kinds.selector import (
     ExclusionFields,
@@ -222,7 +222,7 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
     """Return the policy; its problems are gathered in `document`."""
     spec = fields.spec
     criteria = Criteria(document)
-    policy = valued(
+    policy = from_fields(
         IdlingPolicy,
         spec,
         name=fields.metadata.name,

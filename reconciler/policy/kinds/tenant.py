@@ -18,15 +18,15 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     NamespacePattern,
     Whole,
-    expected,
-    valued,
+    from_fields,
+    matching,
 )
 
 FilePattern = Annotated[
     str,
-    Meta(
-        pattern=r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
-        extra_json_schema=expected("a path below the policy directory or a pattern like teams/a/**"),
+    matching(
+        r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
+        "a path below the policy directory or a pattern like teams/a/**",
     ),
 ]
 
@@ -109,7 +109,7 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
     """Return the tenants that a Fleet states."""
     return tuple(
-        valued(Tenant, one, place=document.place_of(("spec", "tenants", position)))
+        from_fields(Tenant, one, place=document.place_of(("spec", "tenants", position)))
         for position, one in enumerate(fields)
     )
 
