@@ -19,11 +19,6 @@ NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def annotated(folder: Folder, annotation: str) -> None:
     """Put an annotation on Deployment frontend."""
     file = folder.path / "snapshot" / "eu-west" / "dev-a.yaml"

@@ -24,11 +24,6 @@ USUAL, NOTHING = "idledWorkloads: {share: 50%, atLeast: 2}", "idledWorkloads: {s
 Edit = Callable[[dict[str, Any]], None]
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def edited(folder: Folder, edit: Edit, *more: str) -> Said:
     """Save a plan, let `edit` at it, and apply it."""
     assert folder.plan(NOW, "--out", "plan.json").code in (0, 4)

@@ -128,37 +128,6 @@ def test_without_entries_every_cluster_weighs_the_same():
     assert allocate_replicas({}, 8, ["A", "B"]).replicas == {"A": 4, "B": 4}
 
 
-def test_eleven_over_ten_stays_even_with_fair_rounding():
-    fleet = [f"c{number}" for number in range(10)]
-    assert sorted(spread({"*": {"weight": 1}}, 11, fleet).replicas.values()) == [1] * 9 + [2]
-
-
-@pytest.mark.parametrize(
-    ("total", "current", "expected"),
-    [
-        pytest.param(30, {"A": 30, "B": 0, "C": 0}, {"A": 30, "B": 0, "C": 0}, id="enough: all stay"),
-        pytest.param(20, {"A": 20, "B": 6, "C": 4}, {"A": 10, "B": 6, "C": 4}, id="the one furthest above goes down"),
-        pytest.param(6, {"A": 8, "B": 5, "C": 1}, {"A": 2, "B": 3, "C": 1}, id="then those that are equally far"),
-        pytest.param(0, {"A": 8, "B": 5, "C": 1}, {"A": 0, "B": 0, "C": 0}, id="to nothing"),
-    ],
-)
-def test_fewer_wanted_than_kept_comes_off_the_fullest(total, current, expected):
-    found = spread({"*": {"weight": 1}}, total, ["A", "B", "C"], rebalance=False, current=current)
-    assert found.replicas == expected
-
-
-def test_where_it_goes_down_the_share_of_others_ends_at_their_maximum():
-    entries = {"A": {"minReplicas": 3, "maxReplicas": 5, "weight": 10}, "B": {"weight": 1}, "C": {"weight": 3}}
-    found = spread(entries, 25, ["A", "B", "C"], rebalance=False, current={"A": 5, "B": 10, "C": 20})
-    assert found.replicas == {"A": 5, "B": 5, "C": 15}
-
-
-def test_a_minimum_is_met_before_kept_replicas_go_down():
-    entries = {"*": {"weight": 1}, "A": {"minReplicas": 4, "weight": 1}}
-    found = spread(entries, 10, ["A", "B", "C"], rebalance=False, current={"B": 6, "C": 4})
-    assert found.replicas == {"A": 4, "B": 3, "C": 3}
-
-
 @pytest.mark.parametrize("rounding", ["fair", "kubefed"])
 def test_overflow_is_what_the_limit_of_capacity_keeps_away(rounding):
     found = spread({"*": {"weight": 1}}, 60, ["A", "B", "C"], capacity={"C": 6, "B": 30}, rounding=rounding)
