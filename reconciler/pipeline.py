@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from reconciler.apply.history import called_by, changes_of, record
 from reconciler.apply.history_files import write_changes
 from reconciler.apply.locks import LeftOut, Locks
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
 from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
-from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
@@ -99,7 +98,6 @@ class Control(Struct, frozen=True):
     choose: Callable[[Plan], tuple[Action, ...]]
     progress: OutcomeProgress
     approve: Callable[[Plan], bool] = lambda _: True
-    stop: Stop = field(default_factory=Stop)
     lock_timeout: float = 30.0
     wakes_early: bool = True  # False: a person is asked before anything is written
     compare: Compare = Compared
@@ -241,7 +239,7 @@ def apply(
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
     """
-    with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
+    with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world, request, decide), control, locks)
         return early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
 
@@ -251,7 +249,7 @@ def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
     state, first = planner.planned()
     if not first.actions:
         return Applied(first)
-    if control.stop.asked:
+    if world.readers.limit.over:
         return carry_out(first, fleet, world, control, {})
     callbacks.stage(Stage.APPROVE)
     if not control.approve(first):
@@ -278,7 +276,7 @@ class _EarlyWakes:
     def carry_out(self, state: ObservedState) -> None:
         """Wake what is due or requested on the clusters of `state`, each once in a run, where their locks are free."""
         fresh = {*state.clusters, *state.wakes_only} - self._seen
-        if not fresh or self._control.stop.asked or not self._control.wakes_early:
+        if not fresh or self.planner.world.readers.limit.over or not self._control.wakes_early:
             return
         try:
             made = self.planner.wakes(state)
@@ -338,7 +336,7 @@ def apply_saved(
 ) -> Applied:
     """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
     callbacks.stage(Stage.LOCK)
-    with Locks(world.accesses, world.readers.pool, control.lock_timeout, control.stop) as locks:
+    with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
         found = control.compare()
         callbacks.stage(Stage.APPLY)
@@ -375,10 +373,10 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     chosen = control.choose(made)
     applying = Applying(
-        accesses={name: _stoppable(access, control.stop) for name, access in world.accesses.items()},
+        accesses=world.accesses,
         run=Run(made.made_at, made.run, made.revision),
         namespace=fleet.namespace,
-        stop=control.stop,
+        limit=world.readers.limit,
         progress=control.progress,
         left_out=left_out,
         pool=world.readers.pool,
@@ -391,10 +389,6 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
     lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
-
-
-def _stoppable(access: Access, stop: Stop) -> Access:
-    return replace(access, stop=stop, clock=StoppedClock(access.clock, stop))
 
 
 def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:

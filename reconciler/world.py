@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -16,18 +15,20 @@ from reconciler.apply.outcomes import Access
 from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.backends.protocols import Clock, Traffic, VictimOrder
+from reconciler.backends.protocols import Traffic, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
+from reconciler.errors import ReconcilerError
 from reconciler.model import Pod
 from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import Fleet
+from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 _LIVE_READERS = 4
 
 
 class World(Struct, frozen=True):
-    """`readers` are the threads in which clusters are read, locked and written, and how long a reading may take.
+    """`readers` are the threads in which clusters are read, locked and written, and how long that may take.
 
     `origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.
 
@@ -41,34 +42,20 @@ class World(Struct, frozen=True):
     warnings: Callable[[], tuple[str, ...]] = tuple
     traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
 
+    def access(self, cluster: str) -> Access:
+        """Return how `cluster` is written to.
+
+        Raises:
+            ReconcilerError: it could not be opened, and why.
+        """
+        if cluster not in self.accesses:
+            raise ReconcilerError(self.sources[cluster].error)
+        return self.accesses[cluster]
+
     def without(self, unreachable: Mapping[str, str]) -> World:
         """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""
         gone = {name: Source(error=why) for name, why in unreachable.items() if name in self.sources}
         return replace(self, sources={**self.sources, **gone})
-
-
-class RealClock:
-    """Time as it passes, also while the machine sleeps, where the system can tell: a lock runs out meanwhile."""
-
-    def monotonic(self) -> float:
-        boot_time = getattr(time, "CLOCK_BOOTTIME", None)
-        return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-class SettledClock:
-    """Time of a snapshot, which settles at once: waiting takes none, and is over all the same."""
-
-    def __init__(self) -> None:
-        self._waited = 0.0
-
-    def monotonic(self) -> float:
-        return self._waited
-
-    def sleep(self, seconds: float) -> None:
-        self._waited += seconds
 
 
 def open_world(
@@ -86,16 +73,15 @@ def open_world(
         SnapshotError: the snapshot cannot be read.
     """
     if snapshot is None:
-        clock = RealClock()
-        live = LiveSettings(now, fleet.namespace, settings, clock, recorder)
-        readers = Readers(run_seconds_left=lambda: settings.run_seconds_left(clock))
+        live = LiveSettings(now, fleet.namespace, settings, recorder)
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
-        return _world(fleet, opened, clock, settings, readers)
+        return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
     from reconciler.backends.snapshot.cluster import open_snapshot
 
     names = [cluster.name for cluster in fleet.clusters]
     opened = open_snapshot(snapshot, names, victim_order(lambda: now), fleet.namespace, now)
-    return _world(fleet, opened, SettledClock(), settings, None)
+    readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads
+    return replace(_world(fleet, opened, readers, settings.limit.within(clock=SettledClock())), origin="snapshot")
 
 
 def victim_order(now: Callable[[], datetime]) -> VictimOrder:
@@ -108,22 +94,20 @@ def victim_order(now: Callable[[], datetime]) -> VictimOrder:
     return victims
 
 
-def _world(fleet: Fleet, opened: Opened, clock: Clock, settings: RequestSettings, readers: Readers | None) -> World:
-    """Return the clusters, read and written by `readers`; None: they are files, which takes no threads."""
-    chosen = readers or Readers(WorkerPool(0))
-    at_once = 1 if readers is None else _LIVE_READERS
+def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> World:
+    """Return the clusters, read and written by `readers`; `limit` is the run's by the clock of the clusters."""
+    at_once = _LIVE_READERS if readers.pool.has_threads else 1
     return World(
         sources={
-            name: Source(found.cluster, found.metrics, found.error, at_once, found.give_up, found.begin)
+            name: Source(found.cluster, found.metrics, found.error, at_once, found.reading, found.begin)
             for name, found in opened.backends.items()
         },
         accesses={
             name: access
             for name, found in opened.backends.items()
-            if (access := _access(fleet, found, clock, chosen.pool, settings)) is not None
+            if (access := _access(fleet, found, readers, limit)) is not None
         },
-        origin="snapshot" if readers is None else "live",
-        readers=chosen,
+        readers=readers,
         warnings=opened.warnings,
         traffic={name: found.traffic for name, found in opened.backends.items() if found.traffic is not None},
     )
@@ -135,18 +119,14 @@ def _holder(fleet: Fleet) -> str:
     return f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}, {run}"
 
 
-def _access(fleet: Fleet, backend: Backend, clock: Clock, pool: WorkerPool, settings: RequestSettings) -> Access | None:
+def _access(fleet: Fleet, backend: Backend, readers: Readers, limit: TimeLimit) -> Access | None:
     if backend.cluster is None or backend.store is None:
         return None
     return Access(
         cluster=backend.cluster,
         store=backend.store,
-        lock=backend.lock(_holder(fleet), RealClock()),
-        picker=HttpPodPicker(
-            backend.cluster.secret,
-            fleet.allowed_picker_hosts,
-            lambda: settings.undisturbed_seconds_left(RealClock()),
-        ),
-        clock=clock,
-        pool=pool,
+        lock=backend.lock(_holder(fleet)),
+        picker=HttpPodPicker(backend.cluster.secret, fleet.pod_pickers.allowed_hosts, readers.limit),
+        limit=limit,
+        pool=readers.pool,
     )

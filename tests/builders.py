@@ -13,13 +13,17 @@ from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import Namespace, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Service, Workload
-from reconciler.policy.load import Loaded, check_loaded
+from reconciler.policy.load import check_loaded
+from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import (
+    Autoscalers,
     DownscalePolicy,
     FederatedReplicaSet,
     Fleet,
     FleetCluster,
+    FleetLimits,
     IdlingPolicy,
+    Limits,
     Place,
     PolicySet,
     TargetRef,
@@ -135,22 +139,29 @@ def least_policies() -> PolicySet:
 
 
 def an_idling_policy(name: str, **fields: Any) -> IdlingPolicy:
-    """An IdlingPolicy with the defaults of its kind, in a group without a name."""
+    """An IdlingPolicy with the defaults of its kind, in a group without a name; `hpa`, `keda`: of its autoscalers."""
     place = Place(f"policies/{name}.yaml", 4)
-    defaults: dict[str, Any] = {"name": name, "place": place, "wake_order": WakeOrder("")}
+    autoscalers = Autoscalers(**{one: fields.pop(one) for one in ("hpa", "keda") if one in fields})
+    defaults: dict[str, Any] = {"name": name, "place": place, "wake_order": WakeOrder(""), "autoscalers": autoscalers}
     return replace(least_policies().idling[0], **(defaults | fields))
 
 
 def a_federated_replica_set(name: str = "web", namespace: str = "shop", **fields: Any) -> FederatedReplicaSet:
-    """A FederatedReplicaSet of Deployments called like it, with the defaults of its kind."""
+    """A FederatedReplicaSet of Deployments called like it, with the defaults of its kind.
+
+    `rebalance` and `clusters` are those of its preferences.
+    """
+    least = least_policies().federated[0]
+    preferences = {one: fields.pop(one) for one in ("rebalance", "clusters") if one in fields}
     defaults: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
         "place": Place(f"policies/{name}.yaml", 4),
         "target": TargetRef("apps/v1", "Deployment", name),
         "digest": "",
+        "preferences": replace(least.preferences, **preferences),
     }
-    return replace(least_policies().federated[0], **(defaults | fields))
+    return replace(least, **(defaults | fields))
 
 
 def a_downscale_policy(name: str, **fields: Any) -> DownscalePolicy:
@@ -159,14 +170,24 @@ def a_downscale_policy(name: str, **fields: Any) -> DownscalePolicy:
     return replace(least_policies().downscale[0], **({"name": name, "place": place} | fields))
 
 
-def a_fleet(*names: str, **fields: Any) -> Fleet:
-    """A Fleet over `names` ("east" alone when none are given); the first is home."""
+def a_fleet(*names: str, limits: Limits | None = None, **fields: Any) -> Fleet:
+    """A Fleet over `names` ("east" alone when none are given); the first is home.
+
+    `ceiling`, and the `limits_of_all_clusters`, are those of its limits.
+    """
     clusters = tuple(FleetCluster(name, {}, ClusterConnection(name)) for name in names or ("east",))
+    each = FleetLimits() if limits is None else limits
     defaults: dict[str, Any] = {
         "name": "production",
         "place": Place("policies/fleet.yaml"),
         "clusters": clusters,
         "home": clusters[0].name,
+        "limits": FleetLimits(
+            each.idled_workloads,
+            each.removed_replicas,
+            fields.pop("ceiling", FleetLimits().ceiling),
+            fields.pop("limits_of_all_clusters", Limits()),
+        ),
     }
     return replace(least_policies().fleet, **(defaults | fields))
 

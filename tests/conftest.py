@@ -6,16 +6,26 @@ import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.laws import share_of
+
+if TYPE_CHECKING:
+    from tests.way.calls import Folder
 
 pytest_plugins = ("tests.real.fixtures",)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], derandomize=True
+    "default",
+    deadline=None,
+    max_examples=share_of(100),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    derandomize=True,
 )
 settings.load_profile("default")
 
@@ -84,3 +94,11 @@ def shared() -> Path:
 def repository() -> Path:
     """The root of this checkout."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def quickstart(repository: Path, tmp_path: Path) -> Folder:
+    """The quickstart in a folder of its own, with its policies and its snapshot, and the command line called there."""
+    from tests.way.calls import Folder
+
+    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
@@ -32,10 +34,9 @@ from reconciler.activator.shares import Shares
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchedResource, WatchHandlers
-from reconciler.backends.protocols import Clock
-from reconciler.backends.stop import Stop
 from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
+from reconciler.time_limit import TimeLimit
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -76,8 +77,7 @@ class ActivatorParts(Struct, frozen=True):
     client: ApiClient
     waker: Waker
     publication: Publication
-    clock: Clock
-    stop: Stop
+    limit: TimeLimit
 
 
 class Activator:
@@ -171,10 +171,11 @@ class Activator:
             task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
-        withdrawn = self._loop.run_in_executor(self._renewals, self._withdraw)  # behind a renewal that is under way
-        try:
-            await asyncio.wait_for(withdrawn, max(1.0, self._settings.grace / 2))
-        except (ReconcilerError, TimeoutError) as error:
+        seconds = max(1.0, self._settings.grace / 2)
+        withdraw = partial(self._withdraw, self._loop.time() + seconds)
+        try:  # behind a renewal that is under way
+            await asyncio.wait_for(self._loop.run_in_executor(self._renewals, withdraw), seconds)
+        except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
             self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
         await asyncio.sleep(min(_PROXIES_LEARN_SECONDS, self._settings.grace))
         for one in self._activations.values():
@@ -183,7 +184,7 @@ class Activator:
             await asyncio.sleep(0.1)
         for one in self._activations.values():
             one.end("stopped")
-        self._parts.stop.ask("the activator ends")
+        self._parts.limit.cut("the activator ends")
         for task in self._tasks.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
@@ -191,11 +192,27 @@ class Activator:
         self._pods.end()
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
-    def _withdraw(self) -> None:
-        """Take everything back that leads clients here; what is under way may write one more slice first."""
-        self._parts.publication.expire()
-        self._threads.shutdown(cancel_futures=True)
-        self._parts.publication.end()
+    def _withdraw(self, until: float) -> None:
+        """Take everything back that leads clients here; what is under way may write one more slice first.
+
+        The slices go whatever becomes of the Lease, and what fails is tried again, `until` that time of the loop.
+
+        Raises:
+            ReconcilerError: the last attempt failed.
+        """
+        pause = 0.5
+        while True:
+            try:
+                with suppress(ReconcilerError):  # where it cannot be written, it expires soon, by itself
+                    self._parts.publication.expire()
+                self._threads.shutdown(cancel_futures=True)
+                self._parts.publication.end()
+                return
+            except ReconcilerError:
+                if self._loop.time() + pause >= until:
+                    raise
+            time.sleep(pause)
+            pause *= 2
 
     def unexpected(self, _: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
         """Report what failed in the event loop itself, one line for each kind."""
@@ -335,7 +352,7 @@ class Activator:
             failed=lambda why: _quietly(soon, self._failed, resource.plural, why),
         )
         watch = Watch(resource, self._parts.client, CLUSTER, handlers)
-        follow = partial(watch.follow, self._parts.stop, self._parts.clock)
+        follow = partial(watch.follow, self._parts.limit)
         thread = threading.Thread(target=follow, name=f"watch of {resource.plural}", daemon=True)
         self._watches.append(thread)
         thread.start()

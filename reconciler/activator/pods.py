@@ -25,6 +25,9 @@ from reconciler.errors import NotFoundError, reason_of
 _BELIEVED_SECONDS = 1.0
 """An address is another Pod's soon after this one is gone; so many connections to one Pod are one request."""
 
+_FAILING_SECONDS = 60.0
+"""For how long no read of a namespace may have failed until its failures are over: each Pod that fails is no news."""
+
 _READ_SECONDS = 5.0
 _AT_ONCE = 16
 _AT_ONCE_OF_A_NAMESPACE = 4
@@ -64,14 +67,15 @@ def _outside(text: str) -> Address | None:
 
 
 class PodAddresses:
-    """Asks the API server, through `client`; belongs to one event loop. `failed` gets what fails, and why, "" once it
-    does no more.
+    """Asks the API server, through `client`; belongs to one event loop. `failed` gets what fails, once for a namespace,
+    and why, "" once it does no more.
     """
 
     def __init__(self, client: ApiClient, failed: Callable[[str, str], None]) -> None:
         self._client = client
         self._failed = failed
         self._asked: dict[tuple[str, str], asyncio.Task[Addresses]] = {}
+        self._failed_at: dict[str, float] = {}  # by namespace
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pods")
 
@@ -98,10 +102,23 @@ class PodAddresses:
                 read = partial(self._read, namespace, name)
                 found = await asyncio.get_running_loop().run_in_executor(self._threads, read)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
-                self._failed(f"pods of {namespace}", reason_of(error))
+                self._report(namespace, reason_of(error))
                 return frozenset()
-        self._failed(f"pods of {namespace}", "")
+        self._report(namespace, "")
         return found
+
+    def _report(self, namespace: str, why: str) -> None:
+        """Hand on the first failure of a namespace, then nothing until there was none for a while."""
+        now = asyncio.get_running_loop().time()
+        failed_at = self._failed_at.get(namespace)
+        if why:
+            self._failed_at[namespace] = now
+        elif failed_at is None or now - failed_at < _FAILING_SECONDS:
+            return
+        else:
+            del self._failed_at[namespace]
+        if not why or failed_at is None:
+            self._failed(f"pods of {namespace}", why)
 
     def _read(self, namespace: str, name: str) -> Addresses:
         operation = Operation(CLUSTER, "get", "pods", namespace, name)

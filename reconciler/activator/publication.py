@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiReq
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
-from reconciler.errors import NotFoundError
+from reconciler.errors import ClusterError, NotFoundError
 from reconciler.model import (
     ACTIVATOR_LABELS,
     ACTIVATOR_LEASE_SECONDS,
@@ -30,6 +29,7 @@ from reconciler.model import (
     SERVER_TIME_STEP,
     Lease,
 )
+from reconciler.worker_pool import WorkerPool
 
 RENEW_SECONDS = 5.0
 _RENEWAL_SECONDS = 5.0
@@ -105,11 +105,17 @@ class Publication:
         """
         labels = f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER},{ACTIVATOR_POD_LABEL}={uid}"
         found = listed(self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda one: one, ReadBudget())
-        with ThreadPoolExecutor(_DELETIONS, thread_name_prefix="withdrawal") as threads:
-            tried = [threads.submit(self.withdraw, item.service[0], item.metadata.name) for item in found]
-        for deletion in tried:
-            deletion.result()
+        for failure in filter(None, WorkerPool().each(self._cluster, self._failure_of, found, _DELETIONS)):
+            raise failure
         return len(found)
+
+    def _failure_of(self, found: WatchedSlice) -> ClusterError | None:
+        """Delete a slice; return why that failed, None where it did not."""
+        try:
+            self.withdraw(found.service[0], found.metadata.name)
+        except ClusterError as error:
+            return error
+        return None
 
     def end(self) -> None:
         """Delete all our slices, then the Lease, which is one of the dead by then: see `expire`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
@@ -15,7 +14,7 @@ from reconciler.apply.run import group_sequences
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
-from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Clock, Resource
+from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Resource
 from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -44,7 +43,7 @@ from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action, patch_of, write_of
-from reconciler.policy.types import Fleet, FleetCluster, Limits, Place, PolicySet
+from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
@@ -74,19 +73,23 @@ class WakeView:
 
     name = CLUSTER
 
-    def __init__(self, client: ApiClient, clock: Clock) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._clock = clock
         self._asked_at = -_DISCOVERED_SECONDS
+        self._budget = ReadBudget()
         self._cluster = self._opened()
+
+    def begin(self) -> None:
+        """Let another reading begin, with all its pages."""
+        self._budget.renew()
 
     def identity(self) -> str:
         """Return "": nothing is compared by it where there is one cluster."""
         return ""
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
-        if self._clock.monotonic() - self._asked_at > _DISCOVERED_SECONDS:
-            self._cluster, self._asked_at = self._opened(), self._clock.monotonic()
+        if self._client.limit.now() - self._asked_at > _DISCOVERED_SECONDS:
+            self._cluster, self._asked_at = self._opened(), self._client.limit.now()
         return self._cluster.scale_kinds()
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
@@ -108,7 +111,7 @@ class WakeView:
         self._cluster.write(write)
 
     def _opened(self) -> KubernetesCluster:
-        return KubernetesCluster(CLUSTER, self._client, budget=ReadBudget(sys.maxsize))
+        return KubernetesCluster(CLUSTER, self._client, budget=self._budget)
 
 
 class Waker:
@@ -127,8 +130,6 @@ class Waker:
             clusters=(cluster,),
             home=CLUSTER,
             namespace=namespace,
-            limits=Limits(),
-            allowed_picker_hosts=(),
         )
 
     def wake(self, namespace: str, names: Collection[str]) -> dict[str, str]:
@@ -168,7 +169,7 @@ class Waker:
         self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
 
     def _observed(self, namespace: str) -> ObservedState:
-        sources = {CLUSTER: Source(self._view, workers=_READERS)}
+        sources = {CLUSTER: Source(self._view, workers=_READERS, begin=self._view.begin)}
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
     def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], str]) -> dict[str, str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from datetime import datetime
@@ -15,17 +13,16 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Access
 from reconciler.backends.protocols import CONFIG_MAPS
-from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Decision
 from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
 from reconciler.errors import LockHeldError, NotFoundError, reason_of
 from reconciler.policy.types import Freeze, Writes
+from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 LOCK_DELAY_SECONDS = 5.0
 """How long a run waits for a lock before wakes on the other clusters stop waiting with it."""
 
-_STEP_SECONDS = 0.5
 _LATE_SECONDS = 5.0
 """How much longer than its time a lock may take while a request about it is under way."""
 
@@ -54,11 +51,13 @@ class Locks:
     of the other one to its next run.
     """
 
-    def __init__(self, accesses: Mapping[str, Access], pool: WorkerPool, timeout_seconds: float, stop: Stop) -> None:
+    def __init__(
+        self, accesses: Mapping[str, Access], pool: WorkerPool, timeout_seconds: float, limit: TimeLimit
+    ) -> None:
         self._accesses = accesses
         self._pool = pool
         self._timeout = timeout_seconds
-        self._stop = stop
+        self._limit = limit
         self._guard = threading.Lock()
         self._attempts: dict[str, Future[LeftOut | None]] = {}
         self._taken: set[str] = set()
@@ -73,8 +72,7 @@ class Locks:
             self._over = True
             given = sorted(self._taken)
         released = [self._pool.submit(name, self._accesses[name].lock.release, urgent=True) for name in given]
-        left = max(1.0, self._stop.grace_left()) if self._stop.asked else _RELEASE_SECONDS
-        wait(released, min(left, _RELEASE_SECONDS))
+        wait(released, max(1.0, min(_RELEASE_SECONDS, self._limit.left(GRACE_SECONDS))))
 
     def take(
         self, names: Collection[str], delayed: Callable[[], None] = lambda: None, *, briefly: bool = False
@@ -88,13 +86,15 @@ class Locks:
             before = self._attempts.get(name)
             if before is None or (before.done() and before.result() is not None):
                 self._attempts[name] = self._pool.submit(name, partial(self._attempt, name), urgent=True)
-        began = time.monotonic()
-        limit = LOCK_DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS
+        soon = TimeLimit(LOCK_DELAY_SECONDS)
+        limit = self._limit.within(
+            LOCK_DELAY_SECONDS if briefly else self._timeout + _LATE_SECONDS, grace=GRACE_SECONDS
+        )
         reported = briefly
         waiting = {self._attempts[name] for name in names}
-        while waiting and time.monotonic() < began + limit and self._stop.grace_left() > 0:
-            _, waiting = wait(waiting, _STEP_SECONDS)
-            if waiting and not reported and time.monotonic() >= began + LOCK_DELAY_SECONDS:
+        while waiting and not limit.over:
+            _, waiting = wait(waiting, limit.step())
+            if waiting and not reported and soon.over:
                 reported = True
                 delayed()
 
@@ -121,7 +121,7 @@ class Locks:
         if access is None:
             return LeftOut("it cannot be reached", held=False)
         try:
-            left_out = _acquired(access, self._timeout, self._stop)
+            left_out = self._acquired(access)
         except Exception as error:  # noqa: BLE001 - the one place where a lock fails: its cluster alone is left out
             return LeftOut(reason_of(error), held=False)
         if left_out is None:
@@ -132,19 +132,15 @@ class Locks:
                 access.lock.release()
         return left_out
 
-
-def _acquired(access: Access, timeout_seconds: float, stop: Stop) -> LeftOut | None:
-    """Take one lock, in short steps, so that a stop is heard; return who has it, None where it is ours."""
-    why = ""
-    for _ in range(max(1, math.ceil(timeout_seconds / _STEP_SECONDS))):
-        if stop.asked:
-            return LeftOut(stop.why)
+    def _acquired(self, access: Access) -> LeftOut | None:
+        """Take one lock; return who has it, or why nobody waits for it any more; None where it is ours."""
+        if self._limit.over:
+            return LeftOut(self._limit.why)
         try:
-            access.lock.acquire(min(_STEP_SECONDS, timeout_seconds))
-            return None
+            access.lock.acquire(self._limit.within(self._timeout))
         except LockHeldError as error:
-            why = str(error)
-    return LeftOut(why)
+            return LeftOut(self._limit.why or str(error))
+        return None
 
 
 BATCH = 20
@@ -198,9 +194,9 @@ class _FreezeReading:
     def __init__(self, freezes: tuple[Freeze, ...]) -> None:
         self.freezes = freezes
         self._left = BATCH - 1
-        self._until = time.monotonic() + _FREEZE_SECONDS
+        self._limit = TimeLimit(_FREEZE_SECONDS)
 
     def is_good(self) -> bool:
         """Return whether one more write may rest on it, and count that."""
         self._left -= 1
-        return self._left >= 0 and time.monotonic() < self._until
+        return self._left >= 0 and not self._limit.over

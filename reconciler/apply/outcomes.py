@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from reconciler.backends.protocols import Clock, Cluster, Lock, PodPickerClient, StateStore
-from reconciler.backends.stop import Stop
+from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, StateStore
 from reconciler.errors import ReconcilerError, RefusedError, ThrottledError, UnauthorisedError, UnreachableError
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 
@@ -54,14 +54,13 @@ def failed(action: int, error: ReconcilerError) -> Outcome:
 
 
 class Access(Struct, frozen=True):
-    """What apply has of one cluster. `stop`: whether the run is asked to stop, so that nothing is waited for. `pool`:
-    the threads in which one action may write to several objects.
+    """What apply has of one cluster. `limit` is the run's, by the clock of the cluster. `pool`: the threads in which
+    one action may write to several objects.
     """
 
     cluster: Cluster
     store: StateStore
     lock: Lock
     picker: PodPickerClient
-    clock: Clock
-    stop: Stop = field(default_factory=Stop)
+    limit: TimeLimit
     pool: WorkerPool = field(default_factory=WorkerPool)

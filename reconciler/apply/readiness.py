@@ -14,6 +14,7 @@ from reconciler.decide.annotations import IDLED_AT
 from reconciler.errors import ClusterError
 from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef
 from reconciler.plan.model import Action
+from reconciler.time_limit import TimeLimit
 
 POLL_SECONDS = 2.0
 _NEWS_SECONDS = POLL_SECONDS - 0.1
@@ -38,10 +39,10 @@ class Readiness:
         with self._guard:
             looking = self._looking[action.id]
         with looking:  # who comes second waits for what the first one sees
-            if action.id not in self._ready and self._is_due(action.id, access.clock.monotonic()):
+            if action.id not in self._ready and self._is_due(action.id, access.limit.now()):
                 if is_ready(action, access):
                     self._ready.add(action.id)
-                self._looked[action.id] = access.clock.monotonic()
+                self._looked[action.id] = access.limit.now()
         return action.id in self._ready
 
     def _is_due(self, action: int, now: float) -> bool:
@@ -57,7 +58,7 @@ class _Accepting(Struct):
     """How far one cluster is: the Services that were looked for, those still missing, and since when none is."""
 
     services: frozenset[ObjectRef]
-    until: float
+    limit: TimeLimit
     missing: frozenset[ObjectRef]
     looked_at: float = -inf
     all_since: float | None = None
@@ -77,17 +78,17 @@ class Acceptance:
         half of what the run has left, at most.
         """
         with self._guard:
-            now = access.clock.monotonic()
+            now = access.limit.now()
             found = self._clusters.get(access.cluster.name)
             if found is None or found.services != services:
-                until = now + min(ACCEPTED_WITHIN_SECONDS, access.stop.seconds_left() / 2)
-                found = self._clusters[access.cluster.name] = _Accepting(services, until, services)
+                limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
+                found = self._clusters[access.cluster.name] = _Accepting(services, limit, services)
             if found.all_since is None and now - found.looked_at >= _NEWS_SECONDS:
                 found.looked_at = now
                 found.missing = _not_accepted(found.missing, access)
                 found.all_since = None if found.missing else now
             if found.all_since is None:
-                return now < found.until
+                return not found.limit.over
             return now < found.all_since + PROXIES_LEARN_SECONDS
 
     def missing(self, cluster: str) -> frozenset[ObjectRef]:

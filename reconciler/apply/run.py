@@ -5,7 +5,6 @@ Clusters are written to side by side: what of a plan comes before what is `Prece
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,7 +22,6 @@ from reconciler.apply.locks import FreezeCheck, LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.apply.readiness import POLL_SECONDS, Acceptance, Readiness
 from reconciler.apply.scale_down import shrink
-from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (
     AlreadyExistsError,
@@ -36,6 +34,7 @@ from reconciler.errors import (
 )
 from reconciler.model import Run
 from reconciler.plan.model import Action, write_of
+from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 
@@ -87,7 +86,6 @@ class Precedence:
 
 
 TIER_WAIT_SECONDS = 600.0
-_STEP_SECONDS = 0.5
 
 OutcomeProgress = Callable[[Action, Outcome], None]
 
@@ -98,7 +96,7 @@ class Applying(Struct, frozen=True):
     accesses: Mapping[str, Access]
     run: Run
     namespace: str
-    stop: Stop
+    limit: TimeLimit
     progress: OutcomeProgress
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
@@ -108,7 +106,8 @@ class _Work(Struct, frozen=True):
     """The plan being carried out: what became of its actions so far, and the groups that are left alone.
 
     `tiers` are the wakes of each wake tier in their order, `ready` says how many of them, from the first, nobody need
-    wait for any more. `waits` says since when, and until when, an action waits for its tier; `begun` which were tried.
+    wait for any more. `waits` says how long an action waits for its tier, and for how many seconds that was; `begun`
+    which were tried.
     `recorded` are the Services whose connections an activator is to accept, by the ids of the actions that say so.
     """
 
@@ -119,7 +118,7 @@ class _Work(Struct, frozen=True):
     ready: dict[str, int] = field(default_factory=dict)
     done: dict[int, Outcome] = field(default_factory=dict)
     begun: set[int] = field(default_factory=set)
-    waits: dict[int, tuple[float, float]] = field(default_factory=dict)
+    waits: dict[int, tuple[TimeLimit, float]] = field(default_factory=dict)
     readiness: Readiness = field(default_factory=Readiness)
     acceptance: Acceptance = field(default_factory=Acceptance)
     recorded: Mapping[int, Action] = field(default_factory=dict)
@@ -150,9 +149,9 @@ def _tiers(actions: Iterable[Action]) -> dict[str, list[Action]]:
 def _unfinished(action: Action, work: _Work) -> Outcome:
     """Return the outcome of an action that was not over when the run had to end."""
     if action.id in work.begun:
-        why = f"{work.applying.stop.why}; no answer by then, whether it was done is not known"
+        why = f"{work.applying.limit.why}; no answer by then, whether it was done is not known"
         return Outcome(action.id, OutcomeStatus.FAILED, why)
-    return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.stop.why)
+    return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.limit.why)
 
 
 class _Rest(Struct, frozen=True):
@@ -181,14 +180,14 @@ class _GroupRuns:
         self._ended: SimpleQueue[Future[_Rest]] = SimpleQueue()
         self._waiting: list[Sequence[Action]] = []  # for others to be ready
         self._held: dict[str, list[Sequence[Action]]] = {}  # by earlier phases, by their cluster
-        self._looks_at = 0.0
+        self._looks = TimeLimit(0)
 
     def carry_out(self, groups: Sequence[Sequence[Action]]) -> None:
         """Return when all actions are over, or the run is to end and what is in flight had its time."""
-        stop = self._work.applying.stop
+        limit = self._work.applying.limit
         for actions in groups:
             self._go_on(actions)
-        while self._ready or ((self._running or self._waiting) and stop.grace_left() > 0):
+        while self._ready or ((self._running or self._waiting) and limit.left(GRACE_SECONDS) > 0):
             if self._ready:
                 self._begin(heappop(self._ready)[1])
             else:
@@ -211,16 +210,16 @@ class _GroupRuns:
 
     def _end_one(self) -> None:
         """See what became of whoever ends next; those who wait look again from time to time."""
-        looks = time.monotonic() >= self._looks_at
+        looks = self._looks.over
         if self._running:
             with suppress(Empty):
-                self._end(self._ended.get(timeout=_STEP_SECONDS))
+                self._end(self._ended.get(timeout=STEP_SECONDS))
         elif self._waiting:
-            self._work.applying.accesses[self._waiting[0][0].ref.cluster].clock.sleep(POLL_SECONDS)
+            self._work.applying.accesses[self._waiting[0][0].ref.cluster].limit.sleep(POLL_SECONDS)
             looks = True
         if self._waiting and looks:
             waiting, self._waiting = self._waiting, []
-            self._looks_at = time.monotonic() + POLL_SECONDS
+            self._looks = TimeLimit(POLL_SECONDS)
             for actions in waiting:
                 self._go_on(actions)
 
@@ -265,7 +264,7 @@ def _advanced(actions: Sequence[Action], work: _Work) -> _Rest:
 def _outcome(action: Action, work: _Work) -> Outcome | None:
     """Return what became of an action, None where it waits for others to be ready, or for what it needs elsewhere."""
     try:
-        if not work.applying.stop.asked and any(need not in work.done for need in action.needs):
+        if not work.applying.limit.over and any(need not in work.done for need in action.needs):
             return None
         why = _why_not(action, work)
         if why is None and _waits(action, work):
@@ -277,8 +276,8 @@ def _outcome(action: Action, work: _Work) -> Outcome | None:
 
 def _why_not(action: Action, work: _Work) -> Outcome | None:
     """Return why an action is not even tried, None where it is."""
-    if work.applying.stop.asked:
-        return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.stop.why)
+    if work.applying.limit.over:
+        return Outcome(action.id, OutcomeStatus.SKIPPED, work.applying.limit.why)
     barred = work.barred.get(action.decision.group)
     if barred is not None:
         return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
@@ -354,9 +353,10 @@ def _waits(action: Action, work: _Work) -> bool:
     if _first_not_ready(action.wait_ready, work) is None:
         work.waits.pop(action.id, None)
         return False
-    now = work.applying.accesses[action.ref.cluster].clock.monotonic()
-    until = now + min(TIER_WAIT_SECONDS, work.applying.stop.seconds_left() / 2)
-    return now < work.waits.setdefault(action.id, (now, until))[1]
+    if action.id not in work.waits:
+        seconds = min(TIER_WAIT_SECONDS, work.applying.limit.left() / 2)
+        work.waits[action.id] = work.applying.accesses[action.ref.cluster].limit.within(seconds), seconds
+    return not work.waits[action.id][0].over
 
 
 def _is_unaccepted(action: Action, work: _Work) -> bool:
@@ -382,9 +382,8 @@ def _late(action: Action, work: _Work) -> str:
     """Return the remark on an action that went on although what it waited for was not ready."""
     if action.id not in work.waits:
         return ""
-    since, until = work.waits[action.id]
     waiting = _first_not_ready(action.wait_ready, work)
-    waited = f"{(until - since) / 60:.3g} minutes"
+    waited = f"{work.waits[action.id][1] / 60:.3g} minutes"
     return "" if waiting is None else f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
 
 

@@ -191,11 +191,9 @@ def _by_deletion_costs(shrink: _Shrink) -> Outcome:
     open_journal(task, entry)
     try:
         set_costs(task, (*shrink.victims, *spared), costs)
-        task.access.clock.sleep(task.settings.settle_seconds)
-        if task.access.stop.asked:
-            raise _Deferred(
-                f"{task.ref}: {task.access.stop.why}; the deletion costs were restored, left to the next run"
-            )
+        task.access.limit.sleep(task.settings.settle_seconds)
+        if task.access.limit.over:
+            raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
         now = live_workload(task)
         why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
         if why:
@@ -286,14 +284,13 @@ def _waited(shrink: _Shrink) -> tuple[LiveWorkload, bool]:
     """Return what is there once all victims are going and the status says so, or time is up."""
     task = shrink.task
     going = {pod.uid for pod in shrink.going}
-    until = task.access.clock.monotonic() + task.settings.verify_seconds
+    limit = task.access.limit.within(task.settings.verify_seconds)
     while True:
         now = live_workload(task)
         reached = now.workload.status_replicas in (task.after, None)
-        left = 0.0 if task.access.stop.asked else until - task.access.clock.monotonic()
-        if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or left <= 0:
+        if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or limit.over:
             return now, reached
-        task.access.clock.sleep(min(_POLL_SECONDS, left))
+        limit.sleep(_POLL_SECONDS)
 
 
 def _clean(task: Task, now: LiveWorkload, entry: JournalEntry) -> None:

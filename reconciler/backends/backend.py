@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import with_allowed_files
@@ -20,7 +20,6 @@ from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import (
-    Clock,
     Cluster,
     Lock,
     MetricsSource,
@@ -31,26 +30,27 @@ from reconciler.backends.protocols import (
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UsageError
 from reconciler.model import JOURNAL, QueryAnswer
+from reconciler.time_limit import TimeLimit
 
 
 class Backend(Struct, frozen=True):
     """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
 
-    `begin` begins a reading, `give_up` ends it, with the reason.
+    `begin` begins a reading; `reading` is its time limit, cut once nobody waits for it any more.
     """
 
     name: str
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
     store: StateStore | None = None
-    make_lock: Callable[[str, Clock], Lock] | None = None
+    make_lock: Callable[[str], Lock] | None = None
     traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
     preflight: Preflight | None = None  # None: there is no server
     error: str = ""
-    give_up: Callable[[str], None] = lambda _: None
+    reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
 
-    def lock(self, holder: str, clock: Clock) -> Lock:
+    def lock(self, holder: str) -> Lock:
         """Return the cluster's lock, not taken yet; `holder` is what others see while we hold it.
 
         Raises:
@@ -58,7 +58,7 @@ class Backend(Struct, frozen=True):
         """
         if self.make_lock is None:
             raise UsageError(f"{self.name}: {self.error}, expected a cluster to lock")
-        return self.make_lock(holder, clock)
+        return self.make_lock(holder)
 
 
 class Opened(Struct, frozen=True):
@@ -72,7 +72,7 @@ OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 
 
 class LiveSettings(Struct, frozen=True):
-    """How live clusters are asked: metrics for the moment `at`, everything within `settings`, timed by `clock`.
+    """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
 
     `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
     """
@@ -80,14 +80,13 @@ class LiveSettings(Struct, frozen=True):
     at: datetime
     namespace: str
     settings: RequestSettings
-    clock: Clock
     recorder: OnClusterRead | None = None
 
 
 def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
     """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
     clients = live.settings.clients
-    found = [(one, Connection(one, live.clock, client=clients.get(one.name))) for one in connections]
+    found = [(one, Connection(one, client=clients.get(one.name))) for one in connections]
     backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
 
     def warnings() -> tuple[str, ...]:
@@ -101,13 +100,9 @@ def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> O
 
 
 def _open_server(settings: ClusterConnection, connection: Connection, live: LiveSettings) -> Backend:
-    requests = ApiClient(connection, live.settings, live.clock)
+    requests = ApiClient(connection, live.settings)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
     budget = ReadBudget()
-
-    def give_up(why: str) -> None:
-        budget.give_up(why)
-        requests.given_up = True
 
     def begin() -> None:
         budget.renew()
@@ -119,10 +114,10 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         cluster=cluster,
         metrics=_open_metrics(settings, live),
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
-        make_lock=lambda holder, clock: LeaseLock(requests, settings.name, live.namespace, holder, clock),
+        make_lock=partial(LeaseLock, requests, settings.name, live.namespace),
         traffic=requests.traffic,
         preflight=Preflight(settings.name, requests, connection),
-        give_up=give_up,
+        reading=requests.reading,
         begin=begin,
     )
 
@@ -134,12 +129,7 @@ def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSou
         reached = with_allowed_files(settings, settings.prometheus)
     except UnauthorisedError as error:
         return _NotAsked(str(error))
-    return PrometheusMetrics(
-        reached,
-        live.at,
-        seconds_left=lambda: live.settings.seconds_left(live.clock),
-        run_left=lambda: live.settings.undisturbed_seconds_left(live.clock),
-    )
+    return PrometheusMetrics(reached, live.at, live.settings.limit, live.settings.timeout)
 
 
 class _NotAsked(Struct, frozen=True):

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import Deadline, HttpError
+from reconciler.backends.http.exchange import HttpError
 from reconciler.errors import CommentError, UsageError
+from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class RestApi:
         _check(url, variable)
         self._url = url.rstrip("/")
         self._headers = {"User-Agent": "reconciler", "Content-Type": "application/json", **headers}
-        self._deadline = Deadline(seconds)
+        self._limit = TimeLimit(seconds)
         self._client = HttpClient(connections(proxy=environment_proxy(url), kept=1), largest=_LARGEST)
 
     def get(self, path: str, answer: type[T]) -> T:
@@ -68,7 +69,7 @@ class RestApi:
         where = f"{method} {self._url}{path.partition('?')[0]}"
         policy = _ONCE if method == "POST" else _REPEATED
         try:
-            response = with_retries(lambda: self._client.exchange(request, self._deadline), policy, self._deadline.wait)
+            response = with_retries(lambda: self._client.exchange(request, self._limit), policy, self._limit.wait)
         except HttpError as error:
             raise CommentError(f"{where}: {error}, expected an answer") from error
         if not 200 <= response.status < 300:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from ipaddress import ip_address
-from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError, endless
+from reconciler.backends.http.exchange import HttpError, TimedOutError
 from reconciler.connection_settings import (
     CONTROL_CHARACTER,
     HEADER_NAME,
@@ -28,6 +27,7 @@ from reconciler.connection_settings import (
     is_forbidden,
 )
 from reconciler.errors import ClusterError, PickerError
+from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
 
 if TYPE_CHECKING:
@@ -50,21 +50,13 @@ class Refused(Exception):
 class HttpPodPicker:
     """Asks pickers on `allowed_hosts` (globs); the values of secret headers come from `secret`.
 
-    `run_left` says how many seconds the run leaves, 0 once it is asked to stop. `wait` lets time pass between two
-    attempts and returns whether the run goes on.
+    `limit` is that of the run.
     """
 
-    def __init__(
-        self,
-        secret: SecretReader,
-        allowed_hosts: Sequence[str],
-        run_left: Callable[[], float] = endless,
-        wait: Callable[[float], bool] | None = None,
-    ) -> None:
+    def __init__(self, secret: SecretReader, allowed_hosts: Sequence[str], limit: TimeLimit) -> None:
         self._secret = secret
         self._allowed_hosts = tuple(host.lower() for host in allowed_hosts)
-        self._run_left = run_left
-        self._wait = wait or Deadline(inf, run_left).wait
+        self._limit = limit
 
     def pick(self, request: PickerRequest) -> PickerAnswer:
         """Return the picker's answer.
@@ -125,13 +117,13 @@ class HttpPodPicker:
             nonlocal tried
             tried += 1
             # A connection of its own: one that the picker is about to close would cut the next attempt.
-            return _client(picker).exchange(request, Deadline(picker.timeout_seconds, self._run_left))
+            return _client(picker).exchange(request, self._limit.within(picker.timeout_seconds))
 
         try:
-            response = with_retries(attempt, policy, self._wait)
+            response = with_retries(attempt, policy, self._limit.wait)
         except TimedOutError:
             words = f"no whole answer within {picker.timeout_seconds:g} s"
-            words = words if self._run_left() > 0 else "no answer before the end of the run"
+            words = "no answer before the end of the run" if self._limit.over else words
             raise Refused(f"{words}, expected an answer; tried {_times(tried)}") from None
         except HttpError as error:
             raise Refused(f"{error}, expected an answer; tried {_times(tried)}") from None

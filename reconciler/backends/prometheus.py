@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -21,14 +20,13 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.exchange import (
     CertificateError,
-    Deadline,
     HttpError,
     TimedOutError,
     TooLargeError,
-    endless,
 )
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryAnswer, Sample
+from reconciler.time_limit import TimeLimit
 
 LARGEST_ANSWER = 32 << 20
 """Bytes, unpacked; an answer with a few hundred thousand series fits."""
@@ -77,22 +75,21 @@ class PrometheusMetrics:
     """Asks the server that `connection` names, always for the moment `at`. Files are read when the first query is sent.
 
     A server that did not answer in time once is not asked again: a run must not wait for each of its queries.
-    `seconds_left` says how long a query may take when it is sent; 0 or less: the run's time is over. `run_left` says
-    how many seconds the run leaves it, 0 once it is asked to stop.
+    A query may take `seconds`, within `limit`, the run's.
     """
 
     def __init__(
         self,
         connection: PrometheusConnection,
         at: datetime,
-        seconds_left: Callable[[], float] = lambda: 30.0,
-        run_left: Callable[[], float] = endless,
+        limit: TimeLimit | None = None,
+        seconds: float = 30.0,
     ) -> None:
         self._connection = connection
         self._url = connection.url.rstrip("/")
         self._at = at
-        self._seconds_left = seconds_left
-        self._run_left = run_left
+        self._limit = limit or TimeLimit()
+        self._seconds = seconds
         self._secret = ""
         self._headers: dict[str, str] | None = None
         self._client: HttpClient | None = None
@@ -110,16 +107,16 @@ class PrometheusMetrics:
         """Return the body of a response with status 200."""
         if self._silent:
             raise _Wrong(self._silent)
-        seconds = self._seconds_left()
-        if seconds <= 0 or self._run_left() <= 0:
+        limit = self._limit.within(self._seconds)
+        seconds = limit.left()
+        if seconds <= 0:
             raise _Wrong("not asked, the run's time is over; expected an answer before --timeout")
         # The server ends a query a little earlier than we stop waiting, so that it can say so itself.
         fields = {"query": text, "time": f"{self._at.timestamp():.3f}", "timeout": f"{seconds * 900:.0f}ms"}
-        deadline = Deadline(seconds, self._run_left)
         form = urlencode(fields, errors="replace")
         self._open()
         try:
-            response = with_retries(lambda: self._exchanged(form, deadline), _ONE_MORE, deadline.wait)
+            response = with_retries(lambda: self._exchanged(form, limit), _ONE_MORE, limit.wait)
         except TimedOutError:
             self._silent = f"no whole answer within {seconds:.3g} s, expected one; no more is asked in this run"
             raise _Wrong(self._silent) from None
@@ -135,17 +132,17 @@ class PrometheusMetrics:
             self._headers = {**_HEADERS, **dict(self._connection.headers), **self._authorization()}
             self._client = _client(self._connection)
 
-    def _exchanged(self, form: str, deadline: Deadline) -> HttpResponse:
+    def _exchanged(self, form: str, limit: TimeLimit) -> HttpResponse:
         """Return the response to one attempt. Redirects are not followed.
 
         Raises:
             HttpError: there is none.
         """
         assert self._client is not None
-        response = self._client.exchange(self._request(form), deadline)
+        response = self._client.exchange(self._request(form), limit)
         if response.status in _NO_POST and self._method == "POST":
             self._method = "GET"  # a proxy in front that lets reads through only
-            response = self._client.exchange(self._request(form), deadline)
+            response = self._client.exchange(self._request(form), limit)
         if response.status == 200 and not response.body:
             raise HttpError("the connection was cut", passes=True)  # headers that end early look like a whole answer
         return response
@@ -306,8 +303,8 @@ def is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
 
 
-def push(url: str, verb: str, text: str, *, whole: bool, run_left: Callable[[], float] = endless) -> str:
-    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, or `run_left`.
+def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> str:
+    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, within `limit`.
 
     `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
     group is `job="reconciler"` with the verb, unless `url` names one.
@@ -317,15 +314,15 @@ def push(url: str, verb: str, text: str, *, whole: bool, run_left: Callable[[], 
     group = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb}"
     method = "PUT" if whole else "POST"
     request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
-    words = _pushed(request, Deadline(_PUSH_SECONDS, run_left))
+    words = _pushed(request, limit.within(_PUSH_SECONDS))
     return words and f"{address}: {words}"
 
 
-def _pushed(request: HttpRequest, deadline: Deadline) -> str:
+def _pushed(request: HttpRequest, limit: TimeLimit) -> str:
     from reconciler.backends.http.connections import connections
 
     try:
-        response = HttpClient(connections(kept=1)).exchange(request, deadline)
+        response = HttpClient(connections(kept=1)).exchange(request, limit)
     except TimedOutError:
         return f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
     except HttpError as error:

@@ -25,6 +25,7 @@ from reconciler.model import (
     Workload,
     Write,
 )
+from reconciler.time_limit import TimeLimit
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 T = TypeVar("T")
@@ -182,8 +183,8 @@ class PodPickerClient(Protocol):
 class Lock(Protocol):
     """One writer at a time in one cluster."""
 
-    def acquire(self, timeout_seconds: float) -> None:
-        """Take the lock.
+    def acquire(self, limit: TimeLimit) -> None:
+        """Take the lock; it is tried once, also where `limit` is over.
 
         Raises:
             LockHeldError: somebody else held it all that time.
@@ -207,11 +208,3 @@ class StateStore(Protocol):
         Raises:
             StaleError: it holds something else.
         """
-
-
-class Clock(Protocol):
-    """Time for the rooms that act; only cli makes a real one."""
-
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...

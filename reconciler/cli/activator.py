@@ -26,7 +26,6 @@ from reconciler.cli.output import say
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
-from reconciler.world import RealClock
 
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)
 _MOST = 1_000_000
@@ -65,10 +64,9 @@ def activator_command(context: str | None, **flags: Any) -> int:
     """
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
     options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
-    stop, clock = options.stop, RealClock()
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
-    connection = Connection(reached, clock, largest_read=None)
-    client, wakes = (ApiClient(connection, options.settings, clock) for _ in range(2))  # wakes wait for nothing else
+    connection = Connection(reached, largest_read=None)
+    client, wakes = (ApiClient(connection, options.settings) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
     ports = _ports(flags["port_range"], flags["http_port"])
     limits = ActivatorLimits(
@@ -87,8 +85,8 @@ def activator_command(context: str | None, **flags: Any) -> int:
         never_splices=flags["splice"] == "Never",
         grace=flags["grace"],
     )
-    waker = Waker(WakeView(wakes, clock), pod.namespace, _now, read_only=flags["read_only"])
-    parts = ActivatorParts(client, waker, Publication(client, CLUSTER, pod), clock, stop)
+    waker = Waker(WakeView(wakes), pod.namespace, _now, read_only=flags["read_only"])
+    parts = ActivatorParts(client, waker, Publication(client, CLUSTER, pod), options.limit)
     asyncio.run(_run(settings, parts, flags["http_port"]))
     return ExitCode.DONE
 

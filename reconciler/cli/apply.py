@@ -13,7 +13,6 @@ from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    FilterOptions,
     color_option,
     duration,
     filter_options,
@@ -43,7 +42,7 @@ from reconciler.cli.plan_file import (
     still_allowed,
 )
 from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
-from reconciler.cli.run import RunOptions, exit_of_apply, exit_of_saved, stop_on_signals
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply, exit_of_saved
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_replicas, check_templates, compared
@@ -87,16 +86,15 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
     options = RunOptions.of(path, flags)
     saved = is_saved_plan(path)
     terminal_or(auto_approve or saved, "apply")
-    if saved and options.words != FilterOptions():
+    if saved and not options.filters.empty:
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
     approval = Approval(output, options, ask=not auto_approve and not saved)
-    with stop_on_signals(flags["timeout"], options.stop) as stop:
+    with cut_by_signals(options.limit) as limit:
         with tracked_run("apply", options, flags) as run:
             control = Control(
                 choose=run.progress.counted(approval.choose),
                 approve=approval.approve,
                 progress=run.progress.writing,
-                stop=stop,
                 lock_timeout=flags["lock_timeout"],
                 wakes_early=not approval.ask,
                 commit=commit_of((flags["policies"] or DEFAULT_PATH) if saved else path),
@@ -108,7 +106,7 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
                 else _fresh(run, control, approval)
             )
             code = run.ended(code)
-        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
+        return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
 
 def is_saved_plan(path: str) -> bool:

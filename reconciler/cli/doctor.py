@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,15 +9,13 @@ import click
 
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
-from reconciler.cli.output import show, show_lines
+from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
 from reconciler.policy.types import PolicySet
-from reconciler.version import OUTPUT_VERSION
-from reconciler.world import RealClock
 
 _NAME = "reconciler"
 _VERBS = ("apply", "plan")
@@ -50,7 +47,7 @@ def doctor_command(path: str, output: str, verb: str, namespace: str | None, **f
         raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
     found = checked_clusters(cases(options.policies(), options, applies=verb == "apply"))
     if output == "json":
-        show(_json(found), output)
+        show_document("Examination", {"clusters": [_document(one) for one in found]}, output)
     else:
         show_lines(_lines(found))
     return exit_of(found)
@@ -58,7 +55,7 @@ def doctor_command(path: str, output: str, verb: str, namespace: str | None, **f
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = LiveSettings(options.now, policies.fleet.namespace, options.settings, RealClock())
+    live = LiveSettings(options.now, policies.fleet.namespace, options.settings)
     opened = open_live((cluster.connection for cluster in options.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
     state = observe(policies, sources, scope=options.scope)
@@ -106,15 +103,6 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
         yield from block_text(role).rstrip().split("\n")
         yield "rules:"
         yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
-
-
-def _json(found: Sequence[ClusterFindings]) -> str:
-    value = {
-        "schemaVersion": OUTPUT_VERSION,
-        "kind": "Examination",
-        "clusters": [_document(one) for one in found],
-    }
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _document(one: ClusterFindings) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.output import as_text, show, show_lines
+from reconciler.cli.output import show, show_document, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
@@ -35,7 +35,6 @@ from reconciler.policy.schemas import SCHEMA_KINDS, kind_named
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
-from reconciler.version import OUTPUT_VERSION
 
 _WIDTH = 100
 """How wide descriptions are in a pipe."""
@@ -83,7 +82,7 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
         show_lines(wrapped(_lines(made, found), text_width()))
         return
     objects = [explanation_values(made, one) for one in found]
-    show(as_text({"schemaVersion": OUTPUT_VERSION, "kind": "Explanation", "objects": objects}, output), output)
+    show_document("Explanation", {"objects": objects}, output)
 
 
 def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:

@@ -23,7 +23,8 @@ from reconciler.errors import ClusterError, PolicyError, UsageError, reason_of
 from reconciler.model import OUR_LABELS
 from reconciler.pipeline import Control
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.load import Loaded, check_loaded, load, read_fleet_for_wakes
+from reconciler.policy.load import check_loaded, read_fleet_for_wakes
+from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 from reconciler.yaml.reader import read_documents

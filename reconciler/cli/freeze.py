@@ -14,15 +14,14 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
 from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
 from reconciler.cli.options import duration, now_option, option, output_option, together, verb, world_options
-from reconciler.cli.output import say, show
+from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
-from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_of
+from reconciler.errors import ExitCode, UsageError, reason_of
 from reconciler.messages import nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.wording import counted
-from reconciler.version import OUTPUT_VERSION
 from reconciler.world import World
 
 _LONGEST_REASON = 500
@@ -117,11 +116,8 @@ class Brakes(Struct, frozen=True):
         for cluster in self.fleet.clusters:
             if self.scope.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
                 continue
-            access = self.world.accesses.get(cluster.name)
             try:
-                if access is None:
-                    raise ReconcilerError(self.world.sources[cluster.name].error)
-                _write(access.cluster, self.fleet.namespace, change, self.now)
+                _write(self.world.access(cluster.name).cluster, self.fleet.namespace, change, self.now)
                 done.append(cluster.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
                 failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
@@ -156,11 +152,8 @@ def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: Worl
         return scope
     known: set[str] = set()
     for name in clusters:
-        access = world.accesses.get(name)
         try:
-            if access is None:
-                raise ReconcilerError(world.sources[name].error)
-            known |= {one.ref.name for one in access.cluster.list(NAMESPACES)}
+            known |= {one.ref.name for one in world.access(name).cluster.list(NAMESPACES)}
         except Exception as error:  # noqa: BLE001 - whatever it is, a brake must not wait for it
             say(f"warning: {name}: whether there is a namespace {scope.namespace} is not known: {reason_of(error)}")
             return scope
@@ -173,8 +166,6 @@ def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: Worl
 def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
     if output == "json":
         value = {
-            "schemaVersion": OUTPUT_VERSION,
-            "kind": "Freeze",
             "cluster": freeze.cluster,
             "namespace": freeze.namespace,
             "until": "" if freeze.until is None else format_time(freeze.until),
@@ -182,7 +173,7 @@ def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> Non
             "by": freeze.by,
             "writtenTo": list(written),
         }
-        show(json.dumps(value, indent=2, ensure_ascii=False) + "\n", output)
+        show_document("Freeze", value, output)
     else:
         show(f"{text}\nWritten to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}.\n", output)
 
@@ -220,8 +211,7 @@ def unfreeze_command(subject: str | None, everything: bool, output: str, **flags
         frozen = ", ".join(scope_of(one, brakes.fleet) for one in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     if output == "json":
-        ends = {"schemaVersion": OUTPUT_VERSION, "kind": "Unfreeze", "ended": json.loads(freezes_text(over))}
-        show(json.dumps({**ends, "writtenTo": written}, indent=2, ensure_ascii=False) + "\n", output)
+        show_document("Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}, output)
     else:
         lines = [f"{scope_of(one, brakes.fleet)}: no longer {freeze_reason(one)}\n" for one in over]
         show("".join(lines), output)

@@ -23,16 +23,15 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.output import say, show, show_lines
+from reconciler.cli.output import say, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.errors import ExitCode, ReconcilerError, reason_of
+from reconciler.errors import ExitCode, reason_of
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
-from reconciler.report.status import columns
+from reconciler.report.groups import columns
 from reconciler.report.text import wrapped
 from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
-from reconciler.version import OUTPUT_VERSION
 from reconciler.world import World
 
 _SHORT = 12
@@ -72,8 +71,7 @@ def history_command(subject: str | None, length: timedelta, folder: str | None, 
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")
     if output == "json":
-        kinds = {"schemaVersion": OUTPUT_VERSION, "kind": "History"}
-        show(msgspec.json.format(msgspec.json.encode({**kinds, "changes": found}), indent=2).decode() + "\n", output)
+        show_document("History", {"changes": msgspec.to_builtins(found)}, output)
     else:
         show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
@@ -100,11 +98,8 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
     days: list[Day] = []
     failures: list[str] = []
     for cluster in fleet.clusters:
-        access = world.accesses.get(cluster.name)
         try:
-            if access is None:
-                raise ReconcilerError(world.sources[cluster.name].error)
-            kept = History(access.cluster, fleet.namespace).kept()
+            kept = History(world.access(cluster.name).cluster, fleet.namespace).kept()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
             failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
             continue

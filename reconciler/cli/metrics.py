@@ -6,20 +6,19 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.backends.stop import Stop
 from reconciler.cli.options import option, together
 from reconciler.cli.output import say
 from reconciler.errors import ExitCode, UsageError
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
+from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World
 from reconciler.yaml.files import write_new
 
@@ -79,10 +78,11 @@ class RunMetrics:
 
 
 @contextmanager
-def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[RunMetrics]:
+def run_metrics(verb: str, flags: Mapping[str, Any], limit: TimeLimit) -> Iterator[RunMetrics]:
     """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where the flags say.
 
-    What cannot be written or pushed is a warning: it says nothing about the run. `stop` cuts a push short.
+    What cannot be written or pushed is a warning: it says nothing about the run. A push takes no longer than `limit`
+    allows.
 
     Raises:
         UsageError: the push gateway's address is none.
@@ -99,7 +99,7 @@ def run_metrics(verb: str, flags: Mapping[str, Any], stop: Stop) -> Iterator[Run
         found = run.measured()
         warnings = [
             _written(file, found, run.ended_well) if file is not None else "",
-            _pushed(gateway, verb, found, run.ended_well, stop) if gateway is not None else "",
+            _pushed(gateway, verb, found, run.ended_well, limit) if gateway is not None else "",
         ]
         for warning in filter(None, warnings):
             say(f"warning: {warning}")
@@ -126,12 +126,12 @@ def _written(file: str, found: Measured, ended_well: bool) -> str:
     return ""
 
 
-def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, stop: Stop) -> str:
+def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, limit: TimeLimit) -> str:
     """Push the metrics; a run that failed leaves the time of the last success as it is there.
 
-    Once the run is asked to stop, the push has what is left of its grace.
+    Once the run is over, the push has what is left of its grace.
     """
     from reconciler.backends.prometheus import push
 
     text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
-    return push(gateway, verb, text, whole=ended_well, run_left=lambda: stop.grace_left() if stop.asked else inf)
+    return push(gateway, verb, text, whole=ended_well, limit=limit.within(grace=GRACE_SECONDS))

@@ -7,14 +7,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
-from msgspec import Struct
 
 from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
@@ -459,34 +458,18 @@ def text_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
-class FilterOptions(Struct, frozen=True):
-    """The filters as given."""
-
-    policy: tuple[str, ...] = ()
-    cluster: tuple[str, ...] = ()
-    namespace: tuple[str, ...] = ()
-    selector: str | None = None
-
-    def filters(self) -> Filters:
-        """Return them as a value.
-
-        Raises:
-            UsageError: the label selector cannot be read.
-        """
-        labels = LabelSelector() if self.selector is None else label_selector_option(self.selector)
-        return Filters(self.policy, self.cluster, self.namespace, labels)
-
-
-def label_selector_option(text: str) -> LabelSelector:
-    """Return a kubectl label selector (`a=b,c!=d,e in (f,g),!h`) as a value.
+def filters_of(flags: Mapping[str, Any]) -> Filters:
+    """Return the filters that the flags of a verb describe; one that the verb does not have filters nothing.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the label selector (`a=b,c!=d,e in (f,g),!h`) cannot be read.
     """
+    text = flags.get("selector")
     try:
-        return parse_label_selector(text)
+        labels = LabelSelector() if text is None else parse_label_selector(text)
     except ValueError as error:
         raise UsageError(f"--selector: {error}") from error
+    return Filters(flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), labels)
 
 
 def tenant_named(fleet: Fleet, name: str) -> Tenant:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -116,6 +116,11 @@ def as_text(value: object, output: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def show_document(kind: str, values: Mapping[str, Any], output: str) -> None:
+    """Print a document of `kind` with `values`, in the form `output`."""
+    show(as_text({"schemaVersion": OUTPUT_VERSION, "kind": kind, **values}, output), output)
+
+
 def _markdown(made: Plan, outcomes: Sequence[Outcome] | None, style: Style) -> str:
     from reconciler.report.markdown import render_markdown
 
@@ -160,7 +165,9 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     lines = failure_lines(error)
     if wants_json(arguments):
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
-            show(json.dumps(_document(error, lines, code), indent=2, ensure_ascii=False) + "\n", "json")
+            problems = error.problems if isinstance(error, ReconcilerError) else ()
+            found = {"errors": lines, "problems": [problem_values(one) for one in problems]}
+            show_document("Error", {"exitCode": int(code), **found}, "json")
     for line in lines:
         say(f"error: {line}")
     return code
@@ -199,17 +206,6 @@ def failure_lines(error: Exception) -> list[str]:
         f"a bug: {type(error).__name__}: {' '.join(str(error).split())}; "
         "please report it, with what RECONCILER_TRACEBACK=1 prints"
     ]
-
-
-def _document(error: Exception, lines: Sequence[str], code: int) -> dict[str, Any]:
-    problems = error.problems if isinstance(error, ReconcilerError) else ()
-    return {
-        "schemaVersion": OUTPUT_VERSION,
-        "kind": "Error",
-        "exitCode": int(code),
-        "errors": list(lines),
-        "problems": [problem_values(one) for one in problems],
-    }
 
 
 def problem_values(problem: Problem) -> dict[str, Any]:

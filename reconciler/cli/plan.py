@@ -31,7 +31,6 @@ from reconciler.cli.output import FORMATS, show
 from reconciler.cli.progress import TrackedRun, planned_run, progress_option
 from reconciler.cli.run import RunOptions, check_out, exit_of_plan, save
 from reconciler.errors import ExitCode, UsageError, first_exit_code
-from reconciler.pipeline import plan
 
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 
@@ -96,10 +95,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
         from reconciler.cli.review import reviewed
 
         return reviewed(run, output, base, flags)
-    policies = options.policies(partly=True)
-    made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
-    run.metrics.decided(made)
-    run.progress.close()
+    made = run.planned()
     saved = save(made, flags["out"])
     show(FORMATS[output](made, None, options.style), output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
@@ -128,12 +124,8 @@ def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
     def shown(run: TrackedRun) -> ExitCode:
         from reconciler.report.diff import render_diff
 
-        options = run.options
-        policies = options.policies(partly=True)
-        made = plan(policies, run.metrics.opened(options.world(policies.fleet)), options.request())
-        run.metrics.decided(made)
-        run.progress.close()
-        show(render_diff(made, color=options.color), color=options.color)
+        made = run.planned()
+        show(render_diff(made, color=run.options.color), color=run.options.color)
         return exit_of_plan(made, detailed=detailed_exitcode)
 
     return planned_run("diff", RunOptions.of(path, flags), flags, shown)

@@ -20,15 +20,15 @@ from reconciler.cli.options import (
     tenant_named,
     verb,
 )
-from reconciler.cli.output import as_text, problem_values, say, show, show_lines, show_workflow_command
+from reconciler.cli.output import as_text, problem_values, say, show, show_document, show_lines, show_workflow_command
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.load import check_policies, overlooked, read_policies
+from reconciler.policy.load import check_policies, read_policies
+from reconciler.policy.policy_files import overlooked
 from reconciler.policy.schemas import SCHEMA_KINDS, load_schema, schema_of
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
-from reconciler.version import OUTPUT_VERSION
 
 if TYPE_CHECKING:
     from reconciler.forecast.first_night import FirstNight
@@ -63,8 +63,7 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
         say(f"warning: {warning}")
     if output == "json":
         warnings = [problem_values(one) for one in policies.warnings]
-        head = {"schemaVersion": OUTPUT_VERSION, "kind": "Validation"}
-        show(as_text({**head, **_counts(policies), "warnings": warnings, **_night(night)}, output), output)
+        show_document("Validation", {**_counts(policies), "warnings": warnings, **_night(night)}, output)
         return ExitCode.DONE
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
     show_lines([f"{path}: valid, {counts}", *_night_lines(night)])

@@ -25,7 +25,6 @@ from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reaso
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run
 from reconciler.observe.clusters import Scope
 from reconciler.pipeline import isolated
-from reconciler.policy.queries import query_keys
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool
@@ -386,7 +385,7 @@ def activator_finding(
 
 
 def _metrics(case: ClusterCheck) -> Iterator[Finding]:
-    asks = bool(query_keys(case.name, case.policies))
+    asks = bool(case.policies.query_keys(case.name))
     source = case.backend.metrics
     if source is None:
         words = "no Prometheus is configured"

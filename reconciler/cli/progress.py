@@ -16,12 +16,22 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.metrics import RunMetrics, run_metrics
-from reconciler.cli.options import option
+from reconciler.cli.options import (
+    color_option,
+    now_option,
+    option,
+    output_option,
+    quiet_option,
+    report_dir_option,
+    together,
+    verbose_option,
+    world_options,
+)
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run import RunOptions, exit_words, stop_on_signals
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_words
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
-from reconciler.pipeline import ProgressCallbacks, Stage
+from reconciler.pipeline import ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
 from reconciler.report.summary import outcome_word
 from reconciler.report.wording import counted, is_metadata, name_of, verb_of
@@ -46,6 +56,18 @@ progress_option = option(
     "auto: a bar on a terminal, else plain.",
     group="Output",
 )
+
+by_hand_options = together(
+    report_dir_option,
+    world_options,
+    now_option,
+    output_option("text", "json", "yaml", "markdown"),
+    color_option,
+    verbose_option,
+    quiet_option,
+    progress_option,
+)
+"""Of a verb that writes what a person asks for, without policies."""
 
 Choose = Callable[[Plan], tuple[Action, ...]]
 
@@ -93,10 +115,10 @@ class Progress:
     def counted(self, choose: Choose) -> Choose:
         """Return `choose`; how many actions it chooses is how many are to come."""
 
-        def chosen(plan: Plan) -> tuple[Action, ...]:
+        def chosen(made: Plan) -> tuple[Action, ...]:
             with self._lock:
                 self.hide()
-            actions = choose(plan)
+            actions = choose(made)
             with self._lock:
                 self._chosen, self._written = len(actions), 0
             return actions
@@ -292,9 +314,17 @@ class TrackedRun(Struct, frozen=True):
     metrics: RunMetrics
     progress: Progress
 
+    def planned(self) -> Plan:
+        """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
+        policies = self.options.policies(partly=True)
+        made = plan(policies, self.metrics.opened(self.options.world(policies.fleet)), self.options.request())
+        self.metrics.decided(made)
+        self.progress.close()
+        return made
+
     def ended(self, code: ExitCode) -> ExitCode:
         """Return what the run ends with; what that means is said on stderr, unless all is well."""
-        code = self.options.stop.ended(code)
+        code = self.options.limit.ended(code)
         self.metrics.ended(code)
         made = self.metrics.measured()
         words = exit_words(code, made.plan, made.outcomes)
@@ -310,7 +340,7 @@ def tracked_run(verb: str, options: RunOptions, flags: Mapping[str, Any]) -> Ite
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with run_metrics(verb, flags, options.stop) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
+    with run_metrics(verb, flags, options.limit) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
         yield TrackedRun(shown_call, run, shown)
 
 
@@ -318,7 +348,7 @@ def planned_run(
     verb: str, options: RunOptions, flags: Mapping[str, Any], shown: Callable[[TrackedRun], ExitCode]
 ) -> ExitCode:
     """Run `shown`, which makes a plan and shows it; return what the run ends with."""
-    with stop_on_signals(None, options.stop) as stop:
+    with cut_by_signals(options.limit) as limit:
         with tracked_run(verb, options, flags) as run:
             code = run.ended(shown(run))
-        return stop.ended(code)  # it may be asked to stop while it pushes its metrics, too
+        return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too

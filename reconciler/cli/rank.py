@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -17,7 +16,7 @@ from reconciler.cli.options import (
     verb,
     world_options,
 )
-from reconciler.cli.output import show, show_lines
+from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
@@ -25,7 +24,6 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.report.wording import counted
-from reconciler.version import OUTPUT_VERSION
 
 
 @verb("rank")
@@ -53,7 +51,7 @@ def rank_command(subject: str, to: int | None, policies: str, output: str, **fla
     state = answer(state, rank_questions(workload, state), world.sources)
     ranking = ranking_of(workload, found, state, Run(options.now), to)
     if output == "json":
-        show(_json(ranking), output)
+        show_document("Ranking", _values(ranking), output)
     else:
         show_lines(_lines(ranking))
 
@@ -102,11 +100,9 @@ def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
     return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
 
 
-def _json(ranking: Ranking) -> str:
+def _values(ranking: Ranking) -> dict[str, Any]:
     forecast = ranking.forecast
-    value = {
-        "schemaVersion": OUTPUT_VERSION,
-        "kind": "Ranking",
+    return {
         "object": str(ranking.workload.ref),
         "to": ranking.to,
         "count": forecast.count,
@@ -116,4 +112,3 @@ def _json(ranking: Ranking) -> str:
         "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule, "domain": pod.domain} for pod in ranking.pods],
         "note": forecast.note,
     }
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -13,21 +13,9 @@ from msgspec.structs import replace
 from reconciler.cli.approval import Approval
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
-from reconciler.cli.options import (
-    color_option,
-    duration,
-    now_option,
-    option,
-    output_option,
-    quiet_option,
-    report_dir_option,
-    terminal_or,
-    verb,
-    verbose_option,
-    world_options,
-)
-from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
+from reconciler.cli.options import duration, option, terminal_or, verb
+from reconciler.cli.progress import by_hand_options, run_progress
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
@@ -54,14 +42,7 @@ _LISTED = 10
 )
 @option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@report_dir_option
-@world_options
-@now_option
-@output_option("text", "json", "yaml", "markdown")
-@color_option
-@verbose_option
-@quiet_option
-@progress_option
+@by_hand_options
 def restore_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 
@@ -90,15 +71,15 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         return _restored(policies.fleet, state, run, restoration)
 
     approval = Approval(output, options, ask=not flags["auto_approve"])
-    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
+    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         choose = shown.counted(approval.choose)
-        control = Control(choose, shown.writing, approval.approve, stop, wakes_early=not approval.ask)
+        control = Control(choose, shown.writing, approval.approve, wakes_early=not approval.ask)
         control = by_hand(control, source, flags)
         world = options.world(found)
         source.check_own_namespace(found, world)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)
-    return stop.ended(exit_of_apply(applied))
+    return limit.ended(exit_of_apply(applied))
 
 
 def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:

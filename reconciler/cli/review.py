@@ -70,12 +70,12 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
         say(f"warning: {problem}")
         played = _Played(options, flags, (with_fleet,))
         alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
-        return narrowed(alone, options.request().filters, seen.labels), ExitCode.PARTIAL
+        return narrowed(alone, options.filters, seen.labels), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
     without = plan(before, _world(options, before), unlifted, seen.decide)
     played = _Played(options, flags, (before, with_fleet))
     found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), seen.labels)
-    found = narrowed(found, options.request().filters, seen.labels)
+    found = narrowed(found, options.filters, seen.labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,9 +20,8 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
-from reconciler.backends.stop import Stop
 from reconciler.cli.fleet_source import read_one_cluster
-from reconciler.cli.options import DEFAULT_PATH, FilterOptions, colored, moment, run_id_of, tenant_named, text_width
+from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
@@ -42,17 +39,22 @@ from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
 from reconciler.report.wording import counted, is_metadata
-from reconciler.world import RealClock, World, open_world
+from reconciler.time_limit import TimeLimit
+from reconciler.world import World, open_world
 from reconciler.yaml.files import write_private
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 
 
-@dataclass
-class SignalStop(Stop):
-    """A stop with the exit code it leads to; None while nobody asked, and for --timeout (what was left counts then)."""
+class RunLimit(TimeLimit):
+    """That of a run, from --timeout, with the exit code that a signal leads to; None while none came. When the time is
+    over, what was left counts.
+    """
 
-    exit_code: ExitCode | None = None
+    def __init__(self, timeout_seconds: float | None) -> None:
+        seconds = inf if timeout_seconds is None else timeout_seconds
+        super().__init__(seconds, ended=f"--timeout of {seconds:g} s reached")
+        self.exit_code: ExitCode | None = None
 
     def ended(self, code: ExitCode) -> ExitCode:
         """Return with what a run ends that came to `code`."""
@@ -60,29 +62,21 @@ class SignalStop(Stop):
 
 
 @contextmanager
-def stop_on_signals(timeout_seconds: float | None, stop: SignalStop) -> Iterator[SignalStop]:
-    """Yield `stop`, which requests and actions look at; signals and the timeout set it. Ctrl-C twice means at once."""
+def cut_by_signals(limit: RunLimit) -> Iterator[RunLimit]:
+    """Yield `limit`, which requests and actions look at; signals cut it. Ctrl-C twice means at once."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        if stop.exit_code is ExitCode.INTERRUPTED:
+        if limit.exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
-        stop.exit_code = _SIGNALS[signal.Signals(number)]
-        stop.ask(f"stopped by {signal.Signals(number).name}")
+        limit.exit_code = _SIGNALS[signal.Signals(number)]
+        limit.cut(f"stopped by {signal.Signals(number).name}")
 
-    timer = None
-    if timeout_seconds is not None:
-        timer = threading.Timer(timeout_seconds, stop.ask, [f"--timeout of {timeout_seconds:g} s reached"])
-        timer.daemon = True
-        stop.until = time.monotonic() + timeout_seconds
-        timer.start()
     former = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
-        yield stop
+        yield limit
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-        if timer is not None:
-            timer.cancel()
 
 
 @contextmanager
@@ -108,7 +102,7 @@ class RunOptions(Struct, frozen=True):
     path: str
     now: datetime
     snapshot: str | None = None
-    words: FilterOptions = FilterOptions()
+    filters: Filters = Filters()
     allow_exceed: tuple[str, ...] = ()
     run_id: str = ""
     revision: str = ""
@@ -118,7 +112,7 @@ class RunOptions(Struct, frozen=True):
     quiet: bool = False
     call_pickers: bool = False
     settings: RequestSettings = DEFAULTS
-    stop: SignalStop = field(default_factory=SignalStop)
+    limit: RunLimit = field(default_factory=lambda: RunLimit(None))
     callbacks: ProgressCallbacks = ProgressCallbacks()
     context: str | None = None  # of a kubeconfig, in place of a Fleet
     sources: CredentialSources = CredentialSources(DEFAULT_FOLDERS)
@@ -130,14 +124,12 @@ class RunOptions(Struct, frozen=True):
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
         """Return the options that the flags of a verb describe; one that the verb does not have is at its default."""
-        stop = SignalStop()
+        limit = RunLimit(flags.get("timeout"))
         return cls(
             path=path,
             now=moment(flags.get("now")),
             snapshot=flags.get("snapshot"),
-            words=FilterOptions(
-                flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), flags.get("selector")
-            ),
+            filters=filters_of(flags),
             allow_exceed=flags.get("allow_exceed", ()),
             run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
@@ -146,8 +138,8 @@ class RunOptions(Struct, frozen=True):
             summary=flags.get("summary", False),
             quiet=flags.get("quiet", False),
             call_pickers=flags.get("call_pickers", False),
-            settings=request_settings(flags, stop),
-            stop=stop,
+            settings=request_settings(flags, limit),
+            limit=limit,
             context=flags.get("context"),
             fleet_from=flags.get("fleet_from", "head"),
             tenant=flags.get("tenant"),
@@ -175,7 +167,7 @@ class RunOptions(Struct, frozen=True):
             found = only_of(found, tenant_named(found.fleet, self.tenant), partly=partly)
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
-        check_names(found, self.words.filters(), self.allow_exceed)
+        check_names(found, self.filters, self.allow_exceed)
         return found
 
     def read(self, path: str, *, partly: bool = False) -> PolicySet:
@@ -196,7 +188,7 @@ class RunOptions(Struct, frozen=True):
         """How much of the clusters is looked at: with --context, one namespace where exactly one is named."""
         if self.context is None:
             return EVERYTHING
-        names = self.words.namespace
+        names = self.filters.namespaces
         named = len(names) == 1 and not set(names[0]) & set("*?[")
         return Scope(names[0] if named else "", alone=True)
 
@@ -223,7 +215,7 @@ class RunOptions(Struct, frozen=True):
             run_id=self.run_id,
             revision=self.revision,
             allow_exceed=frozenset(self.allow_exceed),
-            filters=self.words.filters(),
+            filters=self.filters,
             call_pickers=self.call_pickers,
             callbacks=self.callbacks,
             scope=self.scope,
@@ -255,14 +247,12 @@ def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
     return replace(policies, federated=inside)
 
 
-def request_settings(flags: Mapping[str, Any], stop: Stop) -> RequestSettings:
-    """Return how live clusters are asked; --timeout counts from here."""
-    timeout = flags.get("timeout")
+def request_settings(flags: Mapping[str, Any], limit: TimeLimit) -> RequestSettings:
+    """Return how live clusters are asked within the run's `limit`."""
     return RequestSettings(
         timeout=flags.get("request_timeout") or DEFAULTS.timeout,
         qps=flags.get("qps", DEFAULTS.qps),
-        until=None if timeout is None else RealClock().monotonic() + timeout,
-        stop=stop,
+        limit=limit,
     )
 
 

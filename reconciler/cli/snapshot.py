@@ -73,7 +73,7 @@ def _check(options: RunOptions) -> None:
         raise UsageError(
             f"--snapshot: {options.snapshot} is a snapshot already, expected live clusters; copy the folder"
         )
-    if options.words.namespace and options.context is None:
+    if options.filters.namespaces and options.context is None:
         raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
 
 

@@ -16,7 +16,7 @@ from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
-from reconciler.errors import ExitCode, ReconcilerError, reason_of
+from reconciler.errors import ExitCode, reason_of
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import plan
 from reconciler.policy.types import Fleet, PolicySet
@@ -68,11 +68,8 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
 def _last_runs(fleet: Fleet, world: World, options: RunOptions) -> list[RunSummary]:
     """Return the runs of today and yesterday that changed anything, the latest first."""
     today = options.now.astimezone(UTC).date()
-    access = world.accesses.get(fleet.home)
     try:
-        if access is None:
-            raise ReconcilerError(world.sources[fleet.home].error)
-        days = History(access.cluster, fleet.namespace).since(today - timedelta(days=1), today)
+        days = History(world.access(fleet.home).cluster, fleet.namespace).since(today - timedelta(days=1), today)
     except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the status is known
         say(f"warning: the last runs are unknown: {reason_of(error)}")
         return []

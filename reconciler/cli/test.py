@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from reconciler.cli.options import option, output_option, path_argument, policies_option, verb
-from reconciler.cli.output import show, show_lines
+from reconciler.cli.output import as_text, show, show_lines
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
-from reconciler.policy.load import TESTS, read_policies
+from reconciler.policy.load import read_policies
+from reconciler.policy.policy_files import TESTS
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.expectations import coverage
@@ -42,7 +42,7 @@ def test_command(path: str, output: str, **flags: Any) -> int:
     if output == "junit":
         show(as_junit(results))
     elif output == "json":
-        show(json.dumps(as_dict(results), indent=2, ensure_ascii=False) + "\n", output)
+        show(as_text(as_dict(results), output), output)
     else:
         show_lines(as_lines(results))
     return ExitCode.NOTHING_DONE if results.failed else ExitCode.DONE

@@ -14,22 +14,10 @@ from msgspec.structs import replace
 from reconciler.cli.approval import DECLINED, Approval
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
-from reconciler.cli.options import (
-    color_option,
-    duration,
-    now_option,
-    option,
-    output_option,
-    quiet_option,
-    report_dir_option,
-    terminal_or,
-    verb,
-    verbose_option,
-    world_options,
-)
+from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.output import say
-from reconciler.cli.progress import progress_option, run_progress
-from reconciler.cli.run import RunOptions, exit_of_apply, stop_on_signals
+from reconciler.cli.progress import by_hand_options, run_progress
+from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -64,14 +52,7 @@ T = TypeVar("T", Service, Workload)
 )
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask before waking a whole CLUSTER, or much at once.")
 @fleet_options
-@report_dir_option
-@world_options
-@now_option
-@output_option("text", "json", "yaml", "markdown")
-@color_option
-@verbose_option
-@quiet_option
-@progress_option
+@by_hand_options
 def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags: Any) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
@@ -98,11 +79,11 @@ def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags
     if asks:
         approve(waking, found, world, options, approval)
     failed = requested(waking, world, quiet=flags["quiet"])
-    with run_progress(options, flags) as (tracked_run, shown), stop_on_signals(flags["timeout"], options.stop) as stop:
-        control = by_hand(Control(shown.counted(approval.choose_all), shown.writing, stop=stop), source, flags)
+    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+        control = by_hand(Control(shown.counted(approval.choose_all), shown.writing), source, flags)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
-    return stop.ended(first_exit_code([exit_of_apply(applied), *failed]))
+    return limit.ended(first_exit_code([exit_of_apply(applied), *failed]))
 
 
 def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...]:

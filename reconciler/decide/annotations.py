@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from operator import pos
 from typing import Any
 
 import msgspec
@@ -134,6 +135,16 @@ def digest(value: Any, digits: int) -> str:
     return hashlib.sha256(_ENCODER.encode(value)).hexdigest()[:digits]
 
 
+_ALWAYS_STATED = {
+    "IdlingPolicy": ("mode", "priority", "min_age", "min_awake", "idle_replicas", "wake", "mark_endpoints"),
+    "Autoscalers": ("hpa", "keda"),
+    "Limit": ("share", "at_least"),
+    "MetricCriterion": ("at_most", "window", "no_series"),
+    "WakeMetric": ("above", "window"),
+}
+"""Fields that are in digests at their defaults too: those on clusters were made so. No field is added here."""
+
+
 def stated(value: Any) -> Any:
     """Return what a struct says besides its defaults, so that a field of a later release changes nothing.
 
@@ -149,14 +160,15 @@ def stated(value: Any) -> Any:
 
 @cache
 def _defaults_of(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
-    return tuple((one.name, _default(one)) for one in fields(kind))
+    always = {name for one in kind.__mro__ for name in _ALWAYS_STATED.get(one.__name__, ())}
+    return tuple((one.name, NODEFAULT if one.name in always else _default(one)) for one in fields(kind))
 
 
 def _default(field: FieldInfo) -> Any:
     return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
-_ENCODER = msgspec.json.Encoder(order="sorted")
+_ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=pos)  # `pos` makes a plain value of a Duration or a Share
 
 
 def whole_number(text: str | None, key: str, least: int = 0) -> int:

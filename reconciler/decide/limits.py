@@ -134,7 +134,7 @@ def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, 
             checks.together(_Rule(f"{TENANT}{tenant.name}", unit, limit, base, tenant=tenant, members=members))
     for cluster in policies.fleet.clusters:
         if cluster.name in bases.clusters:
-            limit, base = cluster.ceiling or policies.fleet.ceiling, bases.clusters[cluster.name].workloads
+            limit, base = cluster.ceiling or policies.fleet.limits.ceiling, bases.clusters[cluster.name].workloads
             name = CEILING if cluster.ceiling is None else CLUSTER_CEILING
             checks.together(_Rule(name, "workloads", limit, base, None, cluster.name))
     return checks.result()
@@ -211,13 +211,13 @@ def _of_the_fleet(fleet: Fleet, clusters: Mapping[str, Base]) -> Iterator[_Rule]
         for unit, limit in _units(fleet.limits):
             yield _Rule(FLEET, unit, limit, clusters[cluster].of(unit), None, cluster)
     together = sum(clusters.values(), _EMPTY)
-    for unit, limit in _units(fleet.limits_of_all_clusters):
+    for unit, limit in _units(fleet.limits.fleet):
         yield _Rule(FLEET, unit, limit, together.of(unit))
 
 
 def _units(limits: Limits) -> list[tuple[str, Limit]]:
     pairs = (("workloads", limits.idled_workloads), ("replicas", limits.removed_replicas))
-    return [(unit, limit) for unit, limit in pairs if limit is not None]
+    return [(unit, limit) for unit, limit in pairs if limit]
 
 
 class _Remaining:

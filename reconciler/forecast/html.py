@@ -36,35 +36,17 @@ WIDTH = 1000
 _HEIGHTS = {"all": 10, "some": 5, "none": 1, "perhaps": 10}
 
 
-class Shape(Struct, frozen=True):
-    """All stretches of a bar that look the same: `path` is that of one SVG path."""
-
-    state: str
-    path: str
-
-
-class AxisDay(Struct, frozen=True):
-    """A day at `x`, where it begins."""
-
-    x: float
-    words: str
-
-
 class PictureRow(Struct, frozen=True):
-    """One row of the picture: what it is called, its bar, and what it is when read out."""
+    """One row of the picture: what it is called, its bar, and what it is when read out.
+
+    `shapes` are its states, each with the SVG path of all stretches of the bar that look so.
+    """
 
     words: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[tuple[str, str], ...]
     saved: str
     steps: tuple[str, ...]
     members: tuple[str, ...]
-
-
-class PictureGroup(Struct, frozen=True):
-    """The rows of one cluster and namespace."""
-
-    name: str
-    rows: tuple[PictureRow, ...]
 
 
 def render_html(made: Forecast, style: ForecastStyle) -> str:
@@ -78,8 +60,8 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         rest=rest,
         head=head,
         body=body,
-        groups=_groups(made),
-        days=_days(made),
+        groups=list(_groups(made)),
+        days=[(_x(at, made), words) for at, words in _midnights(made)],
         held=[held_lines(one, made.end, zone) for one in made.held_back],
         wakes=[wake_words(one, zone) for one in peaks(made)],
         unknown=list(unknown_words(made)),
@@ -89,12 +71,10 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
     )
 
 
-def _groups(made: Forecast) -> tuple[PictureGroup, ...]:
-    rows = rows_of(made.selected)
-    return tuple(
-        PictureGroup(one_line(f"{cluster}/{namespace}"), tuple(_row(row, made) for row in inside))
-        for (cluster, namespace), inside in groupby(rows, key=lambda row: (row.cluster, row.namespace))
-    )
+def _groups(made: Forecast) -> Iterator[tuple[str, list[PictureRow]]]:
+    """Yield the rows of each cluster and namespace below its name."""
+    for (cluster, namespace), inside in groupby(rows_of(made.selected), key=lambda row: (row.cluster, row.namespace)):
+        yield one_line(f"{cluster}/{namespace}"), [_row(row, made) for row in inside]
 
 
 def _row(row: Row, made: Forecast) -> PictureRow:
@@ -113,21 +93,17 @@ def _row(row: Row, made: Forecast) -> PictureRow:
     )
 
 
-def _shapes(one: WorkloadTimeline, made: Forecast) -> Iterator[Shape]:
+def _shapes(one: WorkloadTimeline, made: Forecast) -> Iterator[tuple[str, str]]:
     paths: dict[str, list[str]] = {}
     for segment in one.segments:
         state = state_of(one, segment)
         left, right, height = _x(segment.start, made), _x(segment.end, made), _HEIGHTS[state]
         paths.setdefault(state, []).append(f"M{left:g} 10V{10 - height}H{right:g}V10Z")
-    return (Shape(state, "".join(found)) for state, found in sorted(paths.items()))
+    return ((state, "".join(found)) for state, found in sorted(paths.items()))
 
 
 def _x(at: datetime, made: Forecast) -> float:
     return round(WIDTH * ((at - made.start) / (made.end - made.start)), 1)
-
-
-def _days(made: Forecast) -> tuple[AxisDay, ...]:
-    return tuple(AxisDay(_x(at, made), words) for at, words in _midnights(made))
 
 
 def _midnights(made: Forecast) -> Iterable[tuple[datetime, str]]:

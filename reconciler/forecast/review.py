@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +18,19 @@ from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
+
+
+DifferenceKind = Literal[
+    "created",  # it is there with the change only
+    "not created",  # it is there without the change only
+    "not woken",  # it is idle at the start and wakes without the change, and with it does not
+    "idles",  # it goes idle, or runs with less than without policies, and would not without the change
+    "idles no longer",  # the reverse
+    "goes lower",  # it goes down in either case, and with the change to fewer replicas
+    "stays higher",  # it goes down in either case, and with the change to more replicas
+    "runs more",  # no policy lowers it, and it gets more replicas
+    "at other times",  # its least is the same
+]
 
 
 class Difference(Struct, frozen=True):
@@ -35,9 +49,20 @@ class Difference(Struct, frozen=True):
         return hours_of(self.after) - hours_of(self.before)
 
     @property
-    def deeper(self) -> int:
-        """By how many replicas the least that it runs is lower; what runs more at its least is negative."""
-        return _lowest(self.before) - _lowest(self.after)
+    def kind(self) -> DifferenceKind:
+        """What the change does to it."""
+        if self.before is None or self.after is None:
+            return "created" if self.before is None else "not created"
+        if _stays_dark(self):
+            return "not woken"
+        deeper = _lowest(self.before) - _lowest(self.after)
+        if not deeper:
+            return "at other times"
+        if deeper > 0:
+            return "goes lower" if _is_lowered(self.before) else "idles"
+        if not _is_lowered(self.before):
+            return "runs more"
+        return "stays higher" if _is_lowered(self.after) else "idles no longer"
 
     @property
     def certain_hours(self) -> float:
@@ -82,58 +107,6 @@ class Review(Struct, frozen=True):
     problem: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
     differing_outside: int | None = None
-
-    @property
-    def idles_more(self) -> tuple[Difference, ...]:
-        """Workloads that go idle, or run with less, and would not without the change."""
-        return tuple(one for one in self._woken if one.deeper > 0 and not _is_lowered(one.before))
-
-    @property
-    def idles_less(self) -> tuple[Difference, ...]:
-        """Workloads that go idle, or run with less than without policies, and would not with the change."""
-        return tuple(
-            one for one in self._woken if one.deeper < 0 and _is_lowered(one.before) and not _is_lowered(one.after)
-        )
-
-    @property
-    def goes_lower(self) -> tuple[Difference, ...]:
-        """Workloads that go down in either case, and with the change to fewer replicas."""
-        return tuple(one for one in self._woken if one.deeper > 0 and _is_lowered(one.before))
-
-    @property
-    def stays_higher(self) -> tuple[Difference, ...]:
-        """Workloads that go down in either case, and with the change to more replicas."""
-        return tuple(
-            one for one in self._woken if one.deeper < 0 and _is_lowered(one.before) and _is_lowered(one.after)
-        )
-
-    @property
-    def runs_more(self) -> tuple[Difference, ...]:
-        """Workloads that no policy lowers, and that get more replicas."""
-        return tuple(one for one in self._woken if one.deeper < 0 and not _is_lowered(one.before))
-
-    @property
-    def not_woken(self) -> tuple[Difference, ...]:
-        """Workloads that are idle at the start and wake without the change, and with it do not."""
-        return tuple(one for one in self._changed if _stays_dark(one))
-
-    @property
-    def _woken(self) -> tuple[Difference, ...]:
-        return tuple(one for one in self._changed if not _stays_dark(one))
-
-    @property
-    def created(self) -> tuple[Difference, ...]:
-        """Workloads that are there with the change only."""
-        return tuple(one for one in self.differences if one.before is None)
-
-    @property
-    def not_created(self) -> tuple[Difference, ...]:
-        """Workloads that are there without the change only."""
-        return tuple(one for one in self.differences if one.after is None)
-
-    @property
-    def _changed(self) -> tuple[Difference, ...]:
-        return tuple(one for one in self.differences if one.before is not None and one.after is not None)
 
     @property
     def held_back(self) -> tuple[HeldBackPeriod, ...]:
@@ -242,12 +215,12 @@ def _at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
     return found
 
 
-def _lowest(one: WorkloadTimeline | None) -> int:
-    return 0 if one is None else min((segment.replicas for segment in one.segments), default=0)
+def _lowest(one: WorkloadTimeline) -> int:
+    return min((segment.replicas for segment in one.segments), default=0)
 
 
-def _is_lowered(one: WorkloadTimeline | None) -> bool:
-    return one is not None and _lowest(one) < one.without
+def _is_lowered(one: WorkloadTimeline) -> bool:
+    return _lowest(one) < one.without
 
 
 def _stays_dark(one: Difference) -> bool:

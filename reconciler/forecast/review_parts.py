@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, timedelta, tzinfo
 
@@ -9,8 +10,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
-from reconciler.forecast.review import Difference, Owned, Review
-from reconciler.forecast.text import held_lines, legend, numbered_cells, ruler, signed, undecided_words, zone_of
+from reconciler.forecast.review import Difference, DifferenceKind, Owned, Review
+from reconciler.forecast.text import (
+    LineList,
+    held_lines,
+    legend,
+    numbered_cells,
+    ruler,
+    signed,
+    undecided_words,
+    zone_of,
+)
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Action, Plan
@@ -22,14 +32,6 @@ from reconciler.untrusted_text import escaped, one_line
 
 _MOST_STEPS = 6
 _SHOWN_FIELD = 400
-
-
-class LineList(Struct, frozen=True):
-    """Lines under `words`; `folded`: a comment shows them only when asked to."""
-
-    words: str
-    lines: tuple[str, ...] = ()
-    folded: bool = False
 
 
 class Part(Struct, frozen=True):
@@ -70,17 +72,14 @@ def _headline(review: Review) -> Iterator[str]:
         yield f"The Fleet is changed ({fields}).{base}"
     production = [one for one in review.differences if one.production]
     if production:
-        yield f"Production: {counted(len(production), 'workload')} of it {_run(len(production))} in another way."
+        runs = _do(len(production), "runs", "run")
+        yield f"Production: {counted(len(production), 'workload')} of it {runs} in another way."
     if review.held_back:
         yield f"Limits hold back what this change would do, {counted(len(review.held_back), 'time')}; see the timeline."
 
 
-def _run(number: int) -> str:
-    return "runs" if number == 1 else "run"
-
-
 def _outside(number: int) -> str:
-    more = f": {counted(number, 'more workload')} {_run(number)} in another way" if number else ""
+    more = f": {counted(number, 'more workload')} {_do(number, 'runs', 'run')} in another way" if number else ""
     return f"Only what the filters leave is shown{more}."
 
 
@@ -97,49 +96,41 @@ def _effect(review: Review, head: Forecast) -> str:
 
 
 def _counts(review: Review) -> Iterator[str]:
-    more, less, new, gone = review.idles_more, review.idles_less, review.created, review.not_created
-    lower, higher, grown, dark = review.goes_lower, review.stays_higher, review.runs_more, review.not_woken
-    others = len(review.differences) - sum(map(len, (more, less, new, gone, lower, higher, grown, dark)))
+    found = Counter(one.kind for one in review.differences)
+    dark, more, less = found["not woken"], found["idles"], found["idles no longer"]
     if dark:
-        yield f"{counted(len(dark), 'idle workload')} that {_wake(len(dark))} today {_stay(len(dark))} idle"
+        wakes, stays = _do(dark, "wakes", "wake"), _do(dark, "stays", "stay")
+        yield f"{counted(dark, 'idle workload')} that {wakes} today {stays} idle"
     if more:
-        namespaces = len({(one.ref.cluster, one.ref.namespace) for one in more})
-        where = counted(namespaces, "namespace")
-        do = "does" if len(more) == 1 else "do"
-        yield f"{counted(len(more), 'workload')} in {where} {_idle(len(more))} that {do} not today"
+        namespaces = {(one.ref.cluster, one.ref.namespace) for one in review.differences if one.kind == "idles"}
+        where = counted(len(namespaces), "namespace")
+        yield f"{counted(more, 'workload')} in {where} {_idle(more)} that {_do(more, 'does', 'do')} not today"
     if less:
-        does = "does" if len(less) == 1 else "do"
-        who = str(len(less)) if more else f"{counted(len(less), 'workload')} that {_idle(len(less))} today"
-        yield f"{who} no longer {does}"
-    if lower:
-        yield f"{counted(len(lower), 'workload')} {_go(len(lower))} down to fewer replicas than today"
-    if higher:
-        yield f"{counted(len(higher), 'workload')} {_go(len(higher))} down to more replicas than today"
-    yield from _counts_besides(review, others)
+        who = str(less) if more else f"{counted(less, 'workload')} that {_idle(less)} today"
+        yield f"{who} no longer {_do(less, 'does', 'do')}"
+    for kind, one, many in _KINDS:
+        number = found[kind]
+        if number:
+            yield f"{counted(number, 'workload')} {_do(number, one, many)}"
 
 
-def _counts_besides(review: Review, others: int) -> Iterator[str]:
-    grown, new, gone = review.runs_more, review.created, review.not_created
-    if grown:
-        yield f"{counted(len(grown), 'workload')} {_run(len(grown))} more replicas"
-    if new:
-        yield f"{counted(len(new), 'workload')} {_are(len(new))} created"
-    if gone:
-        yield f"{counted(len(gone), 'workload')} {_are(len(gone))} not created any more"
-    if others:
-        yield f"{counted(others, 'workload')} {_run(others)} at other times"
+_KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (
+    ("goes lower", "goes down to fewer replicas than today", "go down to fewer replicas than today"),
+    ("stays higher", "goes down to more replicas than today", "go down to more replicas than today"),
+    ("runs more", "runs more replicas", "run more replicas"),
+    ("created", "is created", "are created"),
+    ("not created", "is not created any more", "are not created any more"),
+    ("at other times", "runs at other times", "run at other times"),
+)
 
 
-def _go(number: int) -> str:
-    return "goes" if number == 1 else "go"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _do(number: int, one: str, many: str) -> str:
+    """Return the verb for so many."""
+    return one if number == 1 else many
 
 
 def _idle(number: int) -> str:
-    return "idles or runs fewer replicas" if number == 1 else "idle or run fewer replicas"
+    return _do(number, "idles or runs fewer replicas", "idle or run fewer replicas")
 
 
 def _hours(review: Review) -> str:
@@ -198,8 +189,8 @@ def _left_by_the_fleet(review: Review) -> Iterator[str]:
     """What a Fleet that is renamed keeps idle is left as it is by every run from then on."""
     idle = len({one.ref for one in review.base.first.explanations if one.idled is not None}) if review.base else 0
     if idle:
-        words = counted(idle, "workload")
-        yield f"{words} idled under the former name {_stay(idle)} idle; first run `reconciler restore --all --hold 12h`"
+        words = f"{counted(idle, 'workload')} idled under the former name {_do(idle, 'stays', 'stay')} idle"
+        yield f"{words}; first run `reconciler restore --all --hold 12h`"
 
 
 def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
@@ -208,18 +199,10 @@ def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
     left = owned.idle - owned.unchanged - sum(number for _, number in owned.woken)
     of_all = f"of the {counted(owned.idle, 'workload')} it keeps idle"
     if owned.unchanged:
-        yield f"{owned.unchanged} {of_all} {_run(owned.unchanged)} as without this change"
-    yield from (f"{number} {of_all} {_wake(number)} on {edge(at, zone)}" for at, number in owned.woken)
+        yield f"{owned.unchanged} {of_all} {_do(owned.unchanged, 'runs', 'run')} as without this change"
+    yield from (f"{number} {of_all} {_do(number, 'wakes', 'wake')} on {edge(at, zone)}" for at, number in owned.woken)
     if left:
-        yield f"{left} {of_all} {_stay(left)} idle"
-
-
-def _wake(number: int) -> str:
-    return "wakes" if number == 1 else "wake"
-
-
-def _stay(number: int) -> str:
-    return "stays" if number == 1 else "stay"
+        yield f"{left} {of_all} {_do(left, 'stays', 'stay')} idle"
 
 
 def _cut(text: str) -> str:
@@ -267,7 +250,7 @@ def _timeline(review: Review) -> Part:
         some = [one for one in found if one.production is production]
         if some:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
-            words = f"{who} that {_run(len(some))} in another way"
+            words = f"{who} that {_do(len(some), 'runs', 'run')} in another way"
             listings.append(LineList(words, tuple(_pictures(some, review.base, review.head))))
             listings.append(LineList("When, step by step", tuple(_steps(some, zone)), folded=not production))
     return Part("Timeline", (), tuple(listings))

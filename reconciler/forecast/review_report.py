@@ -10,10 +10,10 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
 from reconciler.forecast.review import Difference, Review
-from reconciler.forecast.review_parts import LineList, Part, review_parts
+from reconciler.forecast.review_parts import Part, review_parts
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
-from reconciler.report.markdown import details, fence, joined, origin_of, prose
+from reconciler.report.markdown import fence, joined, origin_of, prose
 from reconciler.report.wording import counted
 from reconciler.untrusted_text import escaped, one_line
 
@@ -25,18 +25,14 @@ def render_text(review: Review) -> str:
     """Return the review as text."""
     first, *rest = review_parts(review)
     found = [*_block(replace(first, listings=())), *(block for part in rest for block in _block(part))]
-    found += [_lines(listing) for listing in first.listings]
+    found += [listing.text() for listing in first.listings]
     blocks = [[TITLE], *([escaped(line) for line in block] for block in found)]
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
 
 def _block(part: Part) -> list[list[str]]:
     head = [*([part.title] if part.title else []), *part.words]
-    return [head, *map(_lines, part.listings)]
-
-
-def _lines(listing: LineList) -> list[str]:
-    return [listing.words, *(f"  {line}" for line in listing.lines)]
+    return [head, *(listing.text() for listing in part.listings)]
 
 
 def render_markdown(review: Review) -> str:
@@ -48,23 +44,14 @@ def render_markdown(review: Review) -> str:
             [f"## {TITLE}"],
             headline,
             *(block for part in rest for block in _markdown(part)),
-            *(_listing(listing) for listing in first.listings),
+            *(listing.markdown() for listing in first.listings),
             origin_of(review.next_head),
         ]
     )
 
 
 def _markdown(part: Part) -> list[list[str]]:
-    return [[f"### {part.title}"], *([prose(line)] for line in part.words), *map(_listing, part.listings)]
-
-
-def _listing(listing: LineList) -> list[str]:
-    lines = fence(escaped(line) for line in listing.lines)
-    if not listing.lines:
-        return [f"**{prose(listing.words)}**"]
-    if listing.folded:
-        return details(prose(listing.words), lines)
-    return [f"**{prose(listing.words)}**", "", *lines]
+    return [[f"### {part.title}"], *([prose(line)] for line in part.words), *(one.markdown() for one in part.listings)]
 
 
 def render_failure(error: ReconcilerError, *, markdown: bool) -> str:

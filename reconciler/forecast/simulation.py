@@ -44,10 +44,11 @@ from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
+from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.untrusted_text import whole_number_in
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
-from reconciler.world import SettledClock, World, victim_order
+from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
 _WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
@@ -247,7 +248,7 @@ class Simulation:
                 store=ConfigMapStore(cluster, self._policies.fleet.namespace, JOURNAL),
                 lock=_Unshared(),
                 picker=_NoOpinion(),
-                clock=SettledClock(),
+                limit=TimeLimit(clock=SettledClock()),
                 pool=_HERE,
             )
         return World(sources, accesses, "snapshot", Readers(_HERE))
@@ -269,7 +270,7 @@ class HeldMetrics(Struct, frozen=True):
 class _Unshared:
     """The lock of what nobody else has."""
 
-    def acquire(self, timeout_seconds: float) -> None:  # noqa: ARG002 - it is free
+    def acquire(self, limit: TimeLimit) -> None:  # noqa: ARG002 - it is free
         return
 
     def held(self) -> bool:

@@ -12,13 +12,32 @@ from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wak
 from reconciler.policy.types import Prices
 from reconciler.report.markdown import details, fence, joined, prose, table
 from reconciler.report.wording import DAYS, counted, edge, name_of
-from reconciler.untrusted_text import one_line
+from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5
 """How many of the moments at which most is needed again are named."""
 
 WITHIN = timedelta(hours=1)
 """Wakes that follow one another so closely are one moment: a wake order goes over several runs."""
+
+
+class LineList(Struct, frozen=True):
+    """Lines under `words`; `folded`: a comment shows them only when asked to."""
+
+    words: str
+    lines: tuple[str, ...] = ()
+    folded: bool = False
+
+    def text(self) -> list[str]:
+        """Return it as text."""
+        return [self.words, *(f"  {line}" for line in self.lines)]
+
+    def markdown(self) -> list[str]:
+        """Return it as Markdown."""
+        lines = fence(escaped(line) for line in self.lines)
+        if self.folded and self.lines:
+            return details(prose(self.words), lines)
+        return [f"**{prose(self.words)}**", *(["", *lines] if self.lines else [])]
 
 
 class ForecastStyle(Struct, frozen=True):
@@ -37,9 +56,7 @@ def render_text(made: Forecast, style: ForecastStyle) -> str:
         _table(made, style),
         _picture(made, style),
         _steps(made) if style.verbose else [],
-        _limits(made),
-        _wakes(made),
-        _unknown(made),
+        *(found.text() for found in _lists(made)),
     ]
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
@@ -147,16 +164,17 @@ def _table(made: Forecast, style: ForecastStyle) -> list[str]:
 
 
 def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
+    lines = _week(made, blocks=style.blocks)
+    return [*(f"  {line}" for line in lines), f"  ({legend(blocks=style.blocks)}; 2 hours each)"] if lines else []
+
+
+def _week(made: Forecast, *, blocks: bool, most: int | None = None) -> list[str]:
+    """Return the picture below its ruler; names are given room for `most` characters."""
     rows = rows_of(made.selected)
-    if not rows:
-        return []
     names = [one_line(row.words) for row in rows]
-    width = max(map(len, names))
-    lines = [f"  {'':{width}}  {ruler(made, zone_of(made))}".rstrip()]
-    lines += [
-        f"  {name:{width}}  {cells(row, made, blocks=style.blocks)}" for name, row in zip(names, rows, strict=True)
-    ]
-    return [*lines, f"  ({legend(blocks=style.blocks)}; 2 hours each)"]
+    width = max(map(len, names), default=0) if most is None else min(max(map(len, names), default=0), most)
+    lines = [f"{name:{width}}  {cells(row, made, blocks=blocks)}" for name, row in zip(names, rows, strict=True)]
+    return [f"{'':{width}}  {ruler(made, zone_of(made))}".rstrip(), *lines] if rows else []
 
 
 def _steps(made: Forecast) -> list[str]:
@@ -183,11 +201,15 @@ def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
         before = segment.replicas
 
 
-def _limits(made: Forecast) -> list[str]:
-    if not made.held_back:
-        return []
+def _lists(made: Forecast) -> Iterator[LineList]:
+    """Yield what stands below the picture, where there is any of it."""
     zone = zone_of(made)
-    return ["Held back by limits", *(f"  {line}" for one in made.held_back for line in held_lines(one, made.end, zone))]
+    lists = {
+        "Held back by limits": [line for one in made.held_back for line in held_lines(one, made.end, zone)],
+        "Capacity needed again": [wake_words(one, zone) for one in peaks(made)],
+        "Could not be judged": list(unknown_words(made)),
+    }
+    yield from (LineList(words, tuple(lines)) for words, lines in lists.items() if lines)
 
 
 def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
@@ -198,14 +220,6 @@ def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
         f"  {one_line(one.why)}",
         f"  allow once: --allow-exceed {one_line(one.allow)}",
     ]
-
-
-def _wakes(made: Forecast) -> list[str]:
-    found = peaks(made)
-    if not found:
-        return []
-    zone = zone_of(made)
-    return ["Capacity needed again", *(f"  {wake_words(one, zone)}" for one in found)]
 
 
 def peaks(made: Forecast) -> Sequence[Wake]:
@@ -219,11 +233,6 @@ def wake_words(one: Wake, zone: tzinfo) -> str:
     where = ", ".join(f"{one_line(name)} {pods}" for name, pods in sorted(one.clusters.items()))
     order = " then ".join(f"tier {tier}: {number}" for tier, number in one.tiers) if len(one.tiers) > 1 else ""
     return f"{edge(one.at, zone)}: {counted(one.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
-
-
-def _unknown(made: Forecast) -> list[str]:
-    lines = list(unknown_words(made))
-    return ["Could not be judged", *(f"  {line}" for line in lines)] if lines else []
 
 
 def undecided_words(made: Forecast) -> Iterator[str]:
@@ -361,9 +370,7 @@ def render_markdown(made: Forecast, style: ForecastStyle) -> str:
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
             _markdown_table(made, style),
             picture(made),
-            _markdown_list("Held back by limits", _held(made)),
-            _markdown_list("Capacity needed again", [wake_words(one, zone_of(made)) for one in peaks(made)]),
-            _markdown_list("Could not be judged", list(unknown_words(made))),
+            *(found.markdown() for found in _lists(made)),
         ]
     )
 
@@ -375,21 +382,7 @@ def _markdown_table(made: Forecast, style: ForecastStyle) -> list[str]:
 
 def picture(made: Forecast) -> list[str]:
     """Return the picture of the week, folded away."""
-    rows = rows_of(made.selected)
-    if not rows:
+    lines = [line.rstrip() for line in _week(made, blocks=True, most=80)]
+    if not lines:
         return []
-    names = [one_line(row.words) for row in rows]
-    width = min(max(map(len, names)), 80)
-    lines = [f"{'':{width}}  {ruler(made, zone_of(made))}".rstrip()]
-    lines += [
-        f"{name:{width}}  {cells(row, made, blocks=True)}".rstrip() for name, row in zip(names, rows, strict=True)
-    ]
     return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(blocks=True))}; 2 hours each</sub>"]
-
-
-def _markdown_list(words: str, lines: list[str]) -> list[str]:
-    return [f"**{words}**", "", *fence(lines)] if lines else []
-
-
-def _held(made: Forecast) -> list[str]:
-    return [line for one in made.held_back for line in held_lines(one, made.end, zone_of(made))]

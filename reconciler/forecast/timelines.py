@@ -317,7 +317,7 @@ class Assumptions:
         self._downscale = {
             f"DownscalePolicy {policy.name}": policy.target.query
             for policy in policies.downscale
-            if policy.target is not None and policy.target.query is not None
+            if policy.target is not None and policy.target.query
         }
         self._step: Step | None = None
         self._resting: dict[str, str] = {}

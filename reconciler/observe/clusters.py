@@ -40,7 +40,7 @@ from reconciler.model import (
     unreadable_key,
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
-from reconciler.policy.queries import query_keys, render_query
+from reconciler.policy.queries import render_query
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
 
@@ -157,7 +157,7 @@ class Observation:
         asked.cancel()
         for name in [name for name, one in self._clusters.items() if one is asked and name not in self._given_up]:
             self._given_up.add(name)
-            self._sources.get(name, Source()).give_up(TOO_SLOW)
+            self._sources.get(name, Source()).reading.cut(TOO_SLOW)
             self._tell(ReadStep(name, error=TOO_SLOW))
 
     def ended(self) -> ObservedState:
@@ -324,7 +324,7 @@ class _ClusterReader:
 
 def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
     """Return the answers of one cluster; each distinct query text is sent once."""
-    texts = {key: render_query(key) for key in query_keys(name, policies)}
+    texts = {key: render_query(key) for key in policies.query_keys(name)}
     if source.metrics is None:
         return {key: QueryAnswer(error=NO_METRICS) for key in texts}
     said = {text: _answer(source.metrics, text) for text in sorted(set(texts.values()))}
@@ -333,7 +333,7 @@ def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, Query
 
 def _unanswered(name: str, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
     """Return what one cluster's queries are answered with while its metrics source does not."""
-    return dict.fromkeys(query_keys(name, policies), QueryAnswer(error="the metrics source did not answer in time"))
+    return dict.fromkeys(policies.query_keys(name), QueryAnswer(error="the metrics source did not answer in time"))
 
 
 def _answer(metrics: MetricsSource, text: str) -> QueryAnswer:

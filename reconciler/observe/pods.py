@@ -59,7 +59,7 @@ def answer(
     def give_up(one: Future[ObservedCluster]) -> None:
         one.cancel()
         given_up.add(names_of[one])
-        sources[names_of[one]].give_up(TOO_SLOW)
+        sources[names_of[one]].reading.cut(TOO_SLOW)
 
     chosen.wait(found.values(), delayed, give_up)
     for one in [one for one in found.values() if not one.done()]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.backends.http.exchange import endless
 from reconciler.backends.protocols import Cluster, MetricsSource, Resource
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 READ_SECONDS = 120.0
@@ -21,21 +20,19 @@ READ_DELAY_SECONDS = 5.0
 
 TOO_SLOW = "its reading took longer than it may in this run"
 
-_STEP_SECONDS = 0.2
-
 
 class Source(Struct, frozen=True):
     """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
 
-    `workers` is how many of its lists are read side by side. `give_up` is called with the reason when nobody waits
-    for its answers any more, `begin` when a reading begins.
+    `workers` is how many of its lists are read side by side. `reading` is cut when nobody waits for its answers any
+    more, `begin` is called when a reading begins.
     """
 
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
     error: str = ""
     workers: int = 1
-    give_up: Callable[[str], None] = lambda _: None
+    reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
 
 
@@ -48,14 +45,13 @@ class ListKey(Struct, frozen=True):
 
 
 class Readers(Struct, frozen=True):
-    """The threads that read, and how many seconds one reading may take: `seconds`, and half of what the run has left.
-
-    `run_seconds_left` says how much that is; a few seconds once the run is asked to stop.
+    """The threads that read, and how many seconds one reading may take: `seconds`, and half of what is left of the run,
+    whose time limit `limit` is.
     """
 
     pool: WorkerPool = field(default_factory=WorkerPool)
     seconds: float = READ_SECONDS
-    run_seconds_left: Callable[[], float] = endless
+    limit: TimeLimit = field(default_factory=TimeLimit)
 
     def wait(
         self,
@@ -69,24 +65,25 @@ class Readers(Struct, frozen=True):
         for as long as others begin or end. `delayed` is called after `READ_DELAY_SECONDS` of waiting, and again after
         as much.
         """
-        tell_at = time.monotonic() + READ_DELAY_SECONDS
+        limit = self.limit.for_what_is_in_flight()
+        soon = TimeLimit(READ_DELAY_SECONDS)
         waiting = {one for one in asked if not one.done()}
-        until: dict[Future[Any], float] = {}
-        standstill = self._limit()
-        while waiting and (left := self.run_seconds_left()) > 0:
-            done, waiting = wait(waiting, timeout=min(_STEP_SECONDS, left))
-            begun = [one for one in waiting if one not in until and one.running()]
-            until |= dict.fromkeys(begun, self._limit())
-            over = {one for one in waiting & until.keys() if time.monotonic() >= until[one]}
-            standstill = self._limit() if begun or done or over else standstill
-            over = over or {one for one in waiting - until.keys() if time.monotonic() >= standstill}
+        limits: dict[Future[Any], TimeLimit] = {}
+        standstill = self._of_one(limit)
+        while waiting and not limit.over:
+            done, waiting = wait(waiting, timeout=limit.step())
+            begun = [one for one in waiting if one not in limits and one.running()]
+            limits |= dict.fromkeys(begun, self._of_one(limit))
+            over = {one for one in waiting & limits.keys() if limits[one].over}
+            standstill = self._of_one(limit) if begun or done or over else standstill
+            over = over or ({one for one in waiting if one not in limits} if standstill.over else set())
             waiting -= over
             for one in over:
                 give_up(one)
-            if waiting and time.monotonic() >= tell_at:
+            if waiting and soon.over:
                 delayed()
-                tell_at = time.monotonic() + READ_DELAY_SECONDS
+                soon = TimeLimit(READ_DELAY_SECONDS)
 
-    def _limit(self) -> float:
-        """Return until when a reading may take that begins now."""
-        return time.monotonic() + min(self.seconds, self.run_seconds_left() / 2)
+    def _of_one(self, limit: TimeLimit) -> TimeLimit:
+        """Return that of a reading that begins now."""
+        return limit.within(min(self.seconds, limit.left() / 2))

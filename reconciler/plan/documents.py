@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 from reconciler.decide.decisions import Job, Verb
 from reconciler.decide.reasons import ReasonCode
@@ -49,15 +50,26 @@ class ReasonDocument(JsonObject, frozen=True):
         Meta(description="The values of the reason, by name: text, numbers, lists of text."),
     ]
 
-
-ReasonCodeField = Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')]
-ReasonsField = Annotated[
-    list[ReasonDocument],
-    Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
-]
+    def __post_init__(self) -> None:
+        force_setattr(self, "values", json_value(self.values))
 
 
-class CauseDocument(JsonObject, frozen=True):
+class ReasonedDocument(JsonObject, frozen=True, kw_only=True):
+    """Something that has reasons, after its own fields. A plan of an earlier version has just their text, in `why`."""
+
+    reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')] = ""
+    reasons: Annotated[
+        list[ReasonDocument],
+        Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
+    ] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        text = getattr(self, "why", "")
+        if text and not self.reasons:
+            force_setattr(self, "reasons", [ReasonDocument(code=ReasonCode.OTHER, values={"text": text})])
+
+
+class CauseDocument(ReasonedDocument, frozen=True):
     """Why something is done."""
 
     policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
@@ -70,8 +82,10 @@ class CauseDocument(JsonObject, frozen=True):
             '"NaN", "+Inf" and "-Inf".'
         ),
     ]
-    reason_code: ReasonCodeField = ""
-    reasons: ReasonsField = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ReasonedDocument.__post_init__(self)
+        force_setattr(self, "values", json_value(self.values))
 
 
 class ReplicasDocument(JsonObject, frozen=True):
@@ -104,6 +118,10 @@ class VictimsDocument(JsonObject, frozen=True):
     ]
     note: Annotated[str, Meta(description="Remarks about the choice, for people.")]
     deferred: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
+
+    def __post_init__(self) -> None:
+        ratios = [None if one is None or not math.isfinite(one) else one for one in self.age_ratios]
+        force_setattr(self, "age_ratios", ratios)
 
 
 class SecretKeyDocument(JsonObject, frozen=True):
@@ -238,18 +256,16 @@ class HeldBackDocument(JsonObject, frozen=True):
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
-class UndecidedDocument(JsonObject, frozen=True):
+class UndecidedDocument(ReasonedDocument, frozen=True):
     """An object or cluster that nothing is decided for."""
 
     subject: Annotated[str, Meta(description="The object or cluster.")]
     job: Annotated[Job, Meta(description="The job that cannot decide.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
-    reason_code: ReasonCodeField = ""
-    reasons: ReasonsField = field(default_factory=list)
 
 
-class OverriddenDocument(JsonObject, frozen=True):
+class OverriddenDocument(ReasonedDocument, frozen=True):
     """A policy that another policy takes precedence over, for one workload."""
 
     cluster: Annotated[str, Meta(description="The cluster of the workload.")]
@@ -262,11 +278,9 @@ class OverriddenDocument(JsonObject, frozen=True):
     wish: Annotated[str, Meta(description="What the policy would do.")] = field(name="desired")
     winner: Annotated[str, Meta(description="The policy that decides instead.")]
     why: Annotated[str, Meta(description="Why that policy takes precedence.")] = field(name="reason")
-    reason_code: ReasonCodeField = ""
-    reasons: ReasonsField = field(default_factory=list)
 
 
-class NoticeDocument(JsonObject, frozen=True):
+class NoticeDocument(ReasonedDocument, frozen=True):
     """A message for people."""
 
     kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
@@ -274,11 +288,9 @@ class NoticeDocument(JsonObject, frozen=True):
     text: Annotated[str, Meta(description="The message.")]
     policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
-    reason_code: ReasonCodeField = ""
-    reasons: ReasonsField = field(default_factory=list)
 
 
-class PlacementRowDocument(JsonObject, frozen=True):
+class PlacementRowDocument(ReasonedDocument, frozen=True):
     """The part of a cluster in a FederatedReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
@@ -293,8 +305,6 @@ class PlacementRowDocument(JsonObject, frozen=True):
     ]
     overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")]
     why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
-    reason_code: ReasonCodeField = ""
-    reasons: ReasonsField = field(default_factory=list)
 
 
 class PlacementDocument(JsonObject, frozen=True):
@@ -305,7 +315,7 @@ class PlacementDocument(JsonObject, frozen=True):
     rows: Annotated[list[PlacementRowDocument], Meta(description="A row for each cluster.")]
 
 
-class CountsDocument(JsonObject, frozen=True):
+class Counts(JsonObject, frozen=True):
     """The plan in numbers. apply does not read them."""
 
     to_idle: Annotated[PlanNumber, Meta(description="Workloads to be idled.")]
@@ -357,7 +367,7 @@ class PlanDocument(JsonObject, frozen=True):
         dict[str, str],
         Meta(description="The clusters that answered, each with its identity: the uid of its Namespace kube-system."),
     ]
-    counts: Annotated[CountsDocument, Meta(description="The plan in numbers.")]
+    counts: Annotated[Counts, Meta(description="The plan in numbers.")]
     limits: Annotated[list[LimitDocument], Meta(description="The limits, and how much of each is used.")]
     actions: Annotated[list[ChangeDocument], Meta(description="The changes, in the order in which they are made.")]
     held_back: Annotated[list[HeldBackDocument], Meta(description="The changes that limits and guards hold back.")]

@@ -5,7 +5,6 @@ Nothing that `apply` could trip over is read: a saved plan is a file that somebo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
@@ -24,13 +23,12 @@ from reconciler.decide.decisions import (
     Notice,
     Overridden,
     Phase,
-    PlacementRow,
     PlacementView,
     Undecided,
     Verb,
     VictimForecast,
 )
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons
+from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
@@ -38,7 +36,6 @@ from reconciler.plan.documents import (
     PLAN_VERSION,
     CauseDocument,
     ChangeDocument,
-    CountsDocument,
     DigestsDocument,
     DownscaleDocument,
     HeaderDocument,
@@ -48,7 +45,6 @@ from reconciler.plan.documents import (
     ObjectDocument,
     OverriddenDocument,
     PlacementDocument,
-    PlacementRowDocument,
     PlanDocument,
     PodPickerDocument,
     ReasonDocument,
@@ -91,16 +87,16 @@ def plan_document(plan: Plan) -> PlanDocument:
         source=plan.source,
         digests=DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
-        counts=_same(counts_of(plan), CountsDocument),
-        limits=_each(plan.limits, LimitDocument),
+        counts=counts_of(plan),
+        limits=_same(plan.limits, list[LimitDocument]),
         actions=[change_document(action) for action in plan.actions],
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
-        undecided=[_undecided(one) for one in plan.undecided],
+        undecided=_same(plan.undecided, list[UndecidedDocument]),
         overridden=[_overridden(lost) for lost in plan.overridden],
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
-        notices=[_notice(notice) for notice in plan.notices],
-        placements=[_placement(view) for view in plan.placements],
+        notices=_same(plan.notices, list[NoticeDocument]),
+        placements=_same(plan.placements, list[PlacementDocument]),
         dropped=plan.dropped,
     )
 
@@ -110,8 +106,8 @@ def _same(value: object, kind: type[T]) -> T:
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def _each(values: Sequence[object], kind: type[T]) -> list[T]:
-    return [_same(value, kind) for value in values]
+def _same_or_none(value: object | None, kind: type[T]) -> T | None:
+    return None if value is None else _same(value, kind)
 
 
 def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
@@ -130,12 +126,12 @@ def change_document(action: Action) -> ChangeDocument:
         cluster=decision.ref.cluster,
         object=_object(decision),
         replicas=_replicas(decision),
-        cause=_cause(decision),
+        cause=_same(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
         after=_after(decision.changes),
         manifest=None if decision.manifest is None else json_value(decision.manifest),
         orphan=decision.orphan,
-        victims=None if decision.victims is None else _victims(decision.victims),
+        victims=_same_or_none(decision.victims, VictimsDocument),
         downscale=None if decision.downscale is None else _downscale(decision.downscale),
         group=decision.group,
         order=list(decision.order),
@@ -179,61 +175,6 @@ def _replicas(decision: Decision) -> ReplicasDocument | None:
     return ReplicasDocument(before=decision.replicas_before, after=decision.replicas_after)
 
 
-def _cause(decision: Decision) -> CauseDocument:
-    cause = decision.cause
-    return CauseDocument(
-        policy=cause.policy,
-        at=cause.at,
-        why=cause.why,
-        reason_code=cause.reason_code,
-        reasons=_reason_documents(cause.reasons),
-        values=json_value(cause.values),
-    )
-
-
-def _reason_documents(reasons: Reasons) -> list[ReasonDocument]:
-    return [ReasonDocument(code=one.code, values=json_value(one.values)) for one in reasons]
-
-
-def _undecided(one: Undecided) -> UndecidedDocument:
-    return UndecidedDocument(
-        subject=one.subject,
-        job=one.job,
-        policy=one.policy,
-        why=one.why,
-        reason_code=one.reason_code,
-        reasons=_reason_documents(one.reasons),
-    )
-
-
-def _notice(notice: Notice) -> NoticeDocument:
-    return NoticeDocument(
-        kind=notice.kind,
-        subject=notice.subject,
-        text=notice.text,
-        policy=notice.policy,
-        partial=notice.partial,
-        reason_code=notice.reason_code,
-        reasons=_reason_documents(notice.reasons),
-    )
-
-
-def _placement(view: PlacementView) -> PlacementDocument:
-    return PlacementDocument(key=view.key, total=view.total, rows=[_row(row) for row in view.rows])
-
-
-def _row(row: PlacementRow) -> PlacementRowDocument:
-    plain = _same(replace(row, reasons=()), PlacementRowDocument)
-    return msgspec.structs.replace(
-        plain, why=row.why, reason_code=row.reason_code, reasons=_reason_documents(row.reasons)
-    )
-
-
-def _victims(forecast: VictimForecast) -> VictimsDocument:
-    finite = tuple(ratio if ratio is not None and math.isfinite(ratio) else None for ratio in forecast.age_ratios)
-    return _same(replace(forecast, age_ratios=finite), VictimsDocument)
-
-
 def _downscale(settings: DownscaleSettings) -> DownscaleDocument:
     plain = _same(replace(settings, picker=None), DownscaleDocument)
     return msgspec.structs.replace(plain, picker=None if settings.picker is None else _picker(settings.picker))
@@ -250,7 +191,7 @@ def _header(header: PickerHeader) -> HeaderDocument:
 
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
-    limit = None if held.limit is None else _same(held.limit, LimitDocument)
+    limit = _same_or_none(held.limit, LimitDocument)
     return HeldBackDocument(allow=held.allow, why=held.why, limit=limit, changes=_changes(held.decisions))
 
 
@@ -268,7 +209,7 @@ def _overridden(lost: Overridden) -> OverriddenDocument:
         winner=lost.winner,
         why=lost.why,
         reason_code=lost.reason_code,
-        reasons=_reason_documents(lost.reasons),
+        reasons=_same(lost.reasons, list[ReasonDocument]),
     )
 
 
@@ -326,12 +267,12 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         actions=_actions(document.actions),
         held_back=tuple(_held_actions(held) for held in document.held_back),
         observed=_decisions(document.observed),
-        undecided=tuple(Undecided(one.subject, one.job, one.policy, _reasons(one)) for one in document.undecided),
+        undecided=_same(document.undecided, tuple[Undecided, ...]),
         overridden=tuple(_lost(one) for one in document.overridden),
         unknown=document.unknown,
-        notices=tuple(_noticed(one) for one in document.notices),
-        limits=tuple(_each(document.limits, LimitUse)),
-        placements=tuple(_view(one) for one in document.placements),
+        notices=_same(document.notices, tuple[Notice, ...]),
+        limits=_same(document.limits, tuple[LimitUse, ...]),
+        placements=_same(document.placements, tuple[PlacementView, ...]),
         dropped=document.dropped,
         revision=document.revision,
         source=document.source,
@@ -406,7 +347,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(FieldChange(_path(text), change.before[text], change.after[text]) for text in change.before),
-        cause=Cause(change.cause.policy, change.cause.at, _reasons(change.cause), change.cause.values),
+        cause=_same(change.cause, Cause),
         group=change.group,
         order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
@@ -414,7 +355,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         orphan=change.orphan,
         replicas_before=None if change.replicas is None else change.replicas.before,
         replicas_after=None if change.replicas is None else change.replicas.after,
-        victims=None if change.victims is None else _same(change.victims, VictimForecast),
+        victims=_same_or_none(change.victims, VictimForecast),
         downscale=None if change.downscale is None else _settings(change.downscale),
         wake_tier=change.wake_tier,
         wait_ready=change.wait_ready,
@@ -452,7 +393,7 @@ def _held_actions(document: HeldBackDocument) -> HeldBack:
         allow=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),
-        limit=None if document.limit is None else _same(document.limit, LimitUse),
+        limit=_same_or_none(document.limit, LimitUse),
     )
 
 
@@ -463,28 +404,5 @@ def _lost(document: OverriddenDocument) -> Overridden:
         policy=document.policy,
         wish=document.wish,
         winner=document.winner,
-        reasons=_reasons(document),
+        reasons=_same(document.reasons, Reasons),
     )
-
-
-def _view(document: PlacementDocument) -> PlacementView:
-    rows = (
-        replace(_same(msgspec.structs.replace(row, reasons=[]), PlacementRow), reasons=_reasons(row))
-        for row in document.rows
-    )
-    return PlacementView(document.key, document.total, tuple(rows))
-
-
-def _reasons(document: CauseDocument | UndecidedDocument | OverriddenDocument | PlacementRowDocument) -> Reasons:
-    """Return the reasons; a plan of an earlier version has just their text."""
-    if not document.reasons:
-        return (Reason(ReasonCode.OTHER, {"text": document.why}),) if document.why else ()
-    return _reasons_in(document.reasons)
-
-
-def _reasons_in(documents: Sequence[ReasonDocument]) -> Reasons:
-    return tuple(Reason(one.code, one.values) for one in documents)
-
-
-def _noticed(one: NoticeDocument) -> Notice:
-    return Notice(one.kind, one.subject, one.text, one.policy, one.partial, _reasons_in(one.reasons))

@@ -25,6 +25,7 @@ from reconciler.decide.decisions import (
     Verb,
 )
 from reconciler.model import NOTHING, ObjectRef, PatchOperation, QueryKey, Write
+from reconciler.plan.documents import Counts
 
 
 class Action(Struct, frozen=True):
@@ -170,28 +171,6 @@ def is_acted_on(change: FieldChange) -> bool:
 def added(decision: Decision) -> int:
     """Return how many replicas `decision` adds; 0 for anything but an increase."""
     return max(0, (decision.replicas_after or 0) - (decision.replicas_before or 0))
-
-
-class Counts(Struct, frozen=True):
-    """How many changes of each kind a plan holds, and replicas they take and give."""
-
-    to_idle: int = 0
-    to_wake: int = 0
-    to_scale_up: int = 0
-    to_scale_down: int = 0
-    to_create: int = 0
-    to_overwrite: int = 0
-    to_delete: int = 0
-    to_update: int = 0
-    metadata_updates: int = 0
-    held_back: int = 0
-    observed: int = 0
-    undecided: int = 0
-    overridden: int = 0
-    unknown: int = 0
-    dropped: int = 0
-    replicas_fewer: int = 0
-    replicas_more: int = 0
 
 
 def counts_of(plan: Plan) -> Counts:

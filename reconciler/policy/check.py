@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import msgspec
-from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, nearest, shown
@@ -21,17 +17,9 @@ from reconciler.yaml.documents import Document
 _GLOB = frozenset("*?[")
 
 
-class Built(Struct, frozen=True):
-    """One policy, the fields of its spec with their defaults, and the document it was made of."""
-
-    kind: str
-    policy: Any
-    spec: msgspec.Struct
-    document: PolicyDocument
-    tenant: str = ""  # whose file it is in
-
-
-def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> list[Problem]:
+def cross_problems(
+    built: Sequence[PolicyDocument], shaped: Sequence[tuple[str, Document]], owners: FileOwners
+) -> list[Problem]:
     """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged.
 
     What two owners state is never the platform's problem, nor another tenant's.
@@ -44,7 +32,7 @@ def cross_problems(built: Sequence[Built], shaped: Sequence[tuple[str, Document]
     return problems
 
 
-def cross_warnings(built: Sequence[Built]) -> list[Problem]:
+def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
     """Return what is allowed between policies, and probably a mistake. All of them are valid.
 
     A policy that names a protected namespace is no problem: protecting one in a hurry must not stop everything else.
@@ -54,15 +42,15 @@ def cross_warnings(built: Sequence[Built]) -> list[Problem]:
         _warn_of_clusters(one, fleet)
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
-                one.document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
+                one.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
         _warn_of_equal_priorities(kind, [one for one in built if kind_stated_by(one.kind) == kind], fleet)
-    return [warning for one in built for warning in one.document.warnings]
+    return [warning for one in built for warning in one.warnings]
 
 
-def _warn_of_equal_priorities(kind: str, built: Sequence[Built], fleet: Fleet) -> None:
+def _warn_of_equal_priorities(kind: str, built: Sequence[PolicyDocument], fleet: Fleet) -> None:
     """Warn where two policies of one kind may select the same object and neither wins."""
-    documents = {one.policy.name: one.document for one in built}
+    documents = {one.policy.name: one for one in built}
     ordered = sorted((one.policy for one in built), key=lambda policy: policy.place)
     for other, policy in undecided_pairs(ordered, fleet.clusters):
         documents[policy.name].warn(
@@ -72,24 +60,24 @@ def _warn_of_equal_priorities(kind: str, built: Sequence[Built], fleet: Fleet) -
         )
 
 
-def _warn_of_clusters(one: Built, fleet: Fleet) -> None:
+def _warn_of_clusters(one: PolicyDocument, fleet: Fleet) -> None:
     for path, selector in _selectors(one):
         if not any(selector.selects_cluster(cluster) for cluster in fleet.clusters):
-            one.document.warn((*path, "clusters"), "selects no cluster of the Fleet")
+            one.warn((*path, "clusters"), "selects no cluster of the Fleet")
 
 
-def _selectors(one: Built) -> Iterator[tuple[Path, Selector]]:
+def _selectors(one: PolicyDocument) -> Iterator[tuple[Path, Selector]]:
     """Yield what a policy selects and what it excludes, with their paths."""
     if POLICY_KINDS[one.kind].equals:
         yield ("spec", "selector"), one.policy.selector
         yield from ((("spec", "exclude", n), selector) for n, selector in enumerate(one.policy.exclude))
 
 
-def _namespaces(one: Built) -> Iterator[tuple[Path, str]]:
+def _namespaces(one: PolicyDocument) -> Iterator[tuple[Path, str]]:
     """Yield the namespaces that are named outright, with their paths."""
     row = POLICY_KINDS[one.kind]
     if row.namespace is not None:
-        yield row.namespace, str(one.document.get(row.namespace) or "default")
+        yield row.namespace, str(one.get(row.namespace) or "default")
     if row.equals:
         include: Path = ("spec", "selector", "namespaces", "include")
         yield from (
@@ -116,19 +104,19 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
             )
 
 
-def _same_workload(built: Sequence[Built]) -> Iterator[Problem]:
+def _same_workload(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
     """Yield a problem for each workload that two policies drive, and for each name that two owners give to policies of
     one namespace; where one is the platform's, at the other.
     """
     seen: dict[tuple[str, ...], FederatedReplicaSet] = {}
     for one in sorted(built, key=lambda one: bool(one.tenant)):
         policy = one.policy
-        if not isinstance(policy, FederatedReplicaSet) or one.document.source.taken_out:
+        if not isinstance(policy, FederatedReplicaSet) or one.source.taken_out:
             continue
         for key, path, words, verb in _taken_by(policy):
             first = seen.get((*key, "")) or seen.setdefault((*key, one.tenant), policy)
             if first is not policy and (first.name, first.tenant) != (policy.name, one.tenant):
-                yield one.document.source.problem(path, f"{words}; {first.name} at {first.place} {verb}")
+                yield one.source.problem(path, f"{words}; {first.name} at {first.place} {verb}")
                 break
 
 
@@ -149,40 +137,40 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
     return (policy.target.api_version.rpartition("/")[0], policy.target.kind, policy.target.name)
 
 
-def _against_fleet(one: Built, fleet: Built) -> list[Problem]:
-    known = len(one.document.problems)
-    judged = fleet.document.is_judged
+def _against_fleet(one: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
+    known = len(one.problems)
+    judged = fleet.is_judged
     if judged(("spec", "clusters")):
         for path in _cluster_paths(one):
             _check_cluster(one, path, fleet.policy)
     picker = POLICY_KINDS[one.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
-        check_host(one.document, picker, one.policy.pod_picker, fleet.policy)
-    return one.document.problems[known:]
+        check_host(one, picker, one.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
+    return one.problems[known:]
 
 
-def _cluster_paths(one: Built) -> Iterator[Path]:
+def _cluster_paths(one: PolicyDocument) -> Iterator[Path]:
     """Yield the paths at which a cluster is named."""
     for selector, _ in _selectors(one):
         for part in ("include", "exclude"):
             names: Path = (*selector, "clusters", part)
-            yield from ((*names, position) for position in range(len(one.document.get(names) or ())))
+            yield from ((*names, position) for position in range(len(one.get(names) or ())))
     clusters = POLICY_KINDS[one.kind].clusters
     if clusters is not None:
-        written = one.document.get(clusters)
+        written = one.get(clusters)
         yield from ((*clusters, name) for name in (written if isinstance(written, dict) else one.policy.clusters))
 
 
-def _check_cluster(one: Built, path: Path, fleet: Fleet) -> None:
+def _check_cluster(one: PolicyDocument, path: Path, fleet: Fleet) -> None:
     in_list = isinstance(path[-1], int)
-    name = str(one.document.get(path)) if in_list else str(path[-1])
+    name = str(one.get(path)) if in_list else str(path[-1])
     names = [cluster.name for cluster in fleet.clusters]
     if name in names or name == "*" or (in_list and _GLOB & set(name)):
         return
     message = f"expected a cluster of the Fleet{nearest(name, names)}"
     if one.kind == "ReplicaSet":
-        one.document.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
+        one.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
     elif in_list:
-        one.document.add(path, f"is {shown(name)}, {message}")
+        one.add(path, f"is {shown(name)}, {message}")
     else:
-        one.document.add(path, f"unknown cluster, {message}", key=True)
+        one.add(path, f"unknown cluster, {message}", key=True)

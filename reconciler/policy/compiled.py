@@ -77,7 +77,7 @@ def _fleet(spec: _Json, fleet: Fleet) -> None:
 
 
 def _idling(spec: _Json, policy: IdlingPolicy) -> None:
-    spec["wakeOrder"]["group"] = policy.wake_order.group.rpartition("/")[2]
+    spec["wakeOrder"]["group"] = (policy.wake_order.group or policy.name).rpartition("/")[2]
 
 
 def _federated(spec: _Json, policy: FederatedReplicaSet) -> None:

@@ -2,170 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.messages import alternatives, nearest, printable, shown
-from reconciler.policy.check import Built, cross_problems, cross_warnings
-from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.kinds.idling_policy import Calendars
-from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS
+from reconciler.errors import PolicyError, Problem
+from reconciler.messages import alternatives, nearest, shown
+from reconciler.policy.check import cross_problems, cross_warnings
+from reconciler.policy.kinds.document import Calendars, PolicyDocument
+from reconciler.policy.policy_files import Loaded, broken_fleets, left_out, load
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
-from reconciler.yaml.reader import Documents, read_documents
-
-_ENDINGS = (".yaml", ".yml")
-_NEARLY = (*_ENDINGS, ".txt", ".json")
-TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
-"""How files end that hold tests of policies, and no policies."""
-
-MOST_BYTES = 16 * 2**20
-"""How large all policy files may be together: some 10,000 policies."""
-
-_OURS = API_VERSION.encode()
-_FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
-
-
-class Loaded(Struct, frozen=True):
-    """`complete` False: something could not be read, and may hold one more policy.
-
-    `digest` is the SHA-256 (hex) over the names and bytes of all files.
-    """
-
-    documents: tuple[Document, ...]
-    problems: tuple[Problem, ...]
-    complete: bool
-    digest: str
-    root: str = "."  # the folder that paths of tenants are below
-
-
-def load(path: str | Path) -> Loaded:
-    """Return the documents of all policy files below `path`, or of the one file it names.
-
-    Raises:
-        PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
-        UsageError: it is a test of policies.
-    """
-    root = str(Path(path))
-    found = _found(root)
-    read = [Documents(problems=found.problems, complete=not found.problems)]
-    digest = hashlib.sha256()
-    beyond = _beyond(found)
-    for file in found.files:
-        content = _content(file, root, beyond)
-        data = b"" if isinstance(content, Problem) else content
-        digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
-        read.append(_read(file, content))
-    documents = tuple(document for one in read for document in one.found)
-    problems = tuple(problem for one in read for problem in one.problems)
-    if not documents and not problems:
-        raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
-    if not problems and _are_manifests(documents):
-        words = "has objects of Kubernetes and no policy in it, expected at least a Fleet"
-        raise PolicyError.of(
-            [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
-        )
-    folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
-    return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
-
-
-def _content(file: str, root: str, beyond: Container[str]) -> bytes | Problem:
-    """Return what is in a policy file, or why it is not read."""
-    if not os.path.relpath(file, root).isprintable():
-        words = "its name holds a control character or no Unicode, expected one that can be printed"
-        return Problem(printable(spelt(file)), 1, 1, "", words)
-    if file in beyond:
-        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer; it is the largest left"
-        return Problem(spelt(file), 1, 1, "", words)
-    return read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
-
-
-def _beyond(found: FoundFiles) -> set[str]:
-    """Return the files that are not read because all together are too large: the largest of them."""
-    sizes = {file: status.st_size for file, status in found.files.items() if status.st_size <= MAX_BYTES}
-    total, beyond = sum(sizes.values()), set[str]()
-    for file in sorted(sizes, key=lambda one: (-sizes[one], one)):
-        if total <= MOST_BYTES:
-            break
-        total -= sizes[file]
-        beyond.add(file)
-    return beyond
-
-
-def left_out(path: str | Path) -> tuple[str, ...]:
-    """Return the other files with policies beside or below `path`, sorted, where that is the one file with a Fleet.
-
-    Who names that file alone has left them out: what they want idle would be woken. A directory leaves nothing out, and
-    where other files have a Fleet too, nobody can say what belongs together.
-    """
-    root = Path(path)
-    if not root.is_file():
-        return ()
-    folder = str(root.parent)
-    contents = {file: read_bytes(file, folder) for file in _found(folder).files if not os.path.samefile(file, root)}
-    found = {file: data for file, data in contents.items() if isinstance(data, bytes) and _OURS in data}
-    return () if any(map(_FLEET.search, found.values())) else tuple(map(spelt, sorted(found)))
-
-
-def overlooked(path: str | Path) -> tuple[Problem, ...]:
-    """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
-    root = str(Path(path))
-    if not os.path.isdir(root):
-        return ()
-    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
-    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not name.endswith(_ENDINGS)).files
-    contents = {file: read_bytes(file, root) for file in others}
-    return tuple(
-        Problem.of_path(spelt(file), words)
-        for file, data in contents.items()
-        if isinstance(data, bytes) and _OURS in data
-    )
-
-
-def _are_manifests(documents: Sequence[Document]) -> bool:
-    """Return whether `documents` have objects of Kubernetes and none of ours; a ReplicaSet may be either."""
-    values = [one.value for one in documents if isinstance(one.value, dict) and one.value.get("kind") != "ReplicaSet"]
-    groups = {str(value["apiVersion"]).partition("/")[0] for value in values if "apiVersion" in value}
-    return bool(groups) and API_VERSION.partition("/")[0] not in groups
-
-
-def _is_policy_name(name: str) -> bool:
-    return name.endswith(_ENDINGS) and not name.endswith(TESTS)
-
-
-def _found(root: str) -> FoundFiles:
-    """Return the policy files below `root`, or the one it names; hidden files and folders are skipped.
-
-    Raises:
-        PolicyError: there is nothing of that name. UsageError: that is a test of policies.
-    """
-    if not os.path.exists(root):
-        missing = "does not exist, expected a directory with policy files"
-        raise PolicyError.of([Problem.of_path(spelt(root), missing)])
-    if root.endswith(TESTS) and not os.path.isdir(root):
-        words = "is a test of policies, expected a directory with policy files"
-        raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
-    return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
-
-
-def _read(file: str, content: bytes | Problem) -> Documents:
-    text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
-    if isinstance(text, Problem):
-        return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text[0])
 
 
 @dataclass
@@ -173,7 +26,7 @@ class _Found:
     """What came of the documents so far. `fleet` None: there is not exactly one, or none yet."""
 
     problems: list[Problem] = field(default_factory=list)
-    built: list[Built] = field(default_factory=list)
+    built: list[PolicyDocument] = field(default_factory=list)
     fleet: Fleet | None = None
     owners: FileOwners = FileOwners()
     unread: tuple[str, ...] = ()  # files that may hold one more policy
@@ -214,7 +67,7 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
     found.unread = tuple(problem.file for problem in found.problems)
     shaped = _make_fleet(shaped, found, loaded)
     _make(shaped, found, complete=complete)
-    found.problems += _fleets(shaped, path, complete=complete)
+    found.problems += _not_one([one for kind, one in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
     problems = tuple(sorted(set(_once(found.problems, loaded.problems))))
     stopped = {found.owners.of(problem.file) for problem in problems}
@@ -228,8 +81,8 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
     main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root, found.unread)
     if main is None:
         return shaped
-    document = PolicyDocument(main)
-    fleet, spec = _made("Fleet", document, Calendars({}))
+    document = policy_document(main, "Fleet")
+    fleet: Fleet = document.policy
     owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
     if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
         words = f"is in {main.file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
@@ -242,7 +95,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
         owners = FileOwners(known=False)
     found.fleet, found.owners = fleet, owners
     found.problems += [*document.problems, *owners.problems([document.file for document in loaded.documents])]
-    found.built.append(Built("Fleet", fleet, spec, document))
+    found.built.append(document)
     wrong = {
         id(one): problem
         for kind, one in shaped
@@ -269,10 +122,10 @@ def read_fleet(path: str | Path) -> Fleet:
     Raises:
         PolicyError: there is none, there are several, or it is broken itself.
     """
-    built, problems = _read_fleet(path)
-    if built is None or problems:
+    document, problems = _read_fleet(path)
+    if document is None or problems:
         raise PolicyError.of(problems)
-    fleet: Fleet = built.policy
+    fleet: Fleet = document.policy
     return fleet
 
 
@@ -286,60 +139,55 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
     Raises:
         PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
     """
-    built, problems = _read_fleet(path)
-    usable = () if built is None else tuple(_usable_clusters(built, problems))
-    if built is None or not built.policy.name or not usable:
+    document, problems = _read_fleet(path)
+    usable = () if document is None else tuple(_usable_clusters(document, problems))
+    if document is None or not document.policy.name or not usable:
         raise PolicyError.of(problems)
-    fleet: Fleet = built.policy
+    fleet: Fleet = document.policy
     home = fleet.home if fleet.home in {cluster.name for cluster in usable} else usable[0].name
-    unread = _protects_unread(built, problems)
+    unread = _protects_unread(document, problems)
     return replace(fleet, clusters=usable, home=home, protects_unread=unread), problems
 
 
-def _protects_unread(built: Built, problems: Sequence[Problem]) -> bool:
+def _protects_unread(document: PolicyDocument, problems: Sequence[Problem]) -> bool:
     """Return whether a protected namespace may be lost: by a problem there, or in a field of which nobody knows what
     was meant."""
-    path, document = ("spec", "protectedNamespaces"), built.document.source
-    if not document.whole or any(problem.message == UNKNOWN for problem in problems):
+    path = ("spec", "protectedNamespaces")
+    if not document.source.whole or any(problem.message == UNKNOWN for problem in problems):
         return True
-    found = built.document.get(path)
+    found = document.get(path)
     return not document.is_judged(path) and (found is None or None in found)
 
 
-def _usable_clusters(built: Built, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
+def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
     """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed, and a
     state in a former spelling is known."""
-    for position, cluster in enumerate(built.policy.clusters):
+    for position, cluster in enumerate(document.policy.clusters):
         here = f"spec.clusters[{position}]"
         harmless = [f"{here}.labels", f"{here}.prometheus"]
-        if built.document.source.is_judged(("spec", "clusters", position, "state")):
+        if document.is_judged(("spec", "clusters", position, "state")):
             harmless.append(f"{here}.state")
         inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
         if all(field.startswith(tuple(harmless)) for field in inside):
             yield cluster
 
 
-def _read_fleet(path: str | Path) -> tuple[Built | None, tuple[Problem, ...]]:
+def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem, ...]]:
     """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
     loaded = load(path)
     problems: list[Problem] = []
-    found = _Found(problems)
-    fleets = [
-        ("Fleet", document)
-        for document in loaded.documents
-        if isinstance(document.value, dict) and document.value.get("kind") == "Fleet"
-    ]
-    unread = [problem.file for problem in loaded.problems]
-    if (main := main_fleet([document for _, document in fleets], loaded.root, unread)) is not None:
-        fleets = [("Fleet", main)]
+    fleets = [one for one in loaded.documents if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
+    if (main := main_fleet(fleets, loaded.root, [problem.file for problem in loaded.problems])) is not None:
+        fleets = [main]
     else:
         broken = list(broken_fleets(loaded.problems, loaded.root))
         own = [one for one in broken if below(one.file, loaded.root) == FLEET_FILE] or ([] if fleets else broken)
         problems += loaded.problems if own or not fleets else ()
-        fleets = [("Fleet", document) for document in own] or fleets
-    _make(fleets, found, complete=True)
-    problems += _fleets(fleets, str(path), complete=True)
-    return (found.built[0] if len(fleets) == 1 else None), tuple(sorted(problems))
+        fleets = own or fleets
+    made = [policy_document(one, "Fleet") for one in fleets]
+    problems += [problem for one in made for problem in one.problems]
+    problems += _not_one(fleets, str(path), complete=True)
+    return (made[0] if len(made) == 1 else None), tuple(sorted(problems))
 
 
 def _kind_of(document: Document, problems: list[Problem]) -> str | None:
@@ -367,18 +215,18 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
     for kind, source in shaped:
         if kind == "Calendar":
             known.add(source.file, _name_of(source), None)
-    made = {id(one.document.source) for one in found.built}
+    made = {id(one.source) for one in found.built}
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
-        document, owner = PolicyDocument(source), found.owners.of(source.file)
-        policy, spec = _made(kind, document, known.seen_from(source.file))
-        name = policy.name
+        owner = found.owners.of(source.file)
+        document = policy_document(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
+        name = document.policy.name
         if owner is not None and found.fleet is not None:
-            policy = bounded(document, kind, policy, owner, found.fleet)
-        if isinstance(policy, Calendar) and not document.problems:
-            known.add(source.file, name, policy)
-        found.built.append(Built(kind, policy, spec, document, "" if owner is None else owner.name))
+            document.policy = bounded(document, owner, found.fleet)
+        if kind == "Calendar" and not document.problems:
+            known.add(source.file, name, document.policy)
+        found.built.append(document)
         found.problems += document.problems
 
 
@@ -410,19 +258,13 @@ class _KnownCalendars:
         return "" if tenant is None else tenant.name
 
 
-def _made(kind: str, document: PolicyDocument, calendars: Calendars) -> tuple[Any, Struct]:
-    """Return the policy, and its spec in the form of its kind."""
-    row = POLICY_KINDS[kind]
-    return row.build(document, document.read(kind, row.document), calendars)
-
-
 def _name_of(document: Document) -> str:
     metadata = document.value.get("metadata")
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-def _fleets(shaped: Iterable[tuple[str, Document]], path: str, *, complete: bool) -> list[Problem]:
-    fleets = [document for kind, document in shaped if kind == "Fleet"]
+def _not_one(fleets: Sequence[Document], path: str, *, complete: bool) -> list[Problem]:
+    """Return the problems of having no Fleet, unless one may be in what could not be read, or several."""
     if not fleets:
         return [Problem.of_path(path, "has no Fleet, expected exactly one")] if complete else []
     first = fleets[0]
@@ -441,8 +283,8 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
     kept = [one for one in found.built if one.tenant not in wrong] if wrong else found.built
 
     sets: dict[str, list[Any]] = {}
-    for built in kept:
-        sets.setdefault(POLICY_KINDS[built.kind].into, []).append(built.policy)
+    for one in kept:
+        sets.setdefault(POLICY_KINDS[one.kind].into, []).append(one.policy)
     (fleet,) = sets.pop("fleet")
     in_order: Any = {into: tuple(sorted(those, key=_namespace_and_name)) for into, those in sets.items()}
     return PolicySet(
@@ -450,7 +292,7 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
         **in_order,
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
-        specs={built.document.place: built.spec for built in kept},
+        specs={one.place: one.spec for one in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )
@@ -458,34 +300,3 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
 
 def _namespace_and_name(policy: Any) -> tuple[str, str]:
     return (getattr(policy, "namespace", ""), policy.name)
-
-
-# A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
-
-
-_NEEDED = re.compile(r"^\s*(namespace|formerNames)\s*:", re.M)
-_MOST_LINES = 1000
-
-
-def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
-    """Yield the Fleets above the first line that cannot be read, of each file below `root` that has such a `problem`.
-
-    They are not `whole`. Of one that may say below that line where its records and its lock are, nothing is used.
-    """
-    for file, line in {problem.file: problem.line for problem in problems}.items():
-        content = read_bytes(file, root)
-        text = content if isinstance(content, Problem) else decoded_text(file, content)
-        if not isinstance(text, Problem):
-            yield from _above(file, text[0].splitlines(keepends=True), line)
-
-
-def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:
-    for end in range(min(broken, len(lines), _MOST_LINES), 0, -1):
-        if _NEEDED.search("".join(lines[end:])):
-            return
-        read = read_documents(file, "".join(lines[:end]))
-        found = [one for one in read.found if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
-        if found and not read.problems:
-            found[0].whole = False
-            yield found[0]
-            return

@@ -11,14 +11,15 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.messages import Path
-from reconciler.policy.kinds.calendar import CalendarDocument, calendar_of
+from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
 from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.kinds.downscale_policy import POD_PICKER, DownscalePolicyDocument, downscale_policy_of
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
-from reconciler.policy.kinds.idling_policy import Calendars, IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ANNOTATION, ReplicaSetDocument, replica_set_of
+from reconciler.yaml.documents import Document
 
 _NAMESPACE: Path = ("metadata", "namespace")
 
@@ -26,12 +27,12 @@ _NAMESPACE: Path = ("metadata", "namespace")
 class PolicyKind(Struct, frozen=True, kw_only=True):
     """What is known of a kind of policies. Paths are those of fields; None: it has none.
 
-    `build` makes the policy of a document and its fields, and returns it with the fields of its spec; problems are
-    gathered in the document. `into` is the field of a PolicySet that has the policies of the kind.
+    `build` makes the policy of a document and its fields; problems are gathered in the document. `into` is the field of
+    a PolicySet that has the policies of the kind.
     """
 
     document: type[Struct]
-    build: Callable[[PolicyDocument, Any, Calendars], tuple[Any, Struct]]
+    build: Callable[[PolicyDocument, Any], Any]
     into: str
     form_of: str = ""  # the kind that it is another way to write
     equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
@@ -40,30 +41,26 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     pod_picker: Path | None = None
 
 
-def _alone(build: Callable[[PolicyDocument, Any], Any]) -> Callable[[PolicyDocument, Any, Calendars], Any]:
-    """Return how a policy is made that names no calendar."""
-    return lambda document, fields, _: (build(document, fields), fields.spec)
+def policy_document(
+    source: Document, kind: str, tenant: str = "", calendars: Calendars | None = None
+) -> PolicyDocument:
+    """Return a document of `kind` with the policy that it states, and all that is wrong with it."""
+    document, row = PolicyDocument(source, kind, tenant, calendars), POLICY_KINDS[kind]
+    fields: Any = document.read(kind, row.document)
+    document.spec = fields.spec
+    document.policy = row.build(document, fields)
+    return document
 
 
 POLICY_KINDS = {
-    "Fleet": PolicyKind(document=FleetDocument, build=_alone(fleet_of), into="fleet"),
+    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
     "IdlingPolicy": PolicyKind(
-        document=IdlingPolicyDocument,
-        build=lambda document, fields, calendars: (idling_policy_of(document, fields, calendars), fields.spec),
-        into="idling",
-        equals="is not newly idled",
+        document=IdlingPolicyDocument, build=idling_policy_of, into="idling", equals="is not newly idled"
     ),
-    "Calendar": PolicyKind(
-        document=CalendarDocument,
-        build=lambda document, fields, _: (
-            calendar_of(document, ("spec",), fields.spec, fields.metadata.name),
-            fields.spec,
-        ),
-        into="calendars",
-    ),
+    "Calendar": PolicyKind(document=CalendarDocument, build=calendar_policy_of, into="calendars"),
     "FederatedReplicaSet": PolicyKind(
         document=FederatedReplicaSetDocument,
-        build=_alone(federated_replica_set_of),
+        build=federated_replica_set_of,
         into="federated",
         namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
@@ -71,14 +68,14 @@ POLICY_KINDS = {
     ),
     "DownscalePolicy": PolicyKind(
         document=DownscalePolicyDocument,
-        build=_alone(downscale_policy_of),
+        build=downscale_policy_of,
         into="downscale",
         equals="is not changed",
         pod_picker=POD_PICKER,
     ),
     "ReplicaSet": PolicyKind(
         document=ReplicaSetDocument,
-        build=lambda document, fields, _: replica_set_of(document, fields),
+        build=replica_set_of,
         into="federated",
         form_of="FederatedReplicaSet",
         namespace=_NAMESPACE,
@@ -87,7 +84,7 @@ POLICY_KINDS = {
     ),
     "Deployment": PolicyKind(
         document=DeploymentDocument,
-        build=lambda document, fields, _: deployment_of(document, fields),
+        build=deployment_of,
         into="downscale",
         form_of="DownscalePolicy",
         namespace=_NAMESPACE,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.kinds.json_schema import JSON_SCHEMA, json_schema
+from reconciler.policy.kinds.policy_test import PolicyTestDocument
 from reconciler.policy.policy_kinds import POLICY_KINDS
+
+_VERSION = API_VERSION.partition("/")[2]
 
 
 def policy_schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of policies of `kind`."""
-    parts = (PreferencesFields,) if kind == "ReplicaSet" else ()
-    schema = json_schema(POLICY_KINDS[kind].document, parts)
-    head = {"$schema": schema.pop("$schema"), "$id": f"urn:{API_VERSION.replace('/', ':')}:{kind}", "title": kind}
-    return {**head, **schema}
+    """Return the JSON Schema of policies of `kind`, or of their tests, PolicyTest."""
+    document = PolicyTestDocument if kind == "PolicyTest" else POLICY_KINDS[kind].document
+    return json_schema(kind, _VERSION, document, (Preferences,) if kind == "ReplicaSet" else ())
 
 
 def any_policy_schema() -> dict[str, Any]:
@@ -23,7 +24,7 @@ def any_policy_schema() -> dict[str, Any]:
     kinds = {kind: policy_schema(kind) for kind in POLICY_KINDS}
     return {
         "$schema": JSON_SCHEMA,
-        "$id": f"urn:{API_VERSION.replace('/', ':')}:Policy",
+        "$id": f"urn:reconciler:{_VERSION}:Policy",
         "title": "Policy",
         "description": "A policy of any kind.",
         "type": "object",

@@ -6,12 +6,11 @@ Nothing is evaluated. What looks like more than that is refused, so that nobody 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from reconciler.errors import PolicyError
 from reconciler.messages import alternatives, nearest, shown
 from reconciler.model import QueryKey
-from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 
 VARIABLES = ("cluster", "policy", "window")
 _LONGEST = 20_000
@@ -47,34 +46,3 @@ def render_query(key: QueryKey) -> str:
     if len(filled) > _LONGEST:
         raise PolicyError(f"is {len(filled)} characters long when rendered, expected at most {_LONGEST}")
     return filled
-
-
-def query_keys(cluster: str, policies: PolicySet) -> tuple[QueryKey, ...]:
-    """Return every query of the policies that may concern `cluster`, sorted."""
-    fleet_cluster = policies.fleet.cluster(cluster)
-    if fleet_cluster is None:
-        return ()
-    idling = {
-        QueryKey(cluster, policy.name, template, window)
-        for policy in policies.idling
-        if policy.selector.selects_cluster(fleet_cluster)
-        for template, window in queries_of(policy)
-    }
-    targets = {
-        QueryKey(cluster, policy.name, policy.target.query)
-        for policy in policies.downscale
-        if policy.target is not None
-        and policy.target.query is not None
-        and policy.selector.selects_cluster(fleet_cluster)
-    }
-    return tuple(sorted(idling | targets))
-
-
-def queries_of(policy: IdlingPolicy) -> Iterator[tuple[str, str]]:
-    """Yield (template, window) of every query of `policy`."""
-    yield from ((metric.query, metric.window) for metric in policy.wake_when)
-    for criterion in leaves(policy.idle_when):
-        if isinstance(criterion, MetricCriterion):
-            yield criterion.query, criterion.window
-            if criterion.coverage is not None:
-                yield criterion.coverage, criterion.window

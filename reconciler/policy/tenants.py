@@ -138,13 +138,12 @@ def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | Non
     return document.problem(("kind",), words)
 
 
-def bounded(document: PolicyDocument, kind: str, policy: Any, tenant: Tenant, fleet: Fleet) -> Any:
-    """Return `policy`, written as `kind`, as one of `tenant`: with its name, and selecting nothing else than what it
-    has.
+def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:
+    """Return the policy of `document` as one of `tenant`: with its name, and selecting nothing else than what it has.
 
     What reaches further is a problem of `document`.
     """
-    row, bounds = POLICY_KINDS[kind], _Bounds(document, tenant, fleet)
+    policy, row, bounds = document.policy, POLICY_KINDS[document.kind], _Bounds(document, tenant, fleet)
     if row.namespace is not None:
         bounds.check_namespace(row.namespace)
     if row.pod_picker is not None:
@@ -226,7 +225,8 @@ class _Bounds(Struct, frozen=True):
         clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
         if not clusters:
             self.document.add(("spec",), f"runs on no cluster of {_at(tenant)}, expected at least one")
-        return replace(policy, clusters=clusters or policy.clusters, tenant=tenant.name, within=tenant.clusters)
+        preferences = replace(policy.preferences, clusters=clusters or policy.clusters)
+        return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters)
 
     def _check_placed_on(self, name: str) -> None:
         words = f"expected a cluster within {alternatives(self.tenant.clusters)}, those of {_at(self.tenant)}"
@@ -246,7 +246,7 @@ class _Bounds(Struct, frozen=True):
         if other is not None:
             words = f"is {shown(host)}, a Service of {_at(other)}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
-        elif foreign and host not in {one.lower().rstrip(".") for one in self.fleet.allowed_picker_hosts}:
+        elif foreign and host not in {one.lower().rstrip(".") for one in self.fleet.pod_pickers.allowed_hosts}:
             words = (
                 f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}, or one that"
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import ReasonCode
-from reconciler.errors import PolicyError, Problem
+from reconciler.errors import PolicyError
 from reconciler.messages import Path, alternatives, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import given
@@ -23,10 +23,9 @@ from reconciler.policy.kinds.policy_test import (
     SeriesFields,
     StepFields,
 )
-from reconciler.policy.load import TESTS
+from reconciler.policy.policy_files import TESTS, documents_in
 from reconciler.policy.types import Place
-from reconciler.yaml.files import decoded_text, find_files, is_inside, read_bytes, spelt
-from reconciler.yaml.reader import read_documents
+from reconciler.yaml.files import find_files, is_inside, read_bytes
 
 _INSTANT = timedelta(seconds=1)
 _MOST_DAYS = 366  # of one case: each day has runs of its own
@@ -92,12 +91,7 @@ def read_case_files(path: str, clusters: Collection[str] | None) -> tuple[CaseFi
     problems = list(found.problems) if found is not None else []
     files: list[CaseFile] = []
     for file in (path,) if found is None else found.files:
-        content = read_bytes(file, folder)
-        text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
-        if isinstance(text, Problem):
-            problems.append(text)
-            continue
-        read = read_documents(spelt(file), text[0])
+        read = documents_in(file, read_bytes(file, folder))
         problems += read.problems
         for source in read.found:
             reader = _Reader(PolicyDocument(source), clusters)
@@ -155,7 +149,7 @@ class _Reader:
         moments = [self._moment(path, fields)]
         moments += [self._moment((*path, "then", n), one) for n, one in enumerate(fields.then)]
         self._check_order(path, start, moments)
-        return Case(fields.name, self._place(path), start, tuple(moments))
+        return Case(fields.name, self.document.place_of(path), start, tuple(moments))
 
     def _check_order(self, path: Path, start: datetime | None, moments: list[Moment]) -> None:
         if any(moment.start == _EPOCH for moment in moments):
@@ -205,7 +199,7 @@ class _Reader:
         when = given(fields.wake_requested_at)
         if when is not None and when != "now":
             self._time((*path, "wake-requested-at"), when)
-        return self._place(path), fields
+        return self.document.place_of(path), fields
 
     def _expectation(self, path: Path, fields: ExpectFields, start: datetime) -> Expectation:
         self._one_of(path, fields, ("object", "namespaces"))
@@ -220,7 +214,7 @@ class _Reader:
         until = self._time((*path, "until"), given(fields.until))
         if until is not None and until <= start:
             self.document.add((*path, "until"), "is not after the time of the run, expected a later one")
-        return Expectation(self._place(path), fields, until, None if until is None else until + self._tick)
+        return Expectation(self.document.place_of(path), fields, until, None if until is None else until + self._tick)
 
     def _check_cluster(self, path: Path, name: str | None, *, key: bool = False) -> None:
         """An answer of a cluster that is not there would be given to nobody."""
@@ -246,9 +240,6 @@ class _Reader:
         if text and found is None:
             self.document.add(path, f'is {shown(text)}, expected a time with a zone, like "2026-11-23T07:00:00+01:00"')
         return found
-
-    def _place(self, path: Path) -> Place:
-        return Place(self.document.source.file, *self.document.source.place(path))
 
 
 def runs_before(moment: Moment, at: datetime | None, tick: timedelta) -> Iterator[datetime]:

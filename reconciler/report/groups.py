@@ -90,6 +90,23 @@ def reasons_in(plan: Plan) -> ReasonWords:
     return ReasonWords(plan.made_at)
 
 
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield `rows` in columns below `head`."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def placement_rows(view: PlacementView, plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Yield the head and the rows of the table of a federated ReplicaSet, its clusters below each other."""
+    clock = reasons_in(plan)
+    yield "cluster", "current", "desired", "spec.replicas", "available", "capacity", "reason"
+    for row in view.rows:
+        numbers = (row.current, row.desired, row.spec_replicas, row.running, row.capacity)
+        known = ("-" if number is None else str(number) for number in numbers)
+        yield one_line(row.cluster), *known, clock.reason(row.reasons)
+
+
 def grouped(
     plan: Plan, actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False
 ) -> tuple[Group, ...]:

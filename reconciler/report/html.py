@@ -12,16 +12,15 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.groups import Line, grouped, reasons_in, updates_of
+from reconciler.report.json import totals_of
 from reconciler.report.summary import (
-    Held,
     apply_summary,
     blocks_of,
     heading,
     held_of,
     held_title,
     plan_summary,
-    totals_of,
     went_well,
     words_of,
 )
@@ -95,38 +94,6 @@ def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
     return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.reasons), desired)
 
 
-class LineRow(Struct, frozen=True):
-    """One line of a group, and what became of it: "" for a plan, and for what went as planned."""
-
-    line: Line
-    effect: str
-    fields: tuple[str, ...]
-    outcome: str = ""
-
-
-class Section(Struct, frozen=True):
-    """A group; metadata updates are folded away."""
-
-    group: Group
-    rows: tuple[LineRow, ...]
-    updates: tuple[LineRow, ...]
-
-
-class HeldSection(Struct, frozen=True):
-    """What one limit or guard holds back."""
-
-    held: Held
-    sections: tuple[Section, ...]
-
-
-class Tile(Struct, frozen=True):
-    """One number in large letters."""
-
-    number: int
-    words: str
-    effect: str
-
-
 def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as a page: no scripts, nothing from elsewhere."""
     title, source = heading(plan, applied=outcomes is not None)
@@ -140,10 +107,13 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
         summary=plan_summary(plan, groups, everything=True) if outcomes is None else apply_summary(plan, outcomes),
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),
-        sections=_sections(groups, by_action),
+        groups=groups,
         held_title=held_title(held),
-        held=[HeldSection(one, _sections(one.groups)) for one in held],
-        blocks=[(block, _sections(block.groups)) for block in blocks_of(plan)],
+        held=held,
+        blocks=blocks_of(plan),
+        outcome_of=lambda line: _outcome(line, by_action),
+        effect_of=effect_of,
+        fields_of=fields_of,
         counted=counted,
         updates_of=updates_of,
     )
@@ -166,48 +136,35 @@ def page_template(room: str, name: str) -> Template:
     return environment.get_template(name)
 
 
-def _plan_tiles(plan: Plan) -> tuple[Tile, ...]:
+def _plan_tiles(plan: Plan) -> tuple[tuple[int, str, str], ...]:
+    """Return the numbers that stand in large letters, each with its words and the effect that gives its colour."""
     counts = counts_of(plan)
     return (
-        Tile(counts.to_idle, "to idle", "idle"),
-        Tile(counts.to_wake, "to wake", "wake"),
-        Tile(counts.to_scale_down, "to scale down", "down"),
-        Tile(counts.to_scale_up + counts.to_create, "to scale up or create", "up"),
-        Tile(counts.replicas_fewer, "fewer replicas", "down"),
-        Tile(counts.replicas_more, "more replicas", "up"),
-        Tile(counts.held_back, "held back", "held"),
-        Tile(counts.undecided + counts.unknown, "undecided or unknown", "held"),
+        (counts.to_idle, "to idle", "idle"),
+        (counts.to_wake, "to wake", "wake"),
+        (counts.to_scale_down, "to scale down", "down"),
+        (counts.to_scale_up + counts.to_create, "to scale up or create", "up"),
+        (counts.replicas_fewer, "fewer replicas", "down"),
+        (counts.replicas_more, "more replicas", "up"),
+        (counts.held_back, "held back", "held"),
+        (counts.undecided + counts.unknown, "undecided or unknown", "held"),
     )
 
 
-def _apply_tiles(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Tile, ...]:
+def _apply_tiles(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[tuple[int, str, str], ...]:
     totals = totals_of(plan, outcomes)
     return (
-        Tile(totals.applied, "applied", "up"),
-        Tile(totals.failed, "failed", "down"),
-        Tile(totals.stale, "stale", "held"),
-        Tile(totals.skipped + totals.deferred + totals.not_chosen, "skipped, deferred or not approved", "held"),
-        Tile(totals.replicas_fewer, "fewer replicas", "down"),
-        Tile(totals.replicas_more, "more replicas", "up"),
-    )
-
-
-def _sections(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> tuple[Section, ...]:
-    return tuple(
-        Section(group, _rows(group.lines, outcomes), _rows(group.updates, outcomes))
-        for group in groups
-        if group.lines or group.updates
-    )
-
-
-def _rows(lines: Iterable[Line], outcomes: Mapping[int, Outcome] | None) -> tuple[LineRow, ...]:
-    return tuple(
-        LineRow(line, str(effect_of(line.decision)), tuple(fields_of(line.decision)), _outcome(line, outcomes))
-        for line in lines
+        (totals.applied, "applied", "up"),
+        (totals.failed, "failed", "down"),
+        (totals.stale, "stale", "held"),
+        (totals.skipped + totals.deferred + totals.not_chosen, "skipped, deferred or not approved", "held"),
+        (totals.replicas_fewer, "fewer replicas", "down"),
+        (totals.replicas_more, "more replicas", "up"),
     )
 
 
 def _outcome(line: Line, outcomes: Mapping[int, Outcome] | None) -> str:
+    """Return what became of a change, "" for a plan, and for what went as planned."""
     if outcomes is None or went_well(line.action, outcomes):
         return ""
     return "; ".join(words_of(outcomes.get(line.action.id)))

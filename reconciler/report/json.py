@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -14,8 +15,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
 from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
-from reconciler.plan.model import Plan
-from reconciler.report.summary import totals_of
+from reconciler.plan.model import Plan, fewer, more
 from reconciler.untrusted_text import one_line
 
 REPORT_VERSION: Final = "reconciler/report/v1alpha2"
@@ -44,7 +44,7 @@ class OutcomeDocument(JsonObject, frozen=True):
     ]
 
 
-class OutcomeCountsDocument(JsonObject, frozen=True):
+class Totals(JsonObject, frozen=True):
     """The outcomes in numbers."""
 
     applied: Annotated[PlanNumber, Meta(description="Changes that were applied.")]
@@ -59,12 +59,29 @@ class OutcomeCountsDocument(JsonObject, frozen=True):
     replicas_more: Annotated[PlanNumber, Meta(description="Replicas that the changes added.")]
 
 
+def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
+    """Return the totals of `outcomes`; an action of `plan` without an outcome was not chosen."""
+    by_status = Counter(outcome.status for outcome in outcomes)
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
+    done = [action.decision for action in plan.actions if action.id in applied]
+    return Totals(
+        applied=by_status[OutcomeStatus.APPLIED],
+        stale=by_status[OutcomeStatus.STALE],
+        failed=by_status[OutcomeStatus.FAILED],
+        skipped=by_status[OutcomeStatus.SKIPPED],
+        deferred=by_status[OutcomeStatus.DEFERRED],
+        not_chosen=len({action.id for action in plan.actions} - {outcome.action for outcome in outcomes}),
+        replicas_fewer=fewer(done),
+        replicas_more=more(done),
+    )
+
+
 class ReportDocument(JsonObject, frozen=True):
     """The report of an apply: its plan, and the outcome of each change."""
 
     schema_version: Annotated[Literal["reconciler/report/v1alpha2"], PLAN_SCHEMA]
     kind: Annotated[Literal["Report"], Meta(description="The kind of this document.")]
-    counts: Annotated[OutcomeCountsDocument, Meta(description="The outcomes in numbers.")]
+    counts: Annotated[Totals, Meta(description="The outcomes in numbers.")]
     outcomes: Annotated[
         list[OutcomeDocument], Meta(description="The outcome of each change, in the order of the plan.")
     ]
@@ -80,7 +97,7 @@ def _document(plan: Plan, outcomes: Sequence[Outcome]) -> ReportDocument:
     return ReportDocument(
         schema_version=REPORT_VERSION,
         kind="Report",
-        counts=msgspec.convert(totals_of(plan, outcomes), OutcomeCountsDocument, from_attributes=True),
+        counts=totals_of(plan, outcomes),
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),
         plan=plan_document(plan),
     )
@@ -136,5 +153,4 @@ def schema_text(schema: dict[str, Any]) -> str:
 def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
     from reconciler.policy.kinds.json_schema import json_schema
 
-    schema = json_schema(document)
-    return {"$schema": schema.pop("$schema"), "$id": f"urn:reconciler:v1alpha2:{title}", "title": title, **schema}
+    return json_schema(title, "v1alpha2", document)

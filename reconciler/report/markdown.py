@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, grouped, reasons_in, updates_of
+from reconciler.report.groups import Group, columns, grouped, placement_rows, updates_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -26,7 +26,7 @@ from reconciler.report.summary import (
 )
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import counted, edge
-from reconciler.untrusted_text import one_line, short
+from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
 _NOTHING_WRITTEN = "&#8203;"  # the same, as what can be seen in the text
@@ -235,24 +235,9 @@ def _placements(plan: Plan) -> list[list[str]]:
 
 
 def _placement(view: PlacementView, plan: Plan) -> list[str]:
-    head = ("cluster", "current", "desired", "spec.replicas", "available", "capacity", "reason")
-    clock = reasons_in(plan)
-    rows = [
-        (
-            one_line(row.cluster),
-            *map(_known, (row.current, row.desired, row.spec_replicas, row.running, row.capacity)),
-            clock.reason(row.reasons),
-        )
-        for row in view.rows
-    ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows))
+    head, *rows = placement_rows(view, plan)
     words = f"Placement of {code_element(view.key)}: {counted(view.total, 'replica')}, {counted(len(rows), 'cluster')}"
-    return details(words, fence(f"  {line}".rstrip() for line in lines))
-
-
-def _known(replicas: int | None) -> str:
-    return "-" if replicas is None else str(replicas)
+    return details(words, fence(f"  {line}" for line in columns(head, rows)))
 
 
 def origin_of(plan: Plan) -> list[str]:

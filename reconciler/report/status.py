@@ -15,7 +15,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
-from reconciler.report.groups import reasons_in
+from reconciler.report.groups import columns, placement_rows, reasons_in
 from reconciler.report.wording import age, counted, edge, name_of
 from reconciler.untrusted_text import one_line
 from reconciler.version import OUTPUT_VERSION
@@ -155,13 +155,6 @@ def _state(one: ClusterSummary) -> str:
     return "Unknown" if one.problem else one.state
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield `rows` in columns below `head`."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _placement_lines(plan: Plan) -> Iterator[str]:
     moving = sorted(plan.placements, key=lambda view: (all(row.current == row.desired for row in view.rows), view.key))
     shown = moving if len(moving) <= _PLACEMENTS else moving[: _PLACEMENTS - 1]
@@ -229,21 +222,9 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     yield f"Namespace:  {one_line(namespace)}"
     yield f"Replicas:   {view.total} desired, {known} available{' (not all are known)' if None in running else ''}"
     yield "Clusters:"
-    clock = reasons_in(plan)
-    rows = [
-        (
-            one_line(row.cluster),
-            *(_number(one) for one in (row.current, row.desired, row.spec_replicas, row.running, row.capacity)),
-            clock.reason(row.reasons) or "-",
-        )
-        for row in view.rows
-    ]
-    head = ("CLUSTER", "CURRENT", "DESIRED", "SPEC.REPLICAS", "AVAILABLE", "CAPACITY", "REASON")
-    yield from (f"  {line}" for line in columns(head, rows))
-
-
-def _number(number: int | None) -> str:
-    return "-" if number is None else str(number)
+    head, *rows = placement_rows(view, plan)
+    shown = [(*numbers, reason or "-") for *numbers, reason in rows]
+    yield from (f"  {line}" for line in columns([word.upper() for word in head], shown))
 
 
 def idle_lines(found: Sequence[IdleObject], now: datetime) -> Iterator[str]:

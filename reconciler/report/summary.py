@@ -15,8 +15,9 @@ from reconciler.decide.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
 from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.model import Action, Plan, added, fewer, more
+from reconciler.plan.model import Action, Plan, added
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.json import totals_of
 from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
 from reconciler.untrusted_text import one_line
 
@@ -47,36 +48,6 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
         words += [f"{outcome.missed} still there"] if outcome.missed else []
         words += [f"{counted(outcome.substituted, 'other pod')} deleted instead"] if outcome.substituted else []
         yield ", ".join(words)
-
-
-class Totals(Struct, frozen=True):
-    """How many changes ended how, and the replicas that the applied ones took and gave."""
-
-    applied: int = 0
-    stale: int = 0
-    failed: int = 0
-    skipped: int = 0
-    deferred: int = 0
-    not_chosen: int = 0
-    replicas_fewer: int = 0
-    replicas_more: int = 0
-
-
-def totals_of(plan: Plan, outcomes: Sequence[Outcome]) -> Totals:
-    """Return the totals of `outcomes`; an action of `plan` without an outcome was not chosen."""
-    by_status = Counter(outcome.status for outcome in outcomes)
-    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
-    done = [action.decision for action in plan.actions if action.id in applied]
-    return Totals(
-        applied=by_status[OutcomeStatus.APPLIED],
-        stale=by_status[OutcomeStatus.STALE],
-        failed=by_status[OutcomeStatus.FAILED],
-        skipped=by_status[OutcomeStatus.SKIPPED],
-        deferred=by_status[OutcomeStatus.DEFERRED],
-        not_chosen=len({action.id for action in plan.actions} - {outcome.action for outcome in outcomes}),
-        replicas_fewer=fewer(done),
-        replicas_more=more(done),
-    )
 
 
 _AUTOSCALER = "autoscaler"

@@ -20,10 +20,9 @@ from reconciler.activator.connection import ActivatorLimits, connected
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.decode.shapes import decoded_json
-from reconciler.backends.stop import Stop
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
-from reconciler.world import RealClock
+from reconciler.time_limit import TimeLimit
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 
 _LIMIT = 60
@@ -59,13 +58,13 @@ class Written:
 
 
 class Stage:
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, grace: float = 30.0, **limits: Any) -> None:
         self.written = Written()
         self.told: list[str] = []
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), RealClock(), Stop())
+        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), TimeLimit())
         taken = ActivatorLimits(**{"ports": range(21_000, 32_000), **limits})
-        self.one = one = Activator(ActivatorSettings(pod, taken, self.told.append), parts)
+        self.one = one = Activator(ActivatorSettings(pod, taken, self.told.append, grace=grace), parts)
         one._loop = asyncio.get_running_loop()
         one._unsynced = set()
 
@@ -185,6 +184,59 @@ def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
         assert one.health() == (200, "ok\n")
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("lease_fails", "end_fails"),
+    [
+        pytest.param(9, 0, id="the Lease cannot be written"),
+        pytest.param(1, 1, id="nothing can be written at first"),
+    ],
+)
+def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int, end_fails: int) -> None:
+    class Failing(Written):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = {"expire": lease_fails, "end": end_fails}
+
+        def expire(self) -> None:
+            self._fail("expire")
+
+        def end(self) -> None:
+            self._fail("end")
+            self.there.clear()
+
+        def _fail(self, what: str) -> None:
+            self.left[what] -= 1
+            if self.left[what] >= 0:
+                raise ForbiddenError(f"{what}: refused")
+
+    async def story(stage: Stage) -> None:
+        written = Failing()
+        stage.one._parts = replace(stage.one._parts, publication=cast(Any, written))
+        stage.idle()
+        await until(lambda: OURS in written.there)
+        await stage.one._end()
+        assert not written.there
+        assert stage.told == []
+
+    play(story, grace=5.0)
+
+
+def test_the_end_is_orderly_where_there_is_no_thread_to_delete_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def story(stage: Stage) -> None:
+        stage.idle()
+        await until(lambda: OURS in stage.written.there)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", none)
+            await stage.one._end()
+        [line] = stage.told
+        assert "the slices could not be deleted: " in line
+
+    play(story, grace=1.0)
 
 
 def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reconciler.activator.pods
 from reconciler.activator.objects import Backend
 from reconciler.activator.pods import PodAddresses
 from reconciler.errors import ForbiddenError, NotFoundError
@@ -102,6 +103,32 @@ def test_an_address_is_a_pods_as_the_api_server_says(backend: Backend, expected:
     failures: list[str] = []
     assert has(server, backend, failures=failures) == [expected]
     assert failures in ([["pods: forbidden"]] if backend.pod == "refused" else [[], [""]])
+
+
+def test_what_fails_for_each_pod_of_a_namespace_is_told_once() -> None:
+    """Each error names its Pod; a refusal of one between the answers of others is no news either."""
+    server = Server({("shop", f"web-{number}"): ForbiddenError(f"pods web-{number}: forbidden") for number in range(8)})
+    server.pods["shop", "api"] = (["10.0.0.9"], "Running")
+    pods = [*(f"web-{number}" for number in range(4)), "api", *(f"web-{number}" for number in range(4, 8))]
+    failures: list[str] = []
+    has(server, *(Backend("10.0.0.9", 80, pod) for pod in pods), failures=failures)
+    assert len(failures) == 1
+    assert failures[0].startswith("pods web-")
+
+
+def test_what_failed_is_over_once_nothing_failed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler.activator.pods, "_FAILING_SECONDS", 0.0)
+    server = Server({("shop", "gone"): ForbiddenError("forbidden"), ("shop", "web"): (["10.0.0.1"], "Running")})
+    told: list[tuple[str, str]] = []
+
+    async def asked() -> None:
+        pods = PodAddresses(cast(Any, server), lambda *both: told.append(both))
+        for pod in ("gone", "web"):
+            await pods.has("shop", Backend("10.0.0.1", 80, pod))
+        pods.end()
+
+    asyncio.run(asyncio.wait_for(asked(), 60))
+    assert told == [("pods of shop", "forbidden"), ("pods of shop", "")]
 
 
 @given(st.data())

@@ -105,3 +105,14 @@ def test_slices_are_deleted_several_at_a_time_and_all_are_tried() -> None:
     with pytest.raises(ForbiddenError, match="s1"):
         a_publication(server).withdraw_all("uid-0")
     assert len([one for one in server.asked if one.method == "DELETE"]) == 16
+
+
+def test_slices_are_deleted_also_where_there_are_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = Server()
+    server.slices = 20
+    monkeypatch.setattr(threading.Thread, "start", none)
+    a_publication(server).end()
+    assert len([one for one in server.asked if one.method == "DELETE"]) == 21

@@ -23,6 +23,7 @@ from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, 
 from reconciler.observe.pods import activators_of
 from reconciler.plan.json import plan_from_dict
 from reconciler.policy.types import PolicySet
+from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_service, a_state
 from tests.decide.idling.idling_policies import a_policy
 from tests.way.calls import Folder
@@ -254,7 +255,7 @@ class Asked:
 
 def waited(asked: Asked, *services: ObjectRef) -> list[bool]:
     """Ask every second for so long as it waits; return the answers."""
-    acceptance, access = Acceptance(), Access(*([asked] * 5))  # type: ignore[arg-type]
+    acceptance, access = Acceptance(), Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
     found = [acceptance.is_waited_for(frozenset(services), access)]
     while found[-1]:
         asked.sleep(1.0)

@@ -38,10 +38,10 @@ def test_what_clients_wait_for_has_no_rate_and_wakes_have_requests_of_their_own(
     made: list[ApiClient] = []
     original = ApiClient.__init__
 
-    def noted(self: ApiClient, connection: Any, settings: RequestSettings, clock: Any) -> None:
+    def noted(self: ApiClient, connection: Any, settings: RequestSettings) -> None:
         assert settings.qps == 0
         made.append(self)
-        original(self, connection, settings, clock)
+        original(self, connection, settings)
 
     monkeypatch.setattr(ApiClient, "__init__", noted)
     monkeypatch.setattr("reconciler.cli.activator.asyncio.run", lambda work: work.close())

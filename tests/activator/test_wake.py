@@ -15,7 +15,6 @@ from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.protocols import workloads_of
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
-from reconciler.world import RealClock
 from tests.activator.in_cluster import OWN, POLICIES, install
 from tests.real.api import JSON_PATCH, ApiError
 from tests.real.control_plane import ControlPlane
@@ -68,11 +67,10 @@ class Sleepers:
         return sorted(one["involvedObject"]["name"] for one in events)
 
     def view(self, account: str = "reconciler-activator") -> WakeView:
-        clock = RealClock()
         path = self.folder.path / "activator.yaml"
         write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
         reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
-        return WakeView(ApiClient(Connection(reached, clock, largest_read=None), RequestSettings(), clock), clock)
+        return WakeView(ApiClient(Connection(reached, largest_read=None), RequestSettings()))
 
     def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
         """A waker under a ServiceAccount; its clock is so many seconds `behind`."""

@@ -12,7 +12,6 @@ import pytest
 
 from reconciler.activator.objects import WATCHED_SERVICES
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
-from reconciler.backends.stop import Stop
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -21,6 +20,7 @@ from reconciler.errors import (
     UnauthorisedError,
     UnreachableError,
 )
+from reconciler.time_limit import TimeLimit
 
 GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 
@@ -29,12 +29,13 @@ class Server:
     """Ends each watch after so many seconds of its own clock; after six it asks to stop."""
 
     def __init__(self, lines: tuple[bytes, ...], lasts: float) -> None:
-        self.stop = Stop()
         self.pauses: list[float] = []
         self._lines = lines
         self._lasts = lasts
         self._now = 0.0
+        self._ended = 0.0
         self._watches = 0
+        self.limit = TimeLimit(clock=self)
 
     def send(self, _: object) -> Any:
         return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5"},"items":[]}')
@@ -42,16 +43,17 @@ class Server:
     @contextmanager
     def watched(self, _: object, __: float) -> Iterator[Iterator[bytes]]:
         self._watches += 1
-        self._now += self._lasts
+        if self._now > self._ended:
+            self.pauses.append(self._now - self._ended)
+        self._now = self._ended = self._now + self._lasts
         if self._watches == 6:
-            self.stop.ask("enough")
+            self.limit.cut("enough")
         yield iter(self._lines)
 
     def monotonic(self) -> float:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
         self._now += seconds
 
 
@@ -67,7 +69,7 @@ class Server:
 def test_pauses_grow(lines: tuple[bytes, ...], lasts: float, bounds: tuple[float, ...]) -> None:
     server = Server(lines, lasts)
     handlers: WatchHandlers[Any] = WatchHandlers(lambda _: None, lambda *_: None, lambda _: None)
-    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers).follow(server.stop, cast(Any, server))
+    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers).follow(server.limit)
     assert len(server.pauses) == len(bounds)
     assert all(most / 2 <= pause <= most for pause, most in zip(server.pauses, bounds, strict=True))
 
@@ -136,7 +138,7 @@ def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_for
 ) -> None:
     server, recorded = Failing(error), Recorded()
     watch = Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers())
-    watch.follow(server.stop, cast(Any, server))
+    watch.follow(server.limit)
     assert (server.versions, server.lists) == (versions, lists)
     assert (recorded.changed, len(recorded.replaced)) == (["shop/web"], lists)
     assert recorded.failed[-1] == ""  # what goes on has no failure any more
@@ -153,15 +155,15 @@ def test_a_list_that_goes_on_where_it_was_already_ends_with_a_failure() -> None:
         def send(self, _: object) -> Any:
             self.pages += 1
             if self.pages == 50:
-                self.stop.ask("enough")
+                self.limit.cut("enough")
                 return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5"},"items":[]}')
             return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5","continue":"x"},"items":[]}')
 
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
-            self.stop.ask("enough")
+            self.limit.cut("enough")
 
     server, recorded = Repeating(), Recorded()
-    Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers()).follow(server.stop, cast(Any, server))
+    Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers()).follow(server.limit)
     assert (server.pages, recorded.replaced) == (2, [])
     assert "goes on where it was already" in recorded.failed[0]

@@ -1,7 +1,5 @@
 """A process that dies at the Nth step of a write, as the operating system sees it.
 
-    python -m tests.backends.crashes FOLDER N WRITE
-
 Steps are the calls that change something on disk: opening for writing, writing (half of the bytes are written before
 the process dies), syncing, renaming, removing. It exits with 9 where it died, with 0 where the write was done first.
 """
@@ -9,7 +7,6 @@ the process dies), syncing, renaming, removing. It exits with 9 where it died, w
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +62,7 @@ class Steps:
 
 
 def main(folder: str, left: int, write: str) -> None:
+    """Make the write in `folder`, and die at its step `left`."""
     cluster = SnapshotCluster(Path(folder), "east", victim_order=last_names_first)
     cluster.scale_kinds()
     steps = Steps(left)
@@ -73,7 +71,3 @@ def main(folder: str, left: int, write: str) -> None:
     os.write = steps.writing(os.write)  # type: ignore[assignment]
     os.open = steps.opening(os.open)
     cluster.write(WRITES[write])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -13,7 +13,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef
-from tests.backends.clocks import PatientClock
+from reconciler.time_limit import TimeLimit
 from tests.backends.folders import last_names_first, patch
 
 COUNTER = ObjectRef("east", "shop", "ConfigMap", "counter")
@@ -22,12 +22,12 @@ COUNTER = ObjectRef("east", "shop", "ConfigMap", "counter")
 def main(folder: str, name: str, count: int) -> None:
     """Write an entry of our own each time, and count up the shared one by compare and set."""
     cluster = SnapshotCluster(Path(folder), "east", victim_order=last_names_first)
-    lock = FileLock(folder, name, PatientClock())
+    lock = FileLock(folder, name)
     for number in range(count):
         cluster.write(patch(COUNTER, ("add", f"/data/{name}-{number}", "x"), version="v1"))
         while not count_up(cluster):
             pass
-        lock.acquire(60)
+        lock.acquire(TimeLimit(60))
         critical(Path(folder))
         lock.release()
 

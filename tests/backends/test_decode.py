@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.config_map_store import entry_name
@@ -24,6 +24,7 @@ from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, R
 from reconciler.backends.snapshot.manifests import manifest_of
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
+from tests.laws import tries
 
 MINUTE = 60 * 10**9
 BASE = int(datetime(2026, 11, 20, 15, 40, tzinfo=UTC).timestamp()) * 10**9
@@ -211,7 +212,7 @@ SHAPED = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@tries(200)
 @given(kind=st.sampled_from(sorted(SHAPES)), value=st.dictionaries(st.sampled_from(FIELDS), SHAPED, max_size=5))
 def test_every_refusal_is_explained_and_nothing_else_is(kind: tuple[str, str], value: dict[str, Any]) -> None:
     """The mismatches are found by another way than decoding: both must agree whether there are any."""

@@ -28,12 +28,12 @@ from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest,
 from reconciler.backends.http.connections import Resolver, connections, tls_context
 from reconciler.backends.http.exchange import (
     CertificateError,
-    Deadline,
     HttpError,
     ReadEnoughError,
     TimedOutError,
     TooLargeError,
 )
+from reconciler.time_limit import TimeLimit
 from tests.real.faults import gzipped_zeros
 from tests.real.worlds import wait_until
 
@@ -124,13 +124,13 @@ def a_client(**limits: Any) -> HttpClient:
 
 def asked(url: str, seconds: float = 10, method: str = "GET", **limits: Any) -> HttpResponse:
     body = None if method == "GET" else b"[]"
-    return a_client(**limits).exchange(HttpRequest(method, url + "/x", body=body), Deadline(seconds))
+    return a_client(**limits).exchange(HttpRequest(method, url + "/x", body=body), TimeLimit(seconds))
 
 
 def test_a_header_may_repeat_its_name() -> None:
     groups = [("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")]
     with Server(HELLO) as server:
-        a_client().exchange(HttpRequest("GET", server.url, groups), Deadline(5))
+        a_client().exchange(HttpRequest("GET", server.url, groups), TimeLimit(5))
         assert [found for found in _headers(server.requests[0]) if found[0].startswith(b"imp")] == [
             (b"impersonate-group", b"dev"),
             (b"impersonate-group", b"ops"),
@@ -233,12 +233,11 @@ def test_whatever_hangs_ends_once_the_run_stops(phase: str) -> None:
     opened, _ = PHASES[phase]
     stopped_at = time.monotonic() + 0.6
 
-    def run_left() -> float:
-        return inf if time.monotonic() < stopped_at else 0.0
-
+    limit = TimeLimit(60)
+    threading.Timer(0.6, limit.cut, ["stopped"]).start()
     with opened() as url:
         with pytest.raises(TimedOutError):
-            a_client().exchange(HttpRequest("GET", url), Deadline(60, run_left))
+            a_client().exchange(HttpRequest("GET", url), limit)
         assert time.monotonic() - stopped_at < 12
 
 
@@ -269,8 +268,8 @@ def test_names_that_hang_delay_no_other_name() -> None:
         resolver = Resolver()
         for number in range(100):
             with pytest.raises(TimedOutError):
-                resolver.addresses(f"{number}.hanging", 80, Deadline(0))
-        assert resolver.addresses("localhost", 80, Deadline(20))
+                resolver.addresses(f"{number}.hanging", 80, TimeLimit(0))
+        assert resolver.addresses("localhost", 80, TimeLimit(20))
 
 
 def test_of_names_that_anybody_may_invent_only_so_many_hang_and_the_next_ones_are_refused_at_once() -> None:
@@ -278,15 +277,15 @@ def test_of_names_that_anybody_may_invent_only_so_many_hang_and_the_next_ones_ar
 
     def is_looked_up() -> bool:
         with contextlib.suppress(HttpError):
-            return bool(resolver.addresses("localhost", 80, Deadline(20)))
+            return bool(resolver.addresses("localhost", 80, TimeLimit(20)))
         return False
 
     with unresolved():
         for name in ("a.hanging", "b.hanging", "a.hanging"):
             with pytest.raises(TimedOutError):
-                resolver.addresses(name, 80, Deadline(0))
+                resolver.addresses(name, 80, TimeLimit(0))
         with pytest.raises(HttpError, match="its host name waits behind 2 others that nobody answers for") as refused:
-            resolver.addresses("localhost", 80, Deadline(inf))
+            resolver.addresses("localhost", 80, TimeLimit(inf))
         assert refused.value.passes
     wait_until(is_looked_up, "room for a name")
 
@@ -299,19 +298,19 @@ def test_a_name_for_which_there_is_no_thread_is_an_error_of_its_own_alone(monkey
     with monkeypatch.context() as patch:
         patch.setattr(http_connections.threading.Thread, "start", no_thread)
         with pytest.raises(HttpError, match="its host name cannot be looked up, no thread is left"):
-            resolver.addresses("localhost", 80, Deadline(20))
-    assert resolver.addresses("localhost", 80, Deadline(20))
+            resolver.addresses("localhost", 80, TimeLimit(20))
+    assert resolver.addresses("localhost", 80, TimeLimit(20))
 
 
 ABANDONED = """
 import socket, threading
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.connections import connections
-from reconciler.backends.http.exchange import Deadline
+from reconciler.backends.http.exchange import TimeLimit
 from reconciler.backends.http.exchange import HttpError
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait(60)
 try:
-    HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), Deadline(0.3))
+    HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), TimeLimit(0.3))
 except HttpError as error:
     print(error)
 """
@@ -326,7 +325,7 @@ def test_a_connection_is_kept_and_one_that_was_closed_meanwhile_is_made_anew() -
     with Server(HELLO) as server:
         client = a_client()
         for _ in range(3):
-            assert client.exchange(HttpRequest("GET", server.url), Deadline(5)).body == b"{}"
+            assert client.exchange(HttpRequest("GET", server.url), TimeLimit(5)).body == b"{}"
         assert (server.connections, len(server.requests)) == (1, 3)
 
 
@@ -349,7 +348,7 @@ def test_an_address_that_may_not_be_is_never_connected_to() -> None:
     with Server(HELLO) as server:
         client = HttpClient(connections(resolver=Resolver(check=refuse)))
         with pytest.raises(HttpError, match=r"it is at 127\.0\.0\.1"):
-            client.exchange(HttpRequest("GET", server.url), Deadline(5))
+            client.exchange(HttpRequest("GET", server.url), TimeLimit(5))
         assert server.connections == 0
 
 
@@ -399,7 +398,7 @@ def test_certificates_are_verified() -> None:
         for url in (server.url, server.url.replace("127.0.0.1", "localhost")):
             other = HttpClient(connections(tls=tls_context(ca_data=trustme.CA().cert_pem.bytes().decode())))
             with pytest.raises(CertificateError, match=r"its certificate is not valid \("):
-                other.exchange(HttpRequest("GET", url), Deadline(5))
+                other.exchange(HttpRequest("GET", url), TimeLimit(5))
 
 
 def test_what_a_handshake_offers_is_never_set_again_while_others_begin_theirs():
@@ -469,8 +468,8 @@ def test_a_credential_that_the_server_repeats_is_nowhere_in_the_answer(header: s
     body = f'{{"message": "no {repeated} here", "again": "{repeated}"}}\nline {repeated}\n'.encode()
     request = {"headers": {header: value, "Accept": "application/json"}}
     with Server(an_answer(body, f"X-Said: {repeated}", f"Warning: {value}")) as server:
-        found = a_client().exchange(HttpRequest("GET", server.url, **request), Deadline(10))
-        with a_client().streamed(HttpRequest("GET", server.url, **request), Deadline(10)) as (_, lines):
+        found = a_client().exchange(HttpRequest("GET", server.url, **request), TimeLimit(10))
+        with a_client().streamed(HttpRequest("GET", server.url, **request), TimeLimit(10)) as (_, lines):
             streamed = b"\n".join(lines)
 
     assert bytes(found.body) == body.replace(repeated.encode(), b"***")
@@ -483,7 +482,7 @@ def test_what_is_no_credential_and_what_is_short_stays_in_the_answer() -> None:
     body = b"application/json, shop, production"
     headers = {"Accept": "application/json", "X-Scope-OrgID": "production", "X-Token": "shop"}
     with Server(an_answer(body)) as server:
-        assert a_client().exchange(HttpRequest("GET", server.url, headers=headers), Deadline(10)).body == body
+        assert a_client().exchange(HttpRequest("GET", server.url, headers=headers), TimeLimit(10)).body == body
 
 
 def bomb(unpacked: int) -> bytes:
@@ -525,6 +524,16 @@ def test_all_answers_together_have_a_budget() -> None:
             asked(server.url, budget=budget)
 
 
+def test_an_answer_that_is_too_large_takes_nothing_from_the_others() -> None:
+    """It is asked for in smaller pages, and each list of a cluster may need some."""
+    budget = ByteBudget(3 << 20)
+    with Server(bomb(1 << 20)) as server:
+        for _ in range(5):
+            with pytest.raises(TooLargeError):
+                asked(server.url, largest=(1 << 20) - 1, budget=budget)
+        asked(server.url, budget=budget)
+
+
 def test_a_check_that_fails_keeps_the_body_back() -> None:
     class LostError(Exception):
         pass
@@ -534,7 +543,7 @@ def test_a_check_that_fails_keeps_the_body_back() -> None:
 
     with Server(HELLO) as server:
         with pytest.raises(LostError):
-            a_client().exchange(HttpRequest("PATCH", server.url, body=b"[1]", check=lost), Deadline(5))
+            a_client().exchange(HttpRequest("PATCH", server.url, body=b"[1]", check=lost), TimeLimit(5))
         checked: list[bytes] = []
 
         def stands() -> None:
@@ -542,7 +551,7 @@ def test_a_check_that_fails_keeps_the_body_back() -> None:
             checked.append(b"before the body")
 
         request = HttpRequest("PATCH", server.url, body=b"[2]", check=stands)
-        assert a_client().exchange(request, Deadline(60)).status == 200
+        assert a_client().exchange(request, TimeLimit(60)).status == 200
         assert checked == [b"before the body"]
         assert len(server.requests) == 1
         assert server.requests[0].endswith(b"[2]")
@@ -551,7 +560,7 @@ def test_a_check_that_fails_keeps_the_body_back() -> None:
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 
 
-def asked_again(url: str, deadline: Deadline, policy: RetryPolicy) -> HttpResponse:
+def asked_again(url: str, deadline: TimeLimit, policy: RetryPolicy) -> HttpResponse:
     client = a_client()
     return with_retries(lambda: client.exchange(HttpRequest("GET", url), deadline), policy, deadline.wait)
 
@@ -567,7 +576,7 @@ def asked_again(url: str, deadline: Deadline, policy: RetryPolicy) -> HttpRespon
 )
 def test_what_may_pass_is_tried_again(answers: list[Any], status: int, requests: int) -> None:
     with Server(*answers) as server:
-        assert asked_again(server.url, Deadline(10), QUICK).status == status
+        assert asked_again(server.url, TimeLimit(10), QUICK).status == status
         assert len(server.requests) == requests
 
 
@@ -604,7 +613,7 @@ def test_defect_30_the_time_that_is_left_decides_how_often_a_refused_connection_
     assert 6 < sum(waits) < 20
     began = time.monotonic()
     with pytest.raises(HttpError, match="refused"):
-        asked_again("http://127.0.0.1:1", Deadline(0.8), RetryPolicy())
+        asked_again("http://127.0.0.1:1", TimeLimit(0.8), RetryPolicy())
     assert time.monotonic() - began < 5  # eight attempts take more than 6 s
 
 
@@ -659,7 +668,7 @@ def relay(client: socket.socket, port: int) -> None:
 
 def through(proxy: str, url: str, seconds: float = 5) -> HttpResponse:
     tls = tls_context(ca_data=AUTHORITY.cert_pem.bytes().decode())
-    return HttpClient(connections(tls=tls, proxy=proxy)).exchange(HttpRequest("GET", url), Deadline(seconds))
+    return HttpClient(connections(tls=tls, proxy=proxy)).exchange(HttpRequest("GET", url), TimeLimit(seconds))
 
 
 def test_through_a_proxy_with_a_user() -> None:

@@ -6,12 +6,13 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.json_patch import equal, patched
 from reconciler.errors import RefusedError, StaleError
 from reconciler.model import PatchOperation
+from tests.laws import tries
 
 
 def operation(op: Any, path: str, value: Any = None) -> PatchOperation:
@@ -201,7 +202,7 @@ def outcome(document: Any, operations: list[PatchOperation], by_model: bool) -> 
     return leaves(result)
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(patches())
 def test_any_patch_does_what_the_model_does(found: tuple[Any, list[PatchOperation]]) -> None:
     document, operations = found

@@ -10,7 +10,7 @@ from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.errors import SnapshotError, UsageError
 from reconciler.model import JOURNAL
-from tests.backends.clocks import CountingClock
+from reconciler.time_limit import TimeLimit
 from tests.backends.folders import a_folder, last_names_first
 
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
@@ -72,8 +72,8 @@ def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:
     backend = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east", "west"], last_names_first).backends[
         "east"
     ]
-    lock = backend.lock("run 1", CountingClock())
-    lock.acquire(0)
+    lock = backend.lock("run 1")
+    lock.acquire(TimeLimit(0))
     assert (tmp_path / "east" / ".reconciler.lock").read_text() == "run 1\n"
     assert backend.cluster is not None
     assert len(backend.cluster.list(SERVICES)) == 1
@@ -84,7 +84,7 @@ def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_cluster_without_folder_has_no_lock(tmp_path: Path) -> None:
     opened = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["west"], last_names_first)
     with pytest.raises(UsageError, match="no folder"):
-        opened.backends["west"].lock("run 1", CountingClock())
+        opened.backends["west"].lock("run 1")
 
 
 @pytest.mark.parametrize("content", ["", "---\n", "{apiVersion: v1, kind: List, items: []}"])

@@ -23,6 +23,7 @@ from reconciler.backends import prometheus
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryAnswer, Sample
+from reconciler.time_limit import TimeLimit
 from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, silent
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
@@ -31,7 +32,7 @@ QUERY = "/api/v1/query"
 
 
 def a_source(url: str, *, seconds: float = 20.0, **settings: Any) -> PrometheusMetrics:
-    return PrometheusMetrics(PrometheusConnection(url, **settings), AT, seconds_left=lambda: seconds)
+    return PrometheusMetrics(PrometheusConnection(url, **settings), AT, TimeLimit(), seconds)
 
 
 def asked(server: HTTPServer | PickerServer, text: str = "up", **settings: Any) -> QueryAnswer:
@@ -463,11 +464,11 @@ def test_defect_33_a_proxy_that_is_named_is_used_and_none_of_the_environment(
 
 
 def test_h6_a_run_that_stops_waits_for_no_prometheus() -> None:
-    stopped = threading.Event()
-    threading.Timer(0.3, stopped.set).start()
+    limit = TimeLimit()
+    threading.Timer(0.3, limit.cut, ["stopped"]).start()
     with PickerServer(silent) as server:
         connection = PrometheusConnection(f"http://127.0.0.1:{server.port}")
-        source = PrometheusMetrics(connection, AT, lambda: 60.0, lambda: 0.0 if stopped.is_set() else 60.0)
+        source = PrometheusMetrics(connection, AT, limit, 60.0)
         began = time.monotonic()
         assert source.query("up").error
         assert source.query("up").error

@@ -13,7 +13,7 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import Sample
 from reconciler.policy.load import read_policies
-from reconciler.policy.queries import query_keys, render_query
+from reconciler.policy.queries import render_query
 from tests.real.prometheus import Prometheus, Series, demand_token, every
 from tests.real.proxy import Proxy
 
@@ -101,7 +101,7 @@ def queries(folder: Path) -> Iterator[str]:
     """Yield every query of the policies below `folder`, as it goes to the metrics source of each cluster."""
     policies = read_policies(str(folder))
     for cluster in policies.fleet.clusters:
-        yield from map(render_query, query_keys(cluster.name, policies))
+        yield from map(render_query, policies.query_keys(cluster.name))
 
 
 def test_every_query_of_our_policies_and_examples_is_one(server: Prometheus, repository: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from tests.backends.crashes import DIED, WRITES
+from tests.backends.crashes import DIED, WRITES, main
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first
 
 pytestmark = pytest.mark.laws
@@ -47,6 +46,10 @@ LISTS = {
 }
 
 
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload(["tests.backends.crashes"])
+
+
 def opened(directory: Path) -> SnapshotCluster:
     return SnapshotCluster(directory, "east", victim_order=last_names_first)
 
@@ -64,11 +67,11 @@ def seen(directory: Path) -> tuple[object, ...]:
 
 def die(directory: Path, step: int, write: str) -> bool:
     """Have a process make the write and die at its Nth step; False where it was done before."""
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.backends.crashes", str(directory), str(step), write]
-    code = subprocess.run(command, cwd=root, check=False, capture_output=True, timeout=60).returncode
-    assert code in (0, DIED)
-    return code == DIED
+    process = CHILDREN.Process(target=main, args=(str(directory), step, write))
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, DIED)
+    return process.exitcode == DIED
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
@@ -22,6 +22,7 @@ from reconciler.model import ObjectRef, Write
 from reconciler.yaml.reader import Documents
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, manifests_in, patch
 from tests.decide.downscale.world import controllers_order
+from tests.laws import tries
 
 ANNOTATE = ("add", "/metadata/annotations", {"idled-at": "2026-11-20T15:41:23Z", "at": "22:30", "on": "on"})
 
@@ -394,7 +395,7 @@ def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path: P
 names = st.sampled_from("abcdef")
 
 
-@settings(max_examples=60)
+@tries(60)
 @given(
     layout=st.permutations("abcdef"),
     listed=st.integers(0, 6),

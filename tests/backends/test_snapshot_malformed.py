@@ -13,6 +13,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
 from reconciler.errors import SnapshotError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first
 from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS
+from tests.laws import tries
 
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
 
@@ -369,7 +370,7 @@ def check_reading(directory: Path, name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])
-@settings(max_examples=300)
+@tries(300)
 @example(content=b"%TAG ! tag:yaml.org,2002:\n---\na: !str 1\n")
 @example(content=b"\xff\xfe\x00\xd8")
 @given(content=mutated() | st.binary(max_size=60))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ NOW = "2026-11-20T22:00:00Z"
 APPLY = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW)
 RUNNER = "eu-west/ci/StatefulSet/runner"
 API = "eu-west/dev-a/Deployment/api"
-
-
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 class Terminal:

@@ -19,11 +19,6 @@ NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def contents(folder: Folder) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
 

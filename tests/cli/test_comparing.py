@@ -11,11 +11,6 @@ from tests.way.calls import Folder
 NOW = "2026-11-20T22:00:00Z"
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def scope(folder: Folder, include: str) -> list[str]:
     """The scope of a change of what idle-dev includes."""
     shutil.copytree(folder.path / "policies", folder.path / "head")

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
-
-
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 def diff(folder: Folder, *more: str):

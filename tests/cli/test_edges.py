@@ -17,11 +17,6 @@ from tests.way.calls import Folder
 NOW = "2026-11-20T22:00:00Z"
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def test_without_arguments_the_help_is_shown_where_no_script_takes_it_for_a_result(tmp_path, repository):
     said = Folder(tmp_path).call()
     assert (said.code, said.out, said.err) == (64, "", help_text())

@@ -20,11 +20,6 @@ NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 
 
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def command(verb: str) -> click.Command:
     found = cli.get_command(click.Context(cli), verb)
     assert found is not None

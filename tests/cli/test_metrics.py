@@ -22,11 +22,6 @@ LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
 PUSHED = "/metrics/job/reconciler/verb/plan"
 
 
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def values(text: str) -> dict[str, list[float]]:
     return {family.name: [sample.value for sample in family.samples] for family in text_string_to_metric_families(text)}
 

@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.snapshot.folder import FileLock
-from reconciler.world import RealClock
+from reconciler.time_limit import TimeLimit
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
-
-
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 def annotated(folder: Folder, annotation: str) -> None:
@@ -149,9 +144,9 @@ def hears_sigterm(process: int) -> bool:
 
 @pytest.mark.parametrize(("how", "code"), [("signal", 143), ("timeout", 1)])
 def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
-    locks = [FileLock(path, "the test", RealClock()) for path in sorted((quickstart.path / "snapshot").iterdir())]
+    locks = [FileLock(path, "the test") for path in sorted((quickstart.path / "snapshot").iterdir())]
     for lock in locks:
-        lock.acquire(0)
+        lock.acquire(TimeLimit(0))
     timeout = ["--timeout", "1"] if how == "timeout" else []
     process = subprocess.Popen(
         [sys.executable, "-m", "reconciler", "apply", "policies", *LOOK, "--auto-approve", "-q", *timeout],

@@ -19,15 +19,6 @@ HOSTILE = "x\x1b[2J\x07\x7f\r\n::error::y\x85z\x9b31m\u202egnp\u200b\u2028##[add
 TELLING = ("\x1b", "\r", "\x07", "\x9b", "\u202e", "\u200b", "\u2028")
 
 
-def quickstart_of(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return quickstart_of(repository, tmp_path)
-
-
 def with_hostile_names(folder: Folder) -> Folder:
     """Give every pod, and one of each kind of object that is written to, a name with control characters."""
     for file in sorted((folder.path / "snapshot").rglob("*.yaml")):

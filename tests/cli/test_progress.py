@@ -28,11 +28,6 @@ NOW = "2026-11-20T22:00:00Z"
 NOW_TIME = datetime(2026, 11, 20, 22, tzinfo=UTC)
 
 
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def read_two_clusters(shown: Progress) -> None:
     shown.stage(Stage.OBSERVE)
     shown.reading(ReadStep("east", "services", 3))

@@ -233,11 +233,6 @@ def test_the_certificates_of_the_service_account_may_be_used(tmp_path, monkeypat
     assert reached(tmp_path, str(file), str(tmp_path / "secrets")) == str(file)
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def changed(quickstart: Folder, old: str, new: str, *more: str) -> Said:
     """Compare with policies whose Fleet is another."""
     if not (quickstart.path / "head").exists():

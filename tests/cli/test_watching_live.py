@@ -44,7 +44,7 @@ def folder(api_server: ControlPlane, closed: str, tmp_path: Path, monkeypatch: p
 
 def test_one_line_for_each_cluster_that_was_read_and_its_requests_in_the_metrics(folder: Folder) -> None:
     said = folder.call(
-        "plan", "policies", "--request-timeout", "5", "--metrics-file", "metrics.prom", "--progress", "json"
+        "plan", "policies", "--request-timeout", "2", "--metrics-file", "metrics.prom", "--progress", "json"
     )
     assert said.code == 6
     *progress, meaning = said.err.splitlines()
@@ -68,7 +68,7 @@ def test_one_line_for_each_cluster_that_was_read_and_its_requests_in_the_metrics
 
 
 def test_quiet_is_quiet_and_the_plan_is_the_same(folder: Folder) -> None:
-    arguments = ("plan", "policies", "--request-timeout", "5", "--now", "2026-11-20T22:00:00Z", "-o", "json")
+    arguments = ("plan", "policies", "--request-timeout", "2", "--now", "2026-11-20T22:00:00Z", "-o", "json")
     quiet = folder.call(*arguments, "-q")
     assert quiet.err == ""
     assert quiet.out == folder.call(*arguments, "--progress", "plain").out

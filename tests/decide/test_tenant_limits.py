@@ -21,7 +21,7 @@ TENANT = Tenant(
 
 
 def policies(limits: Limits = TENANT.limits) -> PolicySet:
-    fleet = replace(a_fleet(), limits=GENEROUS, ceiling=Limit(1.0, 0), tenants=(replace(TENANT, limits=limits),))
+    fleet = a_fleet(limits=GENEROUS, ceiling=Limit(1.0, 0), tenants=(replace(TENANT, limits=limits),))
     made = [
         an_idling_policy(name, selector=Selector(), idle_when=AllOf(()), limits=GENEROUS, tenant=tenant)
         for name, tenant in (("a/one", "a"), ("a/two", "a"), ("b/one", "b"), ("platform", ""))

@@ -15,6 +15,7 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryKey
 from reconciler.policy.queries import render_query
+from reconciler.time_limit import TimeLimit
 from tests.docs.pages import blocks
 from tests.real.prometheus import Prometheus, Series, every
 
@@ -105,7 +106,7 @@ def policies(repository: Path) -> dict[str, Any]:
 def answered(server: Prometheus, metric: dict[str, Any]) -> dict[tuple[str, str], int]:
     window = metric.get("window", "30m")
     query = render_query(QueryKey("eu-west", "quiet", metric["query"], window))
-    answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, seconds_left=lambda: 20.0).query(query)
+    answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, TimeLimit(20)).query(query)
     assert (answer.error, answer.warnings) == ("", ())
     return {(one.labels["namespace"], one.labels["service"]): round(one.value) for one in answer.samples}
 
@@ -135,6 +136,6 @@ def test_two_services_that_traefik_calls_the_same_are_unknown(
     server = prometheus_server([*same, calls])
     (criterion,) = policies(repository)["quiet-traefik"]["idleWhen"]
     query = render_query(QueryKey("eu-west", "quiet", criterion["metric"]["query"], "30m"))
-    answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, seconds_left=lambda: 20.0).query(query)
+    answer = PrometheusMetrics(PrometheusConnection(server.url), NOW, TimeLimit(20)).query(query)
     assert answer.error
     assert not answer.samples

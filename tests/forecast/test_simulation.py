@@ -78,9 +78,11 @@ def differing(before: Steps, after: Steps) -> set[Workload]:
     return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
-@pytest.mark.parametrize(("season", "seed"), [("a week", 5), ("the clocks go back", 3), ("the clocks go forward", 1)])
-def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: int) -> None:
-    check_forecast(tmp_path, season, f"some {seed}", 10)
+@pytest.mark.parametrize(
+    ("season", "seed", "days"), [("a week", 5, 3), ("the clocks go back", 3, 7), ("the clocks go forward", 1, 7)]
+)
+def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: int, days: int) -> None:
+    check_forecast(tmp_path, season, f"some {seed}", 10, timedelta(days=days))
 
 
 def test_a_review_says_what_runs_of_both_do(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import ObjectRef, Pod, QueryAnswer, Sample
-from reconciler.policy.load import Loaded, check_loaded
+from reconciler.policy.load import check_loaded
+from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
 

@@ -8,13 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reconciler import errors
 from reconciler.errors import ClusterError, ExitCode, LockHeldError, PickerError
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE, CLUSTERS, Faults
+from tests.laws import tries
 
 
 class OfALibrary(Exception):
@@ -57,7 +58,7 @@ def test_without_a_fault_all_clusters_reach_their_end(tmp_path: Path) -> None:
     assert again.outcomes == ()
 
 
-@settings(max_examples=30)
+@tries(30)
 @given(
     kind=st.sampled_from(KINDS),
     at=st.integers(0, 90),

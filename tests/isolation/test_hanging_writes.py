@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.apply.run import Applying, apply_actions
-from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.decide.downscale.world import Clock, Held, Picker
+from tests.laws import tries
 from tests.plan.decisions import a_decision
 
 CLUSTERS = ("east", "west", "south")
@@ -75,9 +76,11 @@ class Server:
         raise NotFoundError(f"{namespace}/{name}: nobody froze anything")
 
 
-def applying(writes: Writes, pool: WorkerPool, stop: Stop | None = None) -> Applying:
-    access: Any = Access(Server(writes), None, Held(), Picker(), Clock())  # type: ignore[arg-type]
-    return Applying(dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", stop or Stop(), lambda *_: None, pool=pool)
+def applying(writes: Writes, pool: WorkerPool, limit: TimeLimit | None = None) -> Applying:
+    access: Any = Access(Server(writes), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
+    return Applying(
+        dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", limit or TimeLimit(), lambda *_: None, pool=pool
+    )
 
 
 def an_action(
@@ -120,15 +123,15 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
 
 def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
     writes = Writes(hanging=frozenset({"west-wakes"}))
-    stop = Stop()
+    limit = TimeLimit()
     actions = number(in_order(WORLD))
     found: list[tuple[Outcome, ...]] = []
-    work = applying(writes, WorkerPool(8), stop)
+    work = applying(writes, WorkerPool(8), limit)
     run = threading.Thread(target=lambda: found.append(apply_actions(actions, work)))
     run.start()
     try:
         assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
-        stop.ask("stopped by a test")
+        limit.cut("stopped by a test")
         run.join(LONG)
         assert not run.is_alive()
     finally:
@@ -172,7 +175,7 @@ def _numbered(
 
 
 @pytest.mark.laws
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(decisions, st.sampled_from([0, 3, 8]), st.sets(st.integers(0, 23), max_size=3))
 def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluster(
     plan: list[Decision], threads: int, failing: set[int]
@@ -199,7 +202,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
     assert over == set(by_name)
 
 
-@settings(max_examples=50, deadline=None)
+@tries(50)
 @given(decisions)
 def test_law_without_threads_all_is_in_the_order_of_the_plan(plan: list[Decision]) -> None:
     writes = Writes()

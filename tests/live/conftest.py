@@ -63,11 +63,12 @@ def three_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cont
 
 @pytest.fixture
 def stage(empty_stage: Stage) -> Stage:
-    """The world of everything.py, made anew, and its policies."""
+    """The world of everything.py, made anew where anything was written since, and its policies."""
     from tests.live import everything
 
     empty_stage.write_policies(everything.policies())
-    empty_stage.fill()
+    empty_stage.filled()
+    empty_stage.clear()
     return empty_stage
 
 

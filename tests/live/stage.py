@@ -124,10 +124,10 @@ class Stage:
 
     def filled(self) -> dict[Key, Object]:
         """The objects of the world of everything.py, which is made anew only where anything was written since."""
-        if self._filled is None or self.objects() != self._filled:
+        if self._filled is None or self._there() != self._filled:
             self.fill()
-            self._filled = self.objects()
-        return self._filled
+            self._filled = self._there()
+        return dict(self._filled)
 
     def _fill(self, name: str, objects: Iterable[Object]) -> None:
         api = self.planes[name].api
@@ -143,14 +143,14 @@ class Stage:
 
     def objects(self) -> dict[Key, Object]:
         """Every object of the world as the API servers have it, Events and what the servers make themselves aside."""
-        return {key: one for name in self.planes for key, one in self._objects_of(name)}
+        return {key: one for key, one in self._there().items() if key[2] != "Event"}
 
-    def _objects_of(self, cluster: str) -> list[tuple[Key, Object]]:
-        return [
-            ((cluster, one["metadata"]["namespace"], kind, one["metadata"]["name"]), {**one, "kind": kind})
-            for kind, one in _everything(self.planes[cluster].api)
-            if kind != "Event"
-        ]
+    def _there(self) -> dict[Key, Object]:
+        return {
+            (cluster, one["metadata"]["namespace"], kind, one["metadata"]["name"]): {**one, "kind": kind}
+            for cluster, plane in self.planes.items()
+            for kind, one in _everything(plane.api)
+        }
 
     def settle(self) -> None:
         """Do what controllers would: bring statuses, and pods in the controller's order, to what specs say."""

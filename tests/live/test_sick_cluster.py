@@ -87,10 +87,6 @@ def is_discovery(request: Request) -> bool:
     return request.path == "/apis"
 
 
-def is_pod_list(request: Request) -> bool:
-    return is_list(request) and request.path.endswith("/pods")
-
-
 @pytest.mark.parametrize(
     ("fault", "matching", "words", "asked"),
     [

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +173,26 @@ def ends_in_time(process: subprocess.Popen[str], asked: Asked) -> None:
     assert (process.returncode, "Traceback" in said) == (143, False), said
 
 
-@pytest.mark.parametrize("phase", ["lookup", "connect", "TLS", "body"])
-@pytest.mark.parametrize("write", WRITES)
+QUICK = {
+    "Lease": ("lookup", "TLS"),
+    "Deployment": ("connect", "body"),
+    "Prometheus": ("lookup", "headers"),
+    "pod picker": ("connect", "body"),
+    "push gateway": ("TLS", "headers"),
+}
+"""In which steps whose exchange hangs in `make test`: in two each, each step with some; `make soak` has the others."""
+
+
+def steps(peers: Iterable[str], phases: Sequence[str]) -> list[Any]:
+    """Return each peer with each step of an exchange."""
+    return [
+        pytest.param(peer, phase, id=f"{peer}-{phase}", marks=() if phase in QUICK[peer] else pytest.mark.soak)
+        for peer in peers
+        for phase in phases
+    ]
+
+
+@pytest.mark.parametrize(("write", "phase"), steps(WRITES, ["lookup", "connect", "TLS", "body"]))
 def test_h6_sigterm_while_a_write_hangs(stage: Stage, write: str, phase: str) -> None:
     east = stage.proxies["east"]
     gate = Gate(int(east.url.rpartition(":")[2]), phase, stage.folder.path)
@@ -259,8 +277,9 @@ def with_picker(documents: list[dict[str, Any]], url: str) -> None:
 PEERS: dict[str, Callable[[list[dict[str, Any]], str], None]] = {"Prometheus": with_metrics, "pod picker": with_picker}
 
 
-@pytest.mark.parametrize("phase", ["lookup", "connect", "TLS", "headers", "body"])
-@pytest.mark.parametrize("peer", [*PEERS, "push gateway"])
+@pytest.mark.parametrize(
+    ("peer", "phase"), steps([*PEERS, "push gateway"], ["lookup", "connect", "TLS", "headers", "body"])
+)
 def test_h6_sigterm_while_a_peer_hangs(stage: Stage, peer: str, phase: str) -> None:
     with hanging_peer(phase, stage.folder.path) as (server, port, asked):
         url = f"{server}:{port}"

@@ -254,6 +254,12 @@ def test_a_config_map_that_is_made(changes, expected):
     assert problem(made) == expected
 
 
+def test_another_config_map_is_not_made():
+    manifest = {**CONFIG_MAP, "metadata": {"name": "coredns", "namespace": "shop"}, "data": {}}
+    made = on("", "ConfigMap", verb=Verb.REMEMBER, uid=None, manifest=manifest, name="coredns")
+    assert problem(made) == 'object.name is "coredns", expected a ConfigMap that runs write'
+
+
 REPLICA_SET = {
     "apiVersion": "apps/v1",
     "kind": "ReplicaSet",
@@ -338,6 +344,12 @@ def test_a_local_replica_set_that_is_made(decision, expected):
         pytest.param(("", "ConfigMap"), {"name": NAMED["name"]}, "", id="a status"),
         pytest.param(("", "ConfigMap"), {"name": "other"}, 'object.name is "other"', id="another ConfigMap"),
         pytest.param(("", "Service"), {"name": NAMED["name"]}, "verb deletes a Service", id="a Service of that name"),
+        pytest.param(
+            ("", "ConfigMap"),
+            {"name": NAMED["name"], "manifest": CONFIG_MAP},
+            "manifest makes a ConfigMap",
+            id="half a deletion",
+        ),
     ],
 )
 def test_a_deletion(kind, fields, expected):

@@ -16,9 +16,11 @@ from jsonschema import Draft202012Validator
 from reconciler.errors import PolicyError, Problem
 from reconciler.model import QueryKey
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.load import check_policies, load, read_fleet
+from reconciler.policy.load import check_policies, read_fleet
+from reconciler.policy.policy_files import load
 from reconciler.policy.queries import query_fault, render_query
 from reconciler.policy.schemas import load_schema
+from tests.laws import tries
 from tests.policy.mutations import mutated
 
 YAML_PIECES = (
@@ -83,13 +85,13 @@ shared_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 @given(content=st.binary(max_size=200))
-@settings(shared_folder, max_examples=300)
+@tries(300, shared_folder)
 def test_any_bytes(folder, content):
     check(folder, content)
 
 
 @given(content=st.lists(st.sampled_from(YAML_PIECES + WORDS) | st.text(max_size=3), max_size=40).map("".join))
-@settings(shared_folder, max_examples=500)
+@tries(500, shared_folder)
 def test_any_text_that_looks_like_yaml(folder, content):
     check(folder, content.encode(errors="replace"))
 
@@ -103,7 +105,7 @@ def as_yaml(documents: list[Any]) -> bytes:
 
 
 @given(content=mutated().map(as_yaml))
-@settings(shared_folder, max_examples=400)
+@tries(400, shared_folder)
 def test_any_mutation_of_valid_policies(folder, content):
     check(folder, content)
 
@@ -116,7 +118,7 @@ def test_any_mutation_of_valid_policies_for_long(folder, content):
 
 
 @given(pieces=st.lists(st.sampled_from(TEMPLATE_PIECES) | st.text(max_size=4), max_size=15))
-@settings(max_examples=500)
+@tries(500)
 def test_a_template_without_fault_can_be_rendered(pieces):
     template = "".join(pieces)
     if query_fault(template) is None:

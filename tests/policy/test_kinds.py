@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.policy.kinds.federated_replica_set import PreferencesFields
+from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.kinds.replica_set import PREFERENCES
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.policy.policy_schemas import policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
+from tests.laws import tries
 from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
 
@@ -58,7 +59,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 @given(mutated())
-@settings(max_examples=300)
+@tries(300)
 def test_both_say_the_same(documents):
     agree(documents)
 
@@ -72,7 +73,7 @@ def test_both_say_the_same_for_long(documents):
 
 @given(odd | st.dictionaries(st.sampled_from(("rebalance", "clusters", "x")), odd | st.dictionaries(st.text(), odd)))
 def test_both_say_the_same_of_preferences(value):
-    assert fits(value, PreferencesFields) == validator_of("ReplicaSet", "preferences").is_valid(value)
+    assert fits(value, Preferences) == validator_of("ReplicaSet", "preferences").is_valid(value)
 
 
 def nested(levels: int) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from reconciler.cli.app import run
 from reconciler.connection_settings import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.errors import UsageError
-from reconciler.policy.kinds.policy_test import policy_test_schema
-from reconciler.policy.load import load, read_policies
-from reconciler.policy.policy_schemas import any_policy_schema
+from reconciler.policy.load import read_policies
+from reconciler.policy.policy_files import load
+from reconciler.policy.policy_schemas import any_policy_schema, policy_schema
 from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
 from reconciler.policy.types import (
     ClusterPreference,
@@ -326,7 +326,7 @@ def written(name: str) -> Any:
 
 
 def test_the_schemas_for_editors_are_those_of_the_code():
-    assert written("policytest.schema.json") == policy_test_schema()
+    assert written("policytest.schema.json") == policy_schema("PolicyTest")
     assert written("policy.schema.json") == any_policy_schema()
     for name in ("policytest", "policy"):
         schema = written(f"{name}.schema.json")

@@ -17,9 +17,11 @@ from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
     AnyOf,
+    Ceiling,
     ClusterPreference,
     DownscaleTarget,
     FleetCluster,
+    FleetLimits,
     Limit,
     Limits,
     MetricCriterion,
@@ -91,7 +93,12 @@ def test_defaults_are_those_of_the_documentation(least):
     policy = least.idling[0]
     assert (policy.min_age, policy.min_awake) == (timedelta(hours=1), timedelta(hours=2))
     assert (policy.mode, policy.priority, policy.idle_replicas, policy.wake) == ("Enforce", 0, 0, "Automatic")
-    assert (policy.hpa, policy.keda, policy.mark_endpoints, policy.limits) == ("Idle", "Pause", False, Limits())
+    assert (policy.autoscalers.hpa, policy.autoscalers.keda, policy.mark_endpoints, policy.limits) == (
+        "Idle",
+        "Pause",
+        False,
+        Limits(),
+    )
     federated = least.federated[0]
     assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
     assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
@@ -101,12 +108,12 @@ def test_defaults_are_those_of_the_documentation(least):
     assert policy.wake_order == WakeOrder("least", 10, None)
     downscale = least.downscale[0]
     assert (downscale.mode, downscale.priority, downscale.strategy) == ("Enforce", 0, "Logarithmic")
-    assert (downscale.logarithm_base, downscale.topology_key) == (2, "topology.kubernetes.io/zone")
+    assert (downscale.logarithm.base, downscale.zone_balanced.topology_key) == (2, "topology.kubernetes.io/zone")
     assert (downscale.on_foreign_cost, downscale.settle_seconds, downscale.verify_seconds) == ("Skip", 2, 30)
     assert (downscale.target, downscale.pod_picker) == (None, None)
-    assert least.fleet.limits == Limits(Limit(0.25, 10), Limit(0.25, 10))
+    assert least.fleet.limits == FleetLimits(Limit(0.25, 10), Limit(0.25, 10), Ceiling(0.6, 10), Limits())
     assert (least.fleet.namespace, least.fleet.former_names) == ("reconciler", ())
-    assert least.fleet.allowed_picker_hosts == ("*.svc.cluster.local", "*.svc")
+    assert least.fleet.pod_pickers.allowed_hosts == ("*.svc.cluster.local", "*.svc")
     assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
 
 
@@ -253,100 +260,6 @@ def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
         policies, problems = check_policies("policies")
     assert problems == ()
     return tuple(f"{one.file}:{one.line}: {one.field}: {one.message}" for one in policies.warnings)
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "expected"),
-    [
-        pytest.param(
-            "calendar.yaml",
-            '"Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"',
-            '"Mon-Fri 20:00-07:00", "Sat-Sun 00:00-24:00"',
-            "policies/calendar.yaml:6: spec.downtime: is awake on Mon from 00:00, on other weekdays from 07:00",
-            id="a weekend that ends at midnight",
-        ),
-        pytest.param(
-            "idling.yaml",
-            "calendar: nights",
-            'timeZone: UTC\n        downtime: ["18:00-09:00"]',
-            "policies/idling.yaml:17: spec.idleWhen[1].schedule.downtime: is awake for less than 12 hours on a "
-            "weekend, from Sat 09:00 to Sat 18:00",
-            id="a short gap, inside a policy",
-        ),
-        pytest.param(
-            "idling.yaml",
-            'include: ["dev-*"]',
-            "include: [kube-system]",
-            'policies/idling.yaml:8: spec.selector.namespaces.include[0]: is "kube-system", a protected '
-            "namespace, where "
-            "nothing is ever touched",
-            id="a protected namespace by name",
-        ),
-        pytest.param(
-            "federated.yaml",
-            "namespace: shop",
-            "namespace: reconciler",
-            'policies/federated.yaml:3: metadata.namespace: is "reconciler", a protected namespace, where nothing is '
-            "ever touched",
-            id="a federated ReplicaSet in a protected namespace",
-        ),
-        pytest.param(
-            "idling.yaml",
-            'include: ["dev-*"]',
-            'include: [dev-shop, test], exclude: ["dev-*"]',
-            'policies/idling.yaml:8: spec.selector.namespaces.include[0]: is "dev-shop", which exclude leaves out: '
-            '"dev-*"',
-            id="a namespace that is left out again",
-        ),
-        pytest.param(
-            "idling.yaml",
-            "include: [eu-west]",
-            'include: ["ap-*"]',
-            "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
-            id="a pattern that matches no cluster",
-        ),
-        pytest.param(
-            "idling.yaml",
-            "include: [eu-west]",
-            "matchLabels: {region: ap}",
-            "policies/idling.yaml:7: spec.selector.clusters: selects no cluster of the Fleet",
-            id="labels that no cluster has",
-        ),
-        pytest.param(
-            "idling.yaml",
-            "  minAge: 1h\n",
-            "  minAge: 1h\n  wake: OnSignal\n  wakeWhen: [{metric: {query: up}}]\n",
-            "policies/idling.yaml:19: spec.wakeWhen: wakes nothing beside wake: OnSignal, it only keeps things awake",
-            id="wakeWhen beside onSignal",
-        ),
-        pytest.param(
-            "federated.yaml",
-            '"*": {weight: 1}\n      us-east: {minReplicas: 0, maxReplicas: 20, weight: 1}',
-            '"*": {}',
-            "policies/federated.yaml:9: spec.preferences.clusters: gives no cluster a weight or a minimum, "
-            "so no replica "
-            "will run anywhere",
-            id="no weights",
-        ),
-        pytest.param(
-            "federated.yaml",
-            "maxReplicas: 20, weight: 1",
-            "maxReplicas: 20",
-            "policies/federated.yaml:10: spec.preferences.clusters.us-east: has no weight beside a * that has one, so "
-            "it holds its minimum only",
-            id="a cluster without a weight",
-        ),
-        pytest.param(
-            "downscale.yaml",
-            "  podPicker:\n",
-            "  strategy: ZoneBalanced\n  podPicker:\n",
-            "policies/downscale.yaml:12: spec.strategy: counts for nothing beside podPicker",
-            id="a strategy beside a picker",
-        ),
-    ],
-)
-def test_what_is_allowed_but_probably_a_mistake_is_a_warning(tmp_path, file, old, new, expected):
-    assert expected in warnings(tmp_path, edited(file, old, new))
 
 
 UNION = (

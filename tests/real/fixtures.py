@@ -35,14 +35,20 @@ REAL = frozenset(
 )
 
 
+SHARED = ("empty_stage", "three_planes", "control_plane", "api_server")
+"""The fixtures that a worker starts once: the tests of each have one worker, so that the others start none."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests with real parts; the workers of one run share them file by file, where a test has no group."""
+    """Mark the tests with real parts, and say which of them one worker runs, where a test has no group."""
     for item in items:
-        if REAL.intersection(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if REAL.intersection(fixtures):
             item.add_marker("real")
         if item.get_closest_marker("real") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            shared = (name for name in SHARED if name in fixtures)
+            item.add_marker(pytest.mark.xdist_group(next(shared, item.nodeid.partition("::")[0])))
 
 
 _where: dict[pytest.Item, int] = {}

@@ -1,4 +1,4 @@
-"""The real parts themselves: that they are what tests of the run take them for."""
+"""The real parts themselves: that they are what tests of the run take them for, which fail where they are not."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import urllib3
 from tests.real.api import Api, ApiError
 from tests.real.objects import a_deployment, a_job, a_node, a_service
 from tests.real.worlds import Refusal, create, pods_of, refuse, scale, wait_for_ready, wait_until
+
+pytestmark = pytest.mark.soak
 
 RECORDED_FROM = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

@@ -16,6 +16,8 @@ from tests.real.objects import a_deployment
 from tests.real.proxy import Proxy, Rule, is_write
 from tests.real.worlds import create, deployment_path, replicas_of, scale
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture
 def proxy(api_server, api_namespace, tmp_path) -> Iterator[Proxy]:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.real.api import Api, ApiError, Object
-from tests.real.objects import an_object, manifests
+from tests.real.objects import an_object
 from tests.real.processes import READY_AFTER_AT_MOST
 
 # First what others are in, or are of; what refuses others comes last.
@@ -88,11 +87,6 @@ def create_missing(api: Api, objects: Iterable[Mapping[str, Any]], namespace: st
     """Create those that are not there, such as CRDs that another test on the shared API server made."""
     paths = Paths(api)
     create(api, [item for item in objects if api.find(paths.of(item, namespace)) is None], namespace)
-
-
-def apply_manifests(api: Api, *files: Path, namespace: str = "") -> list[Object]:
-    """Create all objects of these YAML files."""
-    return create(api, manifests(*files), namespace)
 
 
 class Paths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -15,6 +15,7 @@ from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from reconciler.report.wording import name_of, what_of
 from tests.builders import a_ref, said
+from tests.laws import tries
 from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_html
 from tests.report.strategies import outcomes_of, plans
@@ -28,7 +29,7 @@ def reads(text: str) -> str:
 
 
 @given(st.data(), plans(), st.booleans())
-@settings(max_examples=30, deadline=None)
+@tries(30)
 def test_every_change_is_shown_and_nothing_comes_from_elsewhere(data, plan, applied):
     html = render_html(plan, data.draw(outcomes_of(plan)) if applied else None)
     page = page_of_html(html)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, P
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
+from tests.laws import tries
 from tests.report.plans import a_mark, a_plan, a_scale, an_idle
 from tests.report.rendered import page_of_markdown
 from tests.report.strategies import outcomes_of, plans, texts
@@ -63,7 +64,7 @@ def test_hostile_texts_stay_texts(escaped, text):
 
 @given(st.sampled_from([prose, code]), texts | st.text(max_size=20))
 @example(code, "`")
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_any_text_stays_text(escaped, text):
     check_cell(escaped, text)
 
@@ -187,7 +188,7 @@ def test_what_is_told_beside_the_changes():
 
 
 @given(st.data(), plans())
-@settings(max_examples=20, deadline=None)
+@tries(20)
 def test_no_name_is_broken_and_no_text_ends_its_block(data, plan):
     rendered = render_markdown(plan, data.draw(st.none() | outcomes_of(plan)))
     ends = [line for line in rendered.splitlines() if line.startswith("```")]
@@ -270,14 +271,14 @@ def test_r7_more_parts_than_there_is_room_for():
 
 
 @given(plans(), st.integers(1, 50))
-@settings(max_examples=15, deadline=None)
+@tries(15)
 def test_r7_any_plan_fits(plan, times):
     longer = replace(plan, undecided=plan.undecided * times, held_back=plan.held_back * times)
     assert len(render_markdown(longer)) <= LONGEST_TEXT
 
 
 @given(st.data(), plans(), st.booleans())
-@settings(max_examples=30, deadline=None)
+@tries(30)
 def test_nothing_from_a_plan_becomes_a_link_a_script_or_a_picture(data, plan, applied):
     page = page_of_markdown(render_markdown(plan, data.draw(outcomes_of(plan)) if applied else None))
     assert {"a", "img", "script", "em", "blockquote", "ol"}.isdisjoint(page.tags)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -18,6 +18,7 @@ from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
 from reconciler.report.metrics import Gauge, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_ref
+from tests.laws import tries
 from tests.report.plans import a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans
 
@@ -188,7 +189,7 @@ def test_label_values_are_escaped() -> None:
 
 
 @given(st.data(), plans())
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_whatever_the_plan_both_formats_can_be_read(data: Any, plan: Any) -> None:
     measured = Measured(plan, data.draw(outcomes_of(plan)), {"plan": 0.1}, {"east": Traffic()}, 1.0)
     text = render_metrics(measured)

@@ -19,6 +19,7 @@ from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.report.json import plan_schema
 from tests.builders import NOW, a_ref, said
+from tests.laws import tries
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.strategies import json_values, plans
 from tests.report.validators import schema_file, validator_of
@@ -32,7 +33,7 @@ def check_round_trip(plan):
 
 
 @given(plans())
-@settings(max_examples=60, deadline=None)
+@tries(60)
 def test_a_plan_read_back_is_the_plan_that_was_written(plan):
     check_round_trip(plan)
 
@@ -45,7 +46,7 @@ def test_a_plan_read_back_is_the_plan_that_was_written_at_length(plan):
 
 
 @given(plans())
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_every_plan_is_what_the_schema_says(plan):
     validator_of("plan.schema.json").validate(json.loads(plan_to_json(plan)))
 
@@ -264,7 +265,7 @@ def test_a_field_that_is_no_pointer_is_refused():
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@tries(200)
 def test_whatever_is_put_anywhere_gives_a_plan_or_a_refusal(data):
     """One value of a good document is replaced by another: it is read, or refused in one line."""
     document = plan_to_dict(a_plan(a_scale(6, 2), a_create(), an_idle(cause=PLACE_WEB)))

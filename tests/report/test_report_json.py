@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.json import plan_to_dict
 from reconciler.report.json import plan_and_outcomes, plan_schema, report_schema, report_to_dict
+from tests.laws import tries
 from tests.report.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans
 from tests.report.validators import schema_file, validator_of
 
 
 @given(st.data(), plans())
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_a_report_read_back_is_the_report_that_was_written(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     document = json.loads(json.dumps(report_to_dict(plan, outcomes)))
@@ -27,7 +28,7 @@ def test_a_report_read_back_is_the_report_that_was_written(data, plan):
 
 
 @given(plans())
-@settings(max_examples=20, deadline=None)
+@tries(20)
 def test_a_plan_has_no_outcomes(plan):
     assert plan_and_outcomes(plan_to_dict(plan), where="plan.json") == (plan, None)
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -33,6 +33,7 @@ from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref, said
+from tests.laws import tries
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans, reasons
 
@@ -841,7 +842,7 @@ def test_colour_adds_nothing_but_colour():
 
 
 @given(plans(), st.booleans())
-@settings(max_examples=50, deadline=None)
+@tries(50)
 def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
     lines = text_of(plan, verbose=verbose).splitlines()
     assert all(line.isprintable() for line in lines)
@@ -862,7 +863,7 @@ def test_our_own_characters_are_ascii():
 
 
 @given(st.data(), plans())
-@settings(max_examples=50, deadline=None)
+@tries(50)
 def test_every_outcome_but_a_plain_success_is_said_below_its_change(data, plan):
     outcomes = data.draw(outcomes_of(plan))
     lines = text_of(plan, outcomes).splitlines()

@@ -32,14 +32,14 @@ from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
+from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
-from reconciler.world import SettledClock, World, victim_order
+from reconciler.world import World, victim_order
 
 CLUSTERS = ("east", "west", "north")
 PAUSED = "autoscaling.keda.sh/paused-replicas"
 _HERE = WorkerPool(0)
 
-APPS = ("apps/v1", "Deployment")
 ROWS: tuple[tuple[str, str, str, int], ...] = (  # what runs at the beginning
     ("east", "Deployment", "web", 3),
     ("east", "Deployment", "api", 4),
@@ -187,7 +187,7 @@ class Requests:
 class _Free:
     """The lock of what nobody else has."""
 
-    def acquire(self, timeout_seconds: float) -> None:
+    def acquire(self, limit: TimeLimit) -> None:
         return
 
     def held(self) -> bool:
@@ -225,7 +225,7 @@ class LoopWorld:
 
     def _access(self, one: Any) -> Access:
         store = ConfigMapStore(one, "reconciler", JOURNAL)
-        return Access(one, store, _Free(), _NoOpinion(), SettledClock(), pool=_HERE)
+        return Access(one, store, _Free(), _NoOpinion(), TimeLimit(clock=SettledClock()), pool=_HERE)
 
     # our runs
 

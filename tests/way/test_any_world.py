@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.laws import share_of
 from tests.way.calls import Folder, Said
 from tests.way.mutants import Mutant, of_annotations, of_bytes, of_json, of_yaml
 
@@ -87,7 +88,7 @@ def world(repository: Path, tmp_path: Path) -> World:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_few_mutants_of_each(world: World, target: str) -> None:
-    mutants(world, target, -1, 40)
+    mutants(world, target, -1, share_of(60))
 
 
 @pytest.mark.soak

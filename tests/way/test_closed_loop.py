@@ -13,13 +13,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.laws import share_of
 from tests.way.loop_history import History, as_text, history, shrunk
 from tests.way.loop_steps import broken_law
 
 pytestmark = pytest.mark.laws
 
 PARTS = 8
-SEEDS = 120
+SEEDS = share_of(240)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {

@@ -12,11 +12,6 @@ from tests.way.calls import Folder
 NOW = "2026-11-20T22:00:00Z"
 
 
-@pytest.fixture
-def quickstart(repository, tmp_path):
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-
-
 def test_validate(quickstart):
     said = quickstart.call("validate", "policies")
     assert (said.code, said.out) == (

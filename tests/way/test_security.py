@@ -35,7 +35,8 @@ def test_the_tests_of_an_attack_are_there(repository, number):
             assert file in collected(repository, frozenset({file.partition("::")[0]}))
             continue
         text = (repository / file).read_text()
-        assert re.search(rf'test_{number.lower()}_|"{number} ', text), f"{file} has no test of {number}"
+        case = rf'(test_{number.lower()}_|"{number} |^ +{number} )'
+        assert re.search(case, text, re.MULTILINE), f"{file} has no test of {number}"
 
 
 # Sentences

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import reconciler.yaml.reader as limits
 from reconciler.errors import Problem
-from reconciler.policy.load import load
+from reconciler.policy.policy_files import load
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text
 from reconciler.yaml.reader import MAX_ALIASED_NODES, MAX_DEPTH, MAX_PROBLEMS, Documents, read_documents
 from tests.backends.folders import a_folder, a_snapshot_cluster
+from tests.laws import tries
 
 SEEDS = (
     "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: production}\nspec:\n  clusters:\n  - name: east\n",
@@ -93,7 +94,7 @@ def check_places(document: Document, text: str) -> None:
         assert document.place(path, key=True)[0] <= line
 
 
-@settings(max_examples=400, deadline=None)
+@tries(400)
 @example(content=b"%TAG ! tag:yaml.org,2002:\n---\na: !str 1\n")
 @example(content=b"a: !<tag:%0A> b\n")
 @example(content=b"\xff\xfe\x00\xd8")
@@ -102,7 +103,7 @@ def test_any_bytes_are_documents_or_problems(content: bytes) -> None:
     check(content)
 
 
-@settings(max_examples=400, deadline=None)
+@tries(400)
 @given(content=st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join))
 def test_any_text_that_looks_like_yaml(content: str) -> None:
     check(content.encode(errors="replace"))

@@ -16,7 +16,7 @@ from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
 from reconciler.errors import ClusterError, PolicyError, Problem, SnapshotError
 from reconciler.model import ObjectRef, Write
-from reconciler.policy.load import load
+from reconciler.policy.policy_files import load
 from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded_text, find_files, read_bytes, write_private
 from tests.backends.folders import a_folder, a_snapshot_cluster, last_names_first, patch
 

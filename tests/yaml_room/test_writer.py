@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.yaml.reader import plain_value, read_documents
 from reconciler.yaml.writer import block_text, flow_text
+from tests.laws import tries
 
 
 def only(text: str) -> Any:
@@ -96,7 +97,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=400)
+@tries(400)
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
 def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
     assert same(only(block_text(value)), value)
@@ -105,7 +106,7 @@ def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
     assert same(only(f"[{line}]"), [value])
 
 
-@settings(max_examples=400)
+@tries(400)
 @given(st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=4))
 def test_texts_stay_texts_for_readers_of_yaml_1_1(value: dict[str, str]) -> None:
     assert yaml.load(block_text(value), yaml.SafeLoader) == value

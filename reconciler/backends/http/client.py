@@ -1,4 +1,4 @@
-"""One exchange: a request over the wire, its answer read within its deadline and its size; when it is sent again."""
+"""One exchange: a request over the wire, its answer read within its time and its size; when it is sent again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.backends.http.exchange import (
-    Deadline,
     HttpError,
     ReadEnoughError,
     TimedOutError,
     TooLargeError,
     http_error,
+    step_of,
 )
+from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     import urllib3
@@ -143,9 +144,14 @@ class ByteBudget:
             if self._left < 0:
                 raise ReadEnoughError(f"all its answers together are longer than {_size(self._total)}")
 
+    def give_back(self, count: int) -> None:
+        """Count `count` bytes as not read: nothing of them is kept."""
+        with self._guard:
+            self._left += count
+
 
 class HttpClient:
-    """Sends requests over `connections`; any thread may. No thread is made, and none waits longer than its deadline.
+    """Sends requests over `connections`; any thread may. No thread is made, and none waits longer than its limit.
 
     An answer longer than `largest` bytes, or than `budget` has left, is read no further; both count what is unpacked.
     """
@@ -157,7 +163,7 @@ class HttpClient:
         self._largest = largest
         self._budget = budget
 
-    def exchange(self, request: HttpRequest, deadline: Deadline) -> HttpResponse:
+    def exchange(self, request: HttpRequest, limit: TimeLimit) -> HttpResponse:
         """Return the answer to one request, whatever its status, without the credentials of the request where the
         server repeats them; redirects are not followed.
 
@@ -169,8 +175,8 @@ class HttpClient:
         from reconciler.backends.http.connections import within
 
         try:
-            with within(deadline), self._opened(request) as response:
-                body = self._body(response, deadline)
+            with within(limit), self._opened(request) as response:
+                body = self._body(response, limit)
         except (HTTPError, OSError, ValueError) as error:
             raise http_error(error) from error
         secrets = request.secrets
@@ -181,7 +187,7 @@ class HttpClient:
         return HttpResponse(response.status, headers, _without(secrets, body))
 
     @contextmanager
-    def streamed(self, request: HttpRequest, deadline: Deadline) -> Iterator[tuple[int, Iterator[bytes]]]:
+    def streamed(self, request: HttpRequest, limit: TimeLimit) -> Iterator[tuple[int, Iterator[bytes]]]:
         """Yield the status of the answer to one request, and its lines as they come, without their ends.
 
         A line longer than `largest` is read no further; their number is not limited, nor is `budget` asked. What fails
@@ -192,7 +198,7 @@ class HttpClient:
         from reconciler.backends.http.connections import within
 
         try:
-            with within(deadline), self._opened(request) as response:
+            with within(limit), self._opened(request) as response:
                 try:
                     secrets = request.secrets
                     yield response.status, (bytes(_without(secrets, line)) for line in self._lines(response))
@@ -226,15 +232,17 @@ class HttpClient:
             decode_content=False,
         )
 
-    def _body(self, response: BaseHTTPResponse, deadline: Deadline) -> bytearray:
+    def _body(self, response: BaseHTTPResponse, limit: TimeLimit) -> bytearray:
         body = bytearray()
         for piece in _unpacked(response):
             if len(body) + len(piece) > self._largest:
+                if self._budget is not None:
+                    self._budget.give_back(len(body))
                 raise TooLargeError(f"the answer is longer than {_size(self._largest)}")
             if self._budget is not None:
                 self._budget.take(len(piece))
             body += piece
-            deadline.step("the answer took too long")  # pieces that have come already are read without waiting
+            step_of(limit, "the answer took too long")  # pieces that have come already are read without waiting
         return body
 
 
@@ -325,7 +333,7 @@ def with_retries(
     much.
 
     Raises:
-        HttpError: the last attempt had none. One that only the deadline ended says less than the one before: that one.
+        HttpError: the last attempt had none. One that only its limit ended says less than the one before: that one.
     """
     before: HttpError | None = None
     for tried in count(1):

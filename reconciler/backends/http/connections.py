@@ -1,12 +1,11 @@
-"""Connections whose every step, from the name lookup to the last byte, waits for the deadline of the exchange at most.
+"""Connections whose every step, from the name lookup to the last byte, waits for the limit of the exchange at most.
 
 A timeout of a socket counts anew for each piece that comes, so a server that answers byte by byte outlives it. Here
-each wait of a socket is a short one, and the exchange's own deadline is asked in between: no thread is needed that
+each wait of a socket is a short one, and the exchange's own limit is asked in between: no thread is needed that
 watches. Imported when the first request is sent: urllib3 is slow to load.
 
 `getaddrinfo` cannot be interrupted, and says nothing about how long it takes. So each name has a thread of its own,
-which nobody waits for: who asked goes on at the deadline, the process ends without it, and a name that hangs delays no
-other.
+which nobody waits for: who asked goes on in time, the process ends without it, and a name that hangs delays no other.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -35,7 +33,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
-from reconciler.backends.http.exchange import Deadline, HttpError, connection_error
+from reconciler.backends.http.exchange import HttpError, TimedOutError, connection_error, step_of
+from reconciler.time_limit import TimeLimit
 
 SocketAddress = tuple[Any, Any, int, str, Any]
 """As `socket.getaddrinfo` has it: family, type, protocol, canonical name, the socket's address."""
@@ -54,24 +53,24 @@ class Resolver:
         self._guard = threading.Lock()
         self._pending: dict[tuple[str, int], Future[list[SocketAddress]]] = {}
 
-    def addresses(self, host: str, port: int, deadline: Deadline) -> list[SocketAddress]:
+    def addresses(self, host: str, port: int, limit: TimeLimit) -> list[SocketAddress]:
         """Return all addresses of `host`, at least one.
 
         Raises:
             HttpError: it has none, or one that may not be, or nobody knows in time, or too many are being looked up.
         """
-        found = self._found(host, port, deadline)
+        found = self._found(host, port, limit)
         for address in found:
             self._check(str(address[4][0]))
         return found
 
-    def _found(self, host: str, port: int, deadline: Deadline) -> list[SocketAddress]:
+    def _found(self, host: str, port: int, limit: TimeLimit) -> list[SocketAddress]:
         try:
             if address_of(host) is not None:
                 return _looked_up(host, port)
             found = self._begun((host, port))
-            while not wait([found], timeout=deadline.step("its host name was not looked up in time")).done:
-                pass
+            if not limit.until(lambda seconds: wait([found], seconds).done):
+                raise TimedOutError("its host name was not looked up in time")
             return found.result()
         except socket.gaierror as error:
             raise HttpError("its host name is not known", passes=True) from error
@@ -119,16 +118,16 @@ def _looked_up(host: str, port: int) -> list[SocketAddress]:
 
 T = TypeVar("T")
 
-_CURRENT: ContextVar[Deadline] = ContextVar("deadline")
+_CURRENT: ContextVar[TimeLimit] = ContextVar("limit")
 """Of the exchange that runs in this thread: connections are kept between exchanges, so it is none of theirs."""
 
 _SOCKS = ("socks5", "socks5h")  # both look names up at the proxy, as in Go's net/http and so in kubectl
 
 
 @contextmanager
-def within(deadline: Deadline) -> Iterator[None]:
-    """Let every connection wait for `deadline` at most, in this thread."""
-    token = _CURRENT.set(deadline)
+def within(limit: TimeLimit) -> Iterator[None]:
+    """Let every connection wait for `limit` at most, in this thread."""
+    token = _CURRENT.set(limit)
     try:
         yield
     finally:
@@ -257,9 +256,9 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
     """Return the classes of the pools: connections made by them know how to connect."""
 
     def connect(host: str, port: int) -> socket.socket:
-        deadline = _CURRENT.get()
+        limit = _CURRENT.get()
         near = (host, port) if through is None else (through.host or "", through.port or 1080)
-        opened = _connected(resolver.addresses(near[0].strip("[]"), near[1], deadline), deadline)
+        opened = _connected(resolver.addresses(near[0].strip("[]"), near[1], limit), limit)
         if through is not None:
             _ask_socks(opened, through, host, port)
         return opened
@@ -301,7 +300,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Socket(socket.socket):
-    """Whatever may take time is done in steps of the current deadline."""
+    """Whatever may take time is done in steps of the current limit."""
 
     def recv(self, *args: Any) -> bytes:
         return _in_steps(self, "no answer in time", lambda: super(_Socket, self).recv(*args))
@@ -343,9 +342,9 @@ class _TlsSocket(_Socket, ssl.SSLSocket):
 
 def _in_steps(opened: socket.socket, words: str, step: Callable[[], T]) -> T:
     """Return what `step` returns, begun again after each short wait; OpenSSL goes on where it was."""
-    deadline = _CURRENT.get()
+    limit = _CURRENT.get()
     while True:
-        opened.settimeout(deadline.step(words))
+        opened.settimeout(step_of(limit, words))
         try:
             return step()
         except TimeoutError as error:
@@ -353,7 +352,7 @@ def _in_steps(opened: socket.socket, words: str, step: Callable[[], T]) -> T:
                 raise
 
 
-def _connected(addresses: list[SocketAddress], deadline: Deadline) -> socket.socket:
+def _connected(addresses: list[SocketAddress], limit: TimeLimit) -> socket.socket:
     """Return a socket that is connected to the first of `addresses` that answers; each gets a fair share of the time.
 
     Raises:
@@ -364,7 +363,7 @@ def _connected(addresses: list[SocketAddress], deadline: Deadline) -> socket.soc
         opened = _Socket(family, kind, protocol)
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _connect(opened, address, deadline, inf if rest == 1 else deadline.left() / rest)
+            _connect(opened, address, limit, limit if rest == 1 else limit.within(limit.left() / rest))
             return opened
         except OSError as error:
             failure = connection_error(error)
@@ -375,14 +374,14 @@ def _connected(addresses: list[SocketAddress], deadline: Deadline) -> socket.soc
     raise failure
 
 
-def _connect(opened: socket.socket, address: Any, deadline: Deadline, seconds: float) -> None:
-    until = time.monotonic() + seconds
+def _connect(opened: socket.socket, address: Any, limit: TimeLimit, share: TimeLimit) -> None:
+    """Connect within `share` of `limit`."""
     opened.setblocking(False)
     code = opened.connect_ex(address)
     if code == errno.EINPROGRESS:
-        while not wait_for_write(opened, timeout=deadline.step("no connection in time")):
-            if time.monotonic() >= until:
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        if not share.until(lambda seconds: wait_for_write(opened, timeout=seconds)):
+            step_of(limit, "no connection in time")
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise OSError(code, os.strerror(code))

@@ -1,60 +1,45 @@
 """What an exchange with a server rests on: how long it may take, and the errors it can end with.
 
 The texts of the errors hold nothing of what was sent or received. Whatever waits in this package waits in steps of a
-deadline.
+`TimeLimit`.
 """
 
 from __future__ import annotations
 
 import http.client
-import math
 import ssl
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_STEP_SECONDS = 0.2
-"""A stop is noticed after so long: a signal ends no wait of another thread."""
-
-
-def endless() -> float:
-    return math.inf
+from reconciler.time_limit import TimeLimit
 
 
-class Deadline:
-    """So many `seconds` from now on, for one exchange or for several.
+def step_of(limit: TimeLimit, words: str) -> float:
+    """Return for how many seconds to wait before asking again.
 
-    `run_left` says how many seconds the run leaves it, asked anew at each step: infinite while nobody asks the run to
-    stop, 0 once nobody waits for the answer any more.
+    Raises:
+        TimedOutError: `limit` is over; `words` say what was waited for.
     """
+    step = limit.step()
+    if step <= 0:
+        raise TimedOutError(words)
+    return step
 
-    def __init__(self, seconds: float, run_left: Callable[[], float] = endless) -> None:
-        self._until = time.monotonic() + seconds
-        self._run_left = run_left
 
-    def left(self) -> float:
-        """Return the seconds that are left, 0 or less where it is over."""
-        return min(self._until - time.monotonic(), self._run_left())
+@contextmanager
+def alone(guard: threading.Lock, limit: TimeLimit, words: str) -> Iterator[None]:
+    """Let one thread in; the others wait, each as long as it has time.
 
-    def step(self, words: str) -> float:
-        """Return for how many seconds to wait before asking again.
-
-        Raises:
-            TimedOutError: it is over; `words` say what was waited for.
-        """
-        left = self.left()
-        if left <= 0:
-            raise TimedOutError(words)
-        return min(left, _STEP_SECONDS)
-
-    def wait(self, seconds: float) -> bool:
-        """Let `seconds` pass; return False where that would take longer than there is time: at once, if it is known."""
-        until = time.monotonic() + seconds
-        while (missing := until - time.monotonic()) > 0:
-            left = self.left()
-            if left <= missing:
-                return False
-            time.sleep(min(missing, _STEP_SECONDS))
-        return self.left() > 0
+    Raises:
+        TimedOutError: `limit` was over first; `words` say what was waited for.
+    """
+    if not limit.until(lambda seconds: guard.acquire(timeout=seconds)):
+        raise TimedOutError(words)
+    try:
+        yield
+    finally:
+        guard.release()
 
 
 _CUT = (

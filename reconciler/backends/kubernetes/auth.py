@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
-from reconciler.backends.http.exchange import Deadline, TimedOutError
+from reconciler.backends.http.exchange import TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
-from reconciler.backends.protocols import Clock
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UnreachableError
+from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     import yaml
@@ -53,7 +53,7 @@ class ApiServer(Struct, frozen=True):
     url: str
     reader: HttpClient
     writer: HttpClient
-    authorization: Callable[[Deadline], str | None]
+    authorization: Callable[[TimeLimit], str | None]
     impersonation: tuple[tuple[str, str], ...] = ()
     weakness: str = ""
     certificate: bytes = b""
@@ -64,11 +64,11 @@ class Connection:
     """One cluster's endpoint, made when it is first asked for, and made anew when its credentials were refused.
 
     The authorization header is kept for a minute: an exec plugin may run each time it is asked. Nothing takes longer
-    than the deadline that is given.
+    than the limit that is given.
     """
 
     def __init__(
-        self, settings: ClusterConnection, clock: Clock, largest_read: int | None = LARGEST_READ, client: Any = None
+        self, settings: ClusterConnection, largest_read: int | None = LARGEST_READ, client: Any = None
     ) -> None:
         """`largest_read` is how many bytes one reading may have, None: a process without end has no end.
 
@@ -76,7 +76,6 @@ class Connection:
         """
         self._settings = settings
         self._client = client
-        self._clock = clock
         self._guard = threading.Lock()
         self._budget = None if largest_read is None else ByteBudget(largest_read)
         self._endpoint: ApiServer | None = None
@@ -103,70 +102,66 @@ class Connection:
             return "the pod's own service account"
         return f'context "{self._settings.context or self._settings.name}"'
 
-    def endpoint(self, deadline: Deadline) -> ApiServer:
+    def endpoint(self, limit: TimeLimit) -> ApiServer:
         """Return the endpoint.
 
         Raises:
             UnreachableError: the kubeconfig cannot be used. UnauthorisedError: it leads to no credentials.
         """
-        with self._alone(deadline):
-            return self._opened(deadline)
+        with self._alone(limit):
+            return self._opened(limit)
 
-    def header(self, deadline: Deadline) -> str | None:
+    def header(self, limit: TimeLimit) -> str | None:
         """Return the Authorization header's value, None where a client certificate or nothing says who we are."""
-        with self._alone(deadline):
-            endpoint = self._opened(deadline)
-            if self._clock.monotonic() - self._asked_at > _FRESH_SECONDS:
-                self._ask(endpoint, deadline)
+        with self._alone(limit):
+            endpoint = self._opened(limit)
+            if limit.now() - self._asked_at > _FRESH_SECONDS:
+                self._ask(endpoint, limit)
             return self._header
 
-    def renew(self, refused: str | None, deadline: Deadline) -> bool:
+    def renew(self, refused: str | None, limit: TimeLimit) -> bool:
         """Read the credentials anew after `refused` was not accepted; return whether there is something else to try.
 
         Where another thread already did, nothing is read again. A client certificate has no header to know it by: one
         that was replaced a moment ago is not the one that was refused.
         """
-        with self._alone(deadline):
+        with self._alone(limit):
             from reconciler.backends.kubernetes import kubeconfig
 
-            old, now = self._endpoint, self._clock.monotonic()
+            old, now = self._endpoint, limit.now()
             if old is None or self._header != refused or (old.certificate and now - self._replaced_at < _FRESH_SECONDS):
                 return True
             self._endpoint = None
             kubeconfig.forget_credentials()
-            if self._opened(deadline).certificate != old.certificate:
+            if self._opened(limit).certificate != old.certificate:
                 self._replaced_at = now
                 return True
             return self._header != refused
 
     @contextmanager
-    def _alone(self, deadline: Deadline) -> Iterator[None]:
+    def _alone(self, limit: TimeLimit) -> Iterator[None]:
         """Let one thread in: the others wait for what it reads, each as long as it has time."""
-        with _in_our_words(self._settings, "" if self._client is None else "ApiClient"):
-            while not self._guard.acquire(timeout=deadline.step("no credentials in time")):
-                pass
-            try:
-                yield
-            finally:
-                self._guard.release()
+        words = _in_our_words(self._settings, "" if self._client is None else "ApiClient")
+        with words, alone(self._guard, limit, "no credentials in time"):
+            yield
 
-    def _opened(self, deadline: Deadline) -> ApiServer:
+    def _opened(self, limit: TimeLimit) -> ApiServer:
         if self._endpoint is None:
-            endpoint = opened(self._access(deadline), self._budget)
-            self._ask(endpoint, deadline)
+            endpoint = opened(self._access(limit), self._budget)
+            self._ask(endpoint, limit)
             self._endpoint = endpoint
         return self._endpoint
 
-    def _access(self, deadline: Deadline) -> ServerAccess:
+    def _access(self, limit: TimeLimit) -> ServerAccess:
         if self._client is None:
-            return access_to(self._settings, deadline)
+            return access_to(self._settings, limit)
         from reconciler.backends.kubernetes.official_client import access_of
 
         return access_of(self._client)
 
-    def _ask(self, endpoint: ApiServer, deadline: Deadline) -> None:
-        self._header = endpoint.authorization(deadline)
-        self._asked_at = self._clock.monotonic()
+    def _ask(self, endpoint: ApiServer, limit: TimeLimit) -> None:
+        self._header = endpoint.authorization(limit)
+        self._asked_at = limit.now()
 
 
 def load_libraries() -> None:
@@ -185,8 +180,8 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
         proxy=access.proxy or environment_proxy(access.server),
     )
 
-    def authorization(until: Deadline) -> str | None:
-        found = access.authorization(until)
+    def authorization(limit: TimeLimit) -> str | None:
+        found = access.authorization(limit)
         return found.strip() or None if found is not None else None
 
     return ApiServer(
@@ -201,7 +196,7 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
     )
 
 
-def access_to(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
+def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
     """Return what the kubeconfig, or the pod's service account, says."""
     from reconciler.backends.kubernetes import kubeconfig
 
@@ -213,7 +208,7 @@ def access_to(settings: ClusterConnection, deadline: Deadline) -> ServerAccess:
         if not Path(given).expanduser().is_file():
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
-    return kubeconfig.kubeconfig_context(given, name, deadline, check)
+    return kubeconfig.kubeconfig_context(given, name, limit, check)
 
 
 def _tls(access: ServerAccess) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """Users of a kubeconfig with an `auth-provider`. Like kubectl, only `oidc` is supported.
 
 Their forms are the `kubernetes` package's, which is imported for them alone: that takes longer than a whole plan. Their
-servers are asked here, within a deadline: the package waits for them for ever.
+servers are asked here, within a time limit: the package waits for them for ever.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 
 from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.exchange import Deadline, HttpError, TimedOutError
+from reconciler.backends.http.exchange import HttpError, TimedOutError
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
+from reconciler.time_limit import TimeLimit
 
 _Package: Any = KubeConfigLoader
 
@@ -40,8 +41,8 @@ class ProviderToken:
         self._loader = _Loader(content, active_context="own")
         self._begun = False
 
-    def __call__(self, deadline: Deadline) -> str | None:
-        self._loader.deadline = deadline
+    def __call__(self, limit: TimeLimit) -> str | None:
+        self._loader.limit = limit
         try:
             if not self._begun:
                 self._loader.load_and_set(self._configuration)
@@ -54,9 +55,9 @@ class ProviderToken:
 
 
 class _Loader(_Package):  # type: ignore[misc]
-    """`deadline` is that of the next time that a server is asked for credentials."""
+    """`limit` is that of the next time that a server is asked for credentials."""
 
-    deadline: Deadline
+    limit: TimeLimit
 
     def _refresh_gcp_token(self) -> None:
         raise CredentialError("its access token has expired, and kubectl gives up this way too (auth-provider gcp)")
@@ -65,7 +66,7 @@ class _Loader(_Package):  # type: ignore[misc]
         """Get a new id-token, from an issuer whose certificate is valid: it gets client secret and refresh token."""
         config = provider["config"].value
         try:
-            config["id-token"] = id_token(config, self.deadline)
+            config["id-token"] = id_token(config, self.limit)
         except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, TimedOutError):
                 raise
@@ -73,7 +74,7 @@ class _Loader(_Package):  # type: ignore[misc]
             raise CredentialError(words) from error
 
 
-def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
+def id_token(config: Mapping[str, str], limit: TimeLimit) -> str:
     """Return a new id-token from the issuer. Without an authority of its own the system's vouch for it.
 
     Raises:
@@ -90,7 +91,7 @@ def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
     )
     issuer = config["idp-issuer-url"].rstrip("/")
     client = HttpClient(connections(tls=tls, proxy=environment_proxy(issuer)))
-    found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), deadline)
+    found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), limit)
     form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     if config.get("client-secret"):
@@ -99,4 +100,4 @@ def id_token(config: Mapping[str, str], deadline: Deadline) -> str:
     else:  # a public client
         form["client_id"] = config["client-id"]
     request = HttpRequest("POST", json.loads(found.body)["token_endpoint"], headers, urlencode(form).encode())
-    return str(json.loads(client.exchange(request, deadline).body)["id_token"])
+    return str(json.loads(client.exchange(request, limit).body)["id_token"])

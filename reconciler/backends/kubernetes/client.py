@@ -16,22 +16,21 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct, field
 
 from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import Deadline, HttpError
+from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
-from reconciler.backends.protocols import REQUEST_SECONDS, Clock, Traffic
-from reconciler.backends.stop import Stop
+from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.errors import LockLostError, StoppedError
 from reconciler.model import NOTHING
+from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
 
 _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
+_SUCCESS = range(200, 300)
 _LONGEST_PAUSE = 60.0
 _LAST_SECONDS = 0.8
 """What a run ends with has so long even when its time is over."""
-
-_STEP_SECONDS = 0.2
 
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -42,31 +41,17 @@ class RequestSettings(Struct, frozen=True):
     """How much a run may ask of a cluster, and how long it waits.
 
     `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
-    `until` is the moment on the clock's monotonic time after which nothing is waited for; None: there is none. Once
-    `stop` is asked, what is in flight has a few seconds, and nothing is begun.
+    `limit` is that of the run: after its end nothing is waited for. Once it is cut, what is in flight has a few
+    seconds, and nothing is begun.
 
     `clients` are `kubernetes.client.ApiClient`s by cluster: their connections count in place of what the Fleet says.
     """
 
     timeout: float = 30.0
     qps: float = 50.0
-    until: float | None = None
     in_flight: int = 16
-    stop: Stop = field(default_factory=Stop)
+    limit: TimeLimit = field(default_factory=TimeLimit)
     clients: Mapping[str, Any] = NOTHING
-
-    def seconds_left(self, clock: Clock) -> float:
-        """Return how many seconds one step may take now; 0 or less: the run's time is over."""
-        return min(self.timeout, self.run_seconds_left(clock))
-
-    def run_seconds_left(self, clock: Clock) -> float:
-        """Return for how many seconds anything may be waited for; infinite where nothing ends the run."""
-        left = inf if self.until is None else self.until - clock.monotonic()
-        return min(left, self.stop.grace_left()) if self.stop.asked else left
-
-    def undisturbed_seconds_left(self, clock: Clock) -> float:
-        """Return for how many seconds anything may be waited for that nobody needs once the run is asked to stop."""
-        return 0.0 if self.stop.asked else self.run_seconds_left(clock)
 
 
 DEFAULTS = RequestSettings()
@@ -120,19 +105,21 @@ class ApiClient:
 
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
     pauses that double, of random length, or as long as the server asks for; what hung is not. Nothing is waited for
-    beyond `settings.until`, or once a stop is asked. An outage is waited out once: after that each request has one
-    attempt, until one is answered. While `fence` is set, writes go out only as long as it says so: the lock is ours.
+    beyond `settings.limit`. An outage is waited out once: after that each request has one attempt, until one is
+    answered. While `fence` is set, writes go out only as long as it says so: the lock is ours. `reading` is cut once
+    nobody waits for what is read any more.
     """
 
-    def __init__(self, connection: Connection, settings: RequestSettings, clock: Clock) -> None:
+    def __init__(self, connection: Connection, settings: RequestSettings) -> None:
         self.fence: Callable[[], bool] | None = None
         self.is_away = False
-        self.given_up = False
+        self.limit = settings.limit
+        self.reading = settings.limit.within()
+        self._written = settings.limit.for_what_is_in_flight()
         self._connection = connection
-        self._settings = settings
-        self._clock = clock
+        self._timeout = settings.timeout
         self._places = threading.BoundedSemaphore(settings.in_flight)
-        self._rate = Rate(settings.qps, clock)
+        self._rate = Rate(settings.qps)
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
         self._ahead = timedelta()
@@ -172,7 +159,7 @@ class ApiClient:
         except HttpError as error:
             self.is_away |= error.passes and request.seconds is None
             raise no_answer(request.operation, error) from error
-        if answer.status >= 300:
+        if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
         return answer
 
@@ -186,69 +173,65 @@ class ApiClient:
             ClusterError: one for each class of failure; also from the iterator.
         """
         load_libraries()
-        deadline = Deadline(seconds, self.waiting_left)
-        endpoint = self._connection.endpoint(deadline)
-        header = self._connection.header(deadline)
+        limit = self.limit.within(seconds)
+        endpoint = self._connection.endpoint(limit)
+        header = self._connection.header(limit)
         outgoing = self._outgoing(request, endpoint, header, None)
         try:
-            with endpoint.reader.streamed(outgoing, deadline) as (status, lines):
-                if status >= 300:
+            with endpoint.reader.streamed(outgoing, limit) as (status, lines):
+                if status not in _SUCCESS:
                     if status == 401:
-                        self._connection.renew(header, deadline)
+                        self._connection.renew(header, limit)
                     raise error_of(request.operation, HttpResponse(status, {}, b"\n".join(lines)))
                 yield lines
         except HttpError as error:
             raise no_answer(request.operation, error) from error
 
-    def run_left(self, request: ApiRequest) -> float:
-        """Return for how many seconds an answer to `request` is waited for, however long it may take.
+    def limit_of(self, request: ApiRequest) -> TimeLimit:
+        """Return until when an answer to `request` is waited for, however long it may take.
 
         Without the lock nothing is left to finish after a stop; what is written has its few seconds all the same.
         """
         if request.last:
-            return inf
+            return TimeLimit()
         if self.fence is None and request.method == "GET":
-            return 0.0 if self.given_up and request.seconds is None else self.waiting_left()
-        return self._settings.run_seconds_left(self._clock)
+            return self.reading if request.seconds is None else self.limit
+        return self._written
 
-    def seconds(self, request: ApiRequest) -> float:
+    def attempt_limit(self, request: ApiRequest) -> TimeLimit:
         """Return how long `request` may take with all its attempts, while none is answered."""
-        seconds = self._settings.timeout if request.seconds is None else min(self._settings.timeout, request.seconds)
+        seconds = self._timeout if request.seconds is None else min(self._timeout, request.seconds)
         if request.last:
-            return max(_LAST_SECONDS, min(seconds, self._settings.run_seconds_left(self._clock)))
-        return seconds
-
-    def waiting_left(self) -> float:
-        """Return for how many seconds something may be waited for that is not sent yet."""
-        return self._settings.undisturbed_seconds_left(self._clock)
+            seconds = max(_LAST_SECONDS, min(seconds, self._written.left()))
+        return self.limit_of(request).within(seconds)
 
     def _authorised(self, request: ApiRequest, patience: _Patience) -> HttpResponse:
         """Return the answer to one attempt; where the credentials are refused, and there are others, to another one."""
         with self._turn(request):
-            if self.run_left(request) <= 0:
+            if self.limit_of(request).over:
                 raise self._stopped(request)
             load_libraries()
-            deadline = patience.deadline()
-            header = self._connection.header(deadline)
-            answer = self._once(request, header, deadline)
-            if answer.status == 401 and self._connection.renew(header, deadline):
-                return self._once(request, self._connection.header(deadline), deadline)
+            limit = patience.limit()
+            header = self._connection.header(limit)
+            answer = self._once(request, header, limit)
+            if answer.status == 401 and self._connection.renew(header, limit):
+                return self._once(request, self._connection.header(limit), limit)
             return answer
 
-    def _once(self, request: ApiRequest, header: str | None, deadline: Deadline) -> HttpResponse:
-        endpoint = self._connection.endpoint(deadline)
+    def _once(self, request: ApiRequest, header: str | None, limit: TimeLimit) -> HttpResponse:
+        endpoint = self._connection.endpoint(limit)
         check = partial(self._check_lock, request) if request.writes else None
         if check is not None:
             check()
-        began = self._clock.monotonic()
+        began = self.limit.now()
         received = 0
         client = endpoint.reader if request.method == "GET" else endpoint.writer
         try:
-            answer = client.exchange(self._outgoing(request, endpoint, header, check), deadline)
+            answer = client.exchange(self._outgoing(request, endpoint, header, check), limit)
             received = len(answer.body)
             return answer
         finally:
-            self._traffic.add(received, self._clock.monotonic() - began)
+            self._traffic.add(received, self.limit.now() - began)
 
     def _check_lock(self, request: ApiRequest) -> None:
         """Check that the lock is still ours. It may be lost while a connection is made, also where the process stood
@@ -270,18 +253,18 @@ class ApiClient:
         if request.seconds is not None:
             yield
             return
-        if request.writes and not self._rate.take(Deadline(inf, self.waiting_left).wait):
+        if request.writes and not self._rate.take(self.limit):
             raise self._stopped(request)
-        while not self._places.acquire(timeout=_STEP_SECONDS):
-            if self.run_left(request) <= 0 or (request.writes and self._settings.stop.asked):
-                raise self._stopped(request)
+        limit, places = self.limit if request.writes else self.limit_of(request), self._places
+        if not places.acquire(blocking=False) and not limit.until(lambda seconds: places.acquire(timeout=seconds)):
+            raise self._stopped(request)
         try:
             yield
         finally:
             self._places.release()
 
     def _stopped(self, request: ApiRequest) -> StoppedError:
-        why = self._settings.stop.why or "the run's --timeout is over"
+        why = self.limit_of(request).why or self.limit.why or "the run's --timeout is over"
         return StoppedError(f"{request.operation}: not sent, {why}")
 
     def _outgoing(
@@ -306,26 +289,24 @@ class _Patience:
     def __init__(self, requests: ApiClient, request: ApiRequest) -> None:
         self._requests = requests
         self._request = request
-        self._deadline: Deadline | None = None
+        self._limit: TimeLimit | None = None
 
-    def deadline(self) -> Deadline:
-        """Return the deadline of the next attempt."""
-        if self._deadline is None:
-            seconds = self._requests.seconds(self._request)
-            self._deadline = Deadline(seconds, partial(self._requests.run_left, self._request))
-        return self._deadline
+    def limit(self) -> TimeLimit:
+        """Return the time limit of the next attempt."""
+        if self._limit is None:
+            self._limit = self._requests.attempt_limit(self._request)
+        return self._limit
 
     def answered(self) -> None:
         if self._request.seconds is None:
-            self._deadline = None
+            self._limit = None
 
     def wait(self, seconds: float) -> bool:
         """Wait before the next attempt; return False at once where that would take longer than there is time."""
-        if self._deadline is None:
-            left = inf
-        else:
-            left = 0.0 if self._requests.is_away and self._request.seconds is None else self._deadline.left()
-        return seconds < min(left, _LONGEST_PAUSE) and Deadline(inf, self._requests.waiting_left).wait(seconds)
+        left = inf
+        if self._limit is not None:
+            left = 0.0 if self._requests.is_away and self._request.seconds is None else self._limit.left()
+        return seconds < min(left, _LONGEST_PAUSE) and self._requests.limit.wait(seconds)
 
 
 class Rate:
@@ -334,21 +315,20 @@ class Rate:
     Source: client-go util/flowcontrol, tokenBucketRateLimiter.
     """
 
-    def __init__(self, per_second: float, clock: Clock) -> None:
+    def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._clock = clock
         self._guard = threading.Lock()
         self._free_at = 0.0  # when the bucket would be full again
 
-    def take(self, wait: Callable[[float], bool]) -> bool:
-        """Wait for the next turn with `wait`, which returns whether it waited to the end; return what it returned."""
+    def take(self, limit: TimeLimit) -> bool:
+        """Wait for the next turn; return whether it came within `limit`."""
         if self._per_second <= 0:
             return True
         with self._guard:
-            now = self._clock.monotonic()
+            now = limit.now()
             self._free_at = max(self._free_at, now) + 1 / self._per_second
             seconds = self._free_at - now - max(1.0, 1 / self._per_second)
-        return seconds <= 0 or wait(seconds)
+        return seconds <= 0 or limit.wait(seconds)
 
 
 class _TrafficCount:

@@ -150,7 +150,7 @@ class KubernetesCluster:
     def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
-                self._discovery = discover(self._requests, self._name, self._budget)
+                self._discovery = discover(self._requests, self._name)
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> WorkloadKind | None:

@@ -12,7 +12,7 @@ from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, decoded
+from reconciler.backends.kubernetes.pages import MOST_KINDS, decoded
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND
@@ -149,20 +149,19 @@ class ServedKinds(Struct, frozen=True):
         return found is None or found.namespaced
 
 
-def discover(requests: ApiClient, cluster: str, budget: ReadBudget) -> ServedKinds:
+def discover(requests: ApiClient, cluster: str) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
-        ClusterError: the cluster does not say what it serves, or not in the time that `budget` has.
+        ClusterError: the cluster does not say what it serves.
     """
-    found, silent = _served(requests, cluster, budget)
+    found, silent = _served(requests, cluster)
     served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
     custom = sorted(_custom_scales(served.values()))
     silent = {**_too_many(cluster, custom), **silent}
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
-        budget.check(Operation(cluster, "get", plural))
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
         try:
             kind = _scale_kind(requests, cluster, fallback)
@@ -227,7 +226,7 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKin
     return kind
 
 
-def _served(requests: ApiClient, cluster: str, budget: ReadBudget) -> tuple[list[Served], dict[str, ClusterError]]:
+def _served(requests: ApiClient, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
     operation = Operation(cluster, "get", "/apis")
     answer = requests.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
@@ -236,7 +235,7 @@ def _served(requests: ApiClient, cluster: str, budget: ReadBudget) -> tuple[list
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
     groups_of_old = decoded(answer, _OldGroups, operation).groups or ()
-    return _asked_one_by_one(requests, cluster, groups_of_old, budget)
+    return _asked_one_by_one(requests, cluster, groups_of_old)
 
 
 def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
@@ -269,14 +268,13 @@ def _of_group(group: _Group) -> list[Served]:
 
 
 def _asked_one_by_one(
-    requests: ApiClient, cluster: str, groups: Iterable[_OldGroup], budget: ReadBudget
+    requests: ApiClient, cluster: str, groups: Iterable[_OldGroup]
 ) -> tuple[list[Served], dict[str, ClusterError]]:
     """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
     silent: dict[str, ClusterError] = {}
     for group in groups:
         for version in group.versions or ():
-            budget.check(Operation(cluster, "get", f"/apis/{version.group_version}"))
             try:
                 found += _of_version(requests, cluster, group.name, version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:

@@ -1,4 +1,4 @@
-"""Programs that return credentials, as kubeconfigs name them; each runs within a deadline."""
+"""Programs that return credentials, as kubeconfigs name them; each runs within a time limit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.http.exchange import Deadline
+from reconciler.backends.http.exchange import step_of
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
+from reconciler.time_limit import TimeLimit
 
 _LONGEST_WORDS = 300
 _MOST_OUTPUT = 1 << 20  # bytes; a token or a certificate with its key has some kilobytes
@@ -68,7 +69,7 @@ class ExecPlugin:
         self._hint = " ".join(config.text("installHint").split())[:_LONGEST_WORDS]
         self._asks = config.text("interactiveMode") != "Never"
 
-    def credential(self, deadline: Deadline) -> Credential:
+    def credential(self, limit: TimeLimit) -> Credential:
         """Return what the program prints, an ExecCredential.
 
         Raises:
@@ -78,7 +79,7 @@ class ExecPlugin:
         """
         where = f"exec plugin {self._words[0]}"
         on_terminal = self._asks and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-        code, printed, said = self._run(on_terminal, deadline)
+        code, printed, said = self._run(on_terminal, limit)
         if code:
             words = "said why on the terminal" if on_terminal else f'said "{" ".join(said.split())[:_LONGEST_WORDS]}"'
             raise CredentialError(f"{where} ended with {code} and {words}")
@@ -97,7 +98,7 @@ class ExecPlugin:
             raise CredentialError(f"{where} gave neither a token nor a certificate with its key")
         return given
 
-    def _run(self, on_terminal: bool, deadline: Deadline) -> tuple[int, str, str]:
+    def _run(self, on_terminal: bool, limit: TimeLimit) -> tuple[int, str, str]:
         """Return the exit code, what was printed, and what was said to standard error."""
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         try:
@@ -113,22 +114,22 @@ class ExecPlugin:
             words = "; ".join(part for part in (error.strerror, self._hint) if part)
             raise CredentialError(f"exec plugin {self._words[0]} cannot be run ({words})") from error
         try:
-            printed, said = self._output(process, deadline)
+            printed, said = self._output(process, limit)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    return process.wait(timeout=deadline.step("no credentials in time")), printed, said
+                    return process.wait(timeout=step_of(limit, "no credentials in time")), printed, said
         except BaseException:
             _end(process, alone=on_terminal)
             raise
 
-    def _output(self, process: subprocess.Popen[bytes], deadline: Deadline) -> tuple[str, str]:
+    def _output(self, process: subprocess.Popen[bytes], limit: TimeLimit) -> tuple[str, str]:
         """Return what the program prints, and what it says to standard error, until it closes both."""
         found = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream is not None}
         with selectors.DefaultSelector() as waiting:
             for stream, read in found.items():
                 waiting.register(stream, selectors.EVENT_READ, read)
             while waiting.get_map():
-                for key, _ in waiting.select(deadline.step("no credentials in time")):
+                for key, _ in waiting.select(step_of(limit, "no credentials in time")):
                     piece = os.read(key.fd, 1 << 16)
                     key.data.extend(piece)
                     if not piece:

@@ -1,6 +1,6 @@
 """Kubeconfigs and the Pod's service account: the address of a cluster, the credentials for it. Each file is read once.
 
-Programs and servers that give credentials are asked within a deadline.
+Programs and servers that give credentials are asked within a time limit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.http.exchange import Deadline
+from reconciler.backends.http.exchange import alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
+from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from reconciler.backends.kubernetes.exec_plugin import Credential, ExecPlugin
@@ -38,7 +39,7 @@ _EXTENSION = "client.authentication.k8s.io/exec"
 _Parts = dict[str, dict[Any, Any]]
 Impersonation = tuple[tuple[str, str], ...]
 CheckUsers = Callable[[Sequence[Any]], None]
-Authorization = Callable[[Deadline], str | None]
+Authorization = Callable[[TimeLimit], str | None]
 """Gives the value of the Authorization header, None for none."""
 
 _FILES = ("client-key", "client-certificate", "certificate-authority", "tokenFile")
@@ -95,7 +96,7 @@ def own_access() -> ServerAccess:
 
 
 def kubeconfig_context(
-    given: str | None, context: str, deadline: Deadline, check: CheckUsers = lambda _: None
+    given: str | None, context: str, limit: TimeLimit, check: CheckUsers = lambda _: None
 ) -> ServerAccess:
     """Return what the kubeconfig says of `context`; `given` None: as KUBECONFIG says.
 
@@ -121,10 +122,10 @@ def kubeconfig_context(
     user = ConfigNode("no user", {}) if entry is None else entry.node("user")
     _check_files(cluster)
     _check_files(user)
-    return _access(cluster, user, deadline)
+    return _access(cluster, user, limit)
 
 
-def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> ServerAccess:
+def _access(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> ServerAccess:
     access = ServerAccess(
         server=_server(str(cluster["server"])),
         authorization=_always(None),
@@ -136,7 +137,7 @@ def _access(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> Server
     )
     if not access.is_secured:
         return access  # credentials would be there for everybody between to read; kubectl sends none either
-    authorization, own = _login(cluster, user, deadline)
+    authorization, own = _login(cluster, user, limit)
     return replace(
         access,
         authorization=authorization,
@@ -150,13 +151,13 @@ def _server(text: str) -> str:
     return (text if "://" in text else f"https://{text}").rstrip("/")
 
 
-def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[Authorization, tuple[Pem, Pem] | None]:
+def _login(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> tuple[Authorization, tuple[Pem, Pem] | None]:
     """Return who gives the header, and the certificate that a program gave in its place."""
     if user.get("auth-provider") is not None:
         from reconciler.backends.kubernetes.auth_provider import ProviderToken
 
         provided = ProviderToken(user)
-        if provided(deadline) is not None:
+        if provided(limit) is not None:
             return provided, None
     token = _token(user)
     if token is not None:
@@ -166,7 +167,7 @@ def _login(cluster: ConfigNode, user: ConfigNode, deadline: Deadline) -> tuple[A
         given = _plugin_token(
             config, user.folder, _cluster_info(cluster) if config.is_set("provideClusterInfo") else None
         )
-        return given, given.credential(deadline).certificate
+        return given, given.credential(limit).certificate
     if user.get("username") is not None and user.get("password") is not None:
         both = base64.b64encode(f"{user.text('username')}:{user.text('password')}".encode()).decode()
         return _always(f"Basic {both}"), None
@@ -196,7 +197,7 @@ class _FileToken:
         self._path = path
         self._known = known
 
-    def __call__(self, _: Deadline) -> str:
+    def __call__(self, _: TimeLimit) -> str:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             self._known = Path(self._path).read_text(encoding="utf-8").strip() or self._known
         return f"Bearer {self._known}"
@@ -213,39 +214,35 @@ class _PluginToken:
         self._credential: Credential | None = None
         self._failed: tuple[int, CredentialError | None] = (0, None)
 
-    def credential(self, deadline: Deadline) -> Credential:
+    def credential(self, limit: TimeLimit) -> Credential:
         """Return the credential; who waited while the program failed for another one gets that error."""
         began = self._failed[0]
-        while not self._guard.acquire(timeout=deadline.step("no credentials in time")):
-            pass
-        try:
+        with alone(self._guard, limit, "no credentials in time"):
             count, error = self._failed
             if error is not None and count > began:
                 raise error
             try:
-                self._credential = self._fresh(deadline)
+                self._credential = self._fresh(limit)
             except CredentialError as failed:
                 self._failed = (count + 1, failed)
                 raise
             return self._credential
-        finally:
-            self._guard.release()
 
-    def _fresh(self, deadline: Deadline) -> Credential:
+    def _fresh(self, limit: TimeLimit) -> Credential:
         known = self._credential
         if known is None:
-            return self._plugin.credential(deadline)
+            return self._plugin.credential(limit)
         if not known.token or known.expires is None or time.time() < known.expires - _SOON:
             return known
         try:
-            return self._plugin.credential(deadline)
+            return self._plugin.credential(limit)
         except CredentialError:
             if time.time() >= known.expires:
                 raise
             return known
 
-    def __call__(self, deadline: Deadline) -> str | None:
-        token = self.credential(deadline).token
+    def __call__(self, limit: TimeLimit) -> str | None:
+        token = self.credential(limit).token
         return f"Bearer {token}" if token else None
 
 

@@ -15,7 +15,7 @@ from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, collection, one
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.protocols import LEASES, Clock
+from reconciler.backends.protocols import LEASES
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -26,6 +26,7 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.model import OUR_LABELS
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import started
 
 NAME = "reconciler"
@@ -77,12 +78,11 @@ class LeaseLock:
     held, `requests` sends writes only as long as it is.
     """
 
-    def __init__(self, requests: ApiClient, cluster: str, namespace: str, holder: str, clock: Clock) -> None:
+    def __init__(self, requests: ApiClient, cluster: str, namespace: str, holder: str) -> None:
         self._requests = requests
         self._cluster = cluster
         self._namespace = namespace
         self._holder = holder
-        self._clock = clock
         self._guard = threading.Lock()
         self._sure_until = 0.0
         self._version = ""
@@ -93,30 +93,28 @@ class LeaseLock:
         self._done = threading.Event()
         self._renewing: threading.Thread | None = None
 
-    def acquire(self, timeout_seconds: float) -> None:
-        """Take the lease; nothing happens when it is ours already.
+    def acquire(self, limit: TimeLimit) -> None:
+        """Take the lease, at least try once; nothing happens when it is ours already.
 
         Raises:
             LockHeldError: somebody else held it all that time. ClusterError: it cannot be read or written.
         """
-        until = self._clock.monotonic() + timeout_seconds
         while not self.held():
             holder = self._try()
             if not holder:
                 self._begin()
                 return
-            left = until - self._clock.monotonic()
-            if left <= 0:
+            if limit.over:
                 raise LockHeldError(
                     f"{self._cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
                     "try again later"
                 )
-            self._clock.sleep(min(_POLL_SECONDS, left))
+            limit.sleep(_POLL_SECONDS)
 
     def held(self) -> bool:
         """Return whether it is still ours, surely: nobody else can have taken it yet."""
         with self._guard:
-            return self._clock.monotonic() < self._sure_until
+            return self._requests.limit.now() < self._sure_until
 
     def release(self) -> None:
         """Give it back; nothing happens when it is not ours."""
@@ -157,7 +155,7 @@ class LeaseLock:
 
     def _is_still_ours(self) -> bool:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
-        began = self._clock.monotonic()
+        began = self._requests.limit.now()
         try:
             lease = decoded(self._ask("get"), LockManifest, self._question("get"))
         except ClusterError:
@@ -174,7 +172,7 @@ class LeaseLock:
 
     def _try(self) -> str:
         """Try to take it once; return who has it, "" where we do."""
-        began = self._clock.monotonic()
+        began = self._requests.limit.now()
         try:
             answer = self._ask("get")
         except NotFoundError:
@@ -199,7 +197,7 @@ class LeaseLock:
         if not spec.holder_identity or spec.renew_time is None:
             return True
         if self._seen != lease.metadata.resource_version:
-            self._seen, self._seen_at = lease.metadata.resource_version, self._clock.monotonic()
+            self._seen, self._seen_at = lease.metadata.resource_version, self._requests.limit.now()
         age = self._server_now().timestamp() - spec.renew_time / 1e9
         return began - self._seen_at > lease.seconds or age > lease.seconds + _FOREIGN_SECONDS
 
@@ -232,7 +230,7 @@ class LeaseLock:
 
     def _hold(self, version: str, changes: dict[str, Any]) -> None:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
-        began = self._clock.monotonic()
+        began = self._requests.limit.now()
         answer = self._change(version, {**changes, "renewTime": micro_time(self._server_now())})
         lease = decoded(answer, LockManifest, self._question("patch"))
         self._set_time(answer)
@@ -263,7 +261,7 @@ class LeaseLock:
         """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""
         ours = datetime.now(UTC).timestamp()
         at = ours if answer.date is None else answer.date.timestamp()
-        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._clock.monotonic()
+        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._requests.limit.now()
 
     def _server_now(self) -> datetime:
-        return datetime.fromtimestamp(self._offset + self._clock.monotonic(), UTC)
+        return datetime.fromtimestamp(self._offset + self._requests.limit.now(), UTC)

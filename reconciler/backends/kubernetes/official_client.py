@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes.config_node import KubeconfigError
 from reconciler.backends.kubernetes.kubeconfig import Pem, ServerAccess
+from reconciler.time_limit import TimeLimit
 
 
 def access_of(client: Any) -> ServerAccess:
     """Return the address, credentials and TLS settings of a `kubernetes.client.ApiClient`.
 
     Its token is asked for again each time, as `refresh_api_key_hook` may renew it. Nothing is sent through it: it has
-    no deadlines.
+    no time limits.
 
     Raises:
         KubeconfigError: it is none, or checks a certificate in a way that is not kept here.
@@ -28,7 +28,7 @@ def access_of(client: Any) -> ServerAccess:
         raise KubeconfigError("has assert_hostname in its configuration, expected tls_server_name")
     headers = {key: str(value) for key, value in client.default_headers.items()}
 
-    def authorization(_: Deadline) -> str | None:
+    def authorization(_: TimeLimit) -> str | None:
         settings = configuration.auth_settings().values()
         found = {one["key"].lower(): one["value"] for one in settings if one["in"] == "header"}
         by_header = next((value for key, value in headers.items() if key.lower() == "authorization"), None)

@@ -28,14 +28,12 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
 MOST_PAGES = 1000
-"""Of all lists of one cluster together, in one reading; the first page of a list does not count, as that is asked for
-by us and not by the server.
+"""Of all lists of one cluster together, in one reading, each of `PAGE` objects: one that is asked for in a smaller size
+counts as the part that it is. The first page of a list does not count, as that is asked for by us and not by the
+server.
 """
 
 MOST_PAGES_OF_A_LIST = 400
-
-MOST_SMALLER_PAGES = 12
-"""How often one reading asks for a page again in a smaller size: what a server without end sends has an end."""
 
 MOST_KINDS = 200
 """Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
@@ -48,34 +46,13 @@ class ReadBudget:
 
     def __init__(self, pages: int = MOST_PAGES) -> None:
         self._pages = pages
-        self._left = pages
-        self._smaller = MOST_SMALLER_PAGES
-        self._over = ""
+        self._left = pages * PAGE
         self._guard = threading.Lock()
 
     def renew(self) -> None:
         """Let another reading begin, with all pages left."""
         with self._guard:
-            self._left, self._smaller = self._pages, MOST_SMALLER_PAGES
-
-    def take_smaller_page(self) -> bool:
-        """Return whether a page that was too large may be asked for again in a smaller size, and count it."""
-        with self._guard:
-            self._smaller -= 1
-            return self._smaller >= 0
-
-    def give_up(self, why: str) -> None:
-        """Let nothing more be read: nobody waits for it."""
-        self._over = why
-
-    def check(self, operation: Operation) -> None:
-        """Check that something may still be read.
-
-        Raises:
-            ReadLimitError: nobody waits for it any more.
-        """
-        if self._over:
-            raise ReadLimitError(f"{operation}: not asked, {self._over}")
+            self._left = self._pages * PAGE
 
     def take_page(self, operation: Operation, number: int, items: int = PAGE) -> None:
         """Count the page `number` of a list, the first is 1; each has so many `items` at most.
@@ -83,14 +60,13 @@ class ReadBudget:
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
-        self.check(operation)
         most = MOST_PAGES_OF_A_LIST * PAGE // items
         if number > most:
             raise MalformedAnswerError(f"{operation}: has more than {most} pages, expected its end")
         if number == 1:
             return
         with self._guard:
-            self._left -= 1
+            self._left -= items
             if self._left < 0:
                 raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")
 
@@ -140,13 +116,13 @@ def listed_at(
 
 class _PageRequests:
     """Asks for one page after another. One that is too large is asked for again with half as many items, and so are
-    those after it: large objects of one namespace keep nobody from reading the others.
+    those after it: large objects of one namespace keep nobody from reading the others. That happens eight times at most
+    for a list, and what other lists needed does not count: large objects of one kind keep nobody from reading others.
     """
 
-    def __init__(self, client: ApiClient, request: ApiRequest, budget: ReadBudget) -> None:
+    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
         self._client = client
         self._request = request
-        self._budget = budget
         self.items = PAGE
 
     def send(self, token: str) -> HttpResponse:
@@ -160,7 +136,7 @@ class _PageRequests:
             try:
                 return self._client.send(replace(self._request, query=query))
             except AnswerTooLargeError:
-                if self.items == 1 or not self._budget.take_smaller_page():
+                if self.items == 1:
                     raise
                 self.items //= 2
 
@@ -168,7 +144,7 @@ class _PageRequests:
 def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    requests = _PageRequests(client, request, budget)
+    requests = _PageRequests(client, request)
     budget.take_page(request.operation, 1)
     tokens = [""]
     answer = requests.send("")

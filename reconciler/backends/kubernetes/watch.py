@@ -14,8 +14,6 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
-from reconciler.backends.protocols import Clock
-from reconciler.backends.stop import Stop
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -25,6 +23,7 @@ from reconciler.errors import (
     UnreachableError,
     reason_of,
 )
+from reconciler.time_limit import TimeLimit
 
 WATCH_SECONDS = 30
 """How long one watch lasts. A connection that was cut without a word is noticed soon after."""
@@ -99,24 +98,23 @@ class Watch(Generic[W]):
         self._handlers = handlers
         self._version = ""
 
-    def follow(self, stop: Stop, clock: Clock) -> None:
-        """Return when `stop` is asked. Whatever fails, or ends at once, is tried again, after pauses that grow."""
+    def follow(self, limit: TimeLimit) -> None:
+        """Return when `limit` is over. Whatever fails, or ends at once, is tried again, after pauses that grow."""
         pause = 0.0
-        while not stop.asked:
-            if self._lasted(clock):
+        while not limit.over:
+            if self._lasted(limit):
                 pause = 0.0
                 continue
             pause = min(_LONGEST_PAUSE, max(0.5, 2 * pause))
-            if not stop.asked:
-                clock.sleep(pause * random.uniform(0.5, 1.0))
+            limit.sleep(pause * random.uniform(0.5, 1.0))
 
-    def _lasted(self, clock: Clock) -> bool:
+    def _lasted(self, limit: TimeLimit) -> bool:
         """List, where that is needed, and watch once; return whether that went on for a while, and did not fail."""
-        began = clock.monotonic()
+        began = limit.now()
         try:
             if not self._version:
                 self._list()
-                began = clock.monotonic()
+                began = limit.now()
             self._watch()
         except GoneError:
             self._version = ""
@@ -125,7 +123,7 @@ class Watch(Generic[W]):
             if not isinstance(error, _PASSES):
                 self._version = ""
             return False
-        return clock.monotonic() - began >= _AT_ONCE_SECONDS
+        return limit.now() - began >= _AT_ONCE_SECONDS
 
     def _list(self) -> None:
         request = self._resource.request(self._cluster, {})

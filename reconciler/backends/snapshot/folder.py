@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.backends.protocols import Clock
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable
+from reconciler.time_limit import TimeLimit
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text, find_files, is_inside, leads_out, read_bytes
 from reconciler.yaml.reader import read_documents
@@ -225,19 +225,17 @@ class FileLock:
     that one who dies frees it. `holder` is what another one reads of it.
     """
 
-    def __init__(self, directory: str | Path, holder: str, clock: Clock) -> None:
+    def __init__(self, directory: str | Path, holder: str) -> None:
         self._path = Path(directory) / LOCK_FILE
         self._holder = holder
-        self._clock = clock
         self._descriptor: int | None = None
 
-    def acquire(self, timeout_seconds: float) -> None:
-        """Take the lock; nothing happens when it is ours already.
+    def acquire(self, limit: TimeLimit) -> None:
+        """Take the lock, at least try once; nothing happens when it is ours already.
 
         Raises:
             LockHeldError: somebody else held it all that time. ClusterError: the file cannot be made.
         """
-        until = self._clock.monotonic() + timeout_seconds
         while not self.held():
             try:
                 taken = self._try()
@@ -248,10 +246,9 @@ class FileLock:
                 ) from error
             if taken:
                 return
-            left = until - self._clock.monotonic()
-            if left <= 0:
+            if limit.over:
                 raise LockHeldError(f"{self._path}: held by {self._words()}, expected it free; try again later")
-            self._clock.sleep(min(_POLL_SECONDS, left))
+            limit.sleep(_POLL_SECONDS)
 
     def held(self) -> bool:
         """Return whether the file we locked is still the one at its place."""

@@ -46,7 +46,7 @@ class TargetReplicas(Struct, frozen=True):
 def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Run) -> TargetReplicas:
     """Return the replicas that `policy` asks for in `cluster`, within its minimum and maximum."""
     target = policy.target or DownscaleTarget()
-    if target.query is None:
+    if not target.query:
         wanted = target.replicas or 0
         return _within(policy, wanted, reason(ReasonCode.TARGET, replicas=wanted), {"replicas": wanted})
     answer = state.answers.get(QueryKey(cluster, policy.name, target.query, ""))

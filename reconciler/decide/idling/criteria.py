@@ -14,7 +14,7 @@ from reconciler.decide.query_answers import Series, series_of, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.model import QueryAnswer, QueryKey
-from reconciler.policy.queries import queries_of, render_query
+from reconciler.policy.queries import render_query
 from reconciler.policy.types import (
     AllOf,
     Calendar,
@@ -74,7 +74,7 @@ class Answers(Struct, frozen=True):
 
         One that failed is among what is unknown in the plan, and is not reported a second time.
         """
-        for template, window in dict.fromkeys(queries_of(policy)):
+        for template, window in dict.fromkeys(policy.queries):
             problem = self.series(template, window).problem
             if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
                 yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
@@ -140,14 +140,14 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
 
 def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator:
     series = answers.series(criterion.query, criterion.window)
-    coverage = Series() if criterion.coverage is None else answers.series(criterion.coverage, criterion.window)
+    coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else Series()
 
     @cache
     def absent() -> float | Reason:
         return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
 
     def evaluate(namespace: str, service: str | None) -> Evaluation:
-        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage is not None else None
+        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage else None
         value = value_for(series, namespace, service)
         return _metric_evaluation(criterion, gap or (absent() if value is None else value))
 

@@ -309,7 +309,7 @@ def _autoscalers(subject: Subject) -> Iterator[Fact]:
     name, policies = FactName.AUTOSCALED, subject.verdict.policies
     if subject.controller:
         yield fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    if subject.scale.is_paused_kind and any(policy.keda == "Leave" for policy in policies):
+    if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
         yield fact(name, ReasonCode.KEDA_LEFT)
     paused_by = subject.scale.paused_by
     if paused_by:
@@ -317,7 +317,7 @@ def _autoscalers(subject: Subject) -> Iterator[Fact]:
     if subject.autoscaler is None:
         return
     hpa = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}"
-    if any(policy.hpa == "Leave" for policy in policies):
+    if any(policy.autoscalers.hpa == "Leave" for policy in policies):
         yield fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
     if subject.autoscaler.own_bounds.minimum == 0:
         yield fact(name, ReasonCode.HPA_SCALES_TO_ZERO, autoscaler=hpa)

@@ -171,7 +171,7 @@ def _insisted(choice: Choice, context: WriteContext) -> dict[str, str | None]:
 
 def pauses_flux(choice: Choice) -> bool:
     """Return whether a policy that idles it pauses Flux while it is idle."""
-    return any(policy.pauses_flux for policy in choice.subject.verdict.policies)
+    return any(policy.git_ops.flux == "Pause" for policy in choice.subject.verdict.policies)
 
 
 def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:

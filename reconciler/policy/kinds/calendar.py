@@ -8,13 +8,50 @@ from datetime import UTC, datetime, tzinfo
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from reconciler.messages import Path, nearest, shown
-from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given
-from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
+from reconciler.policy.kinds.document import Place, PolicyDocument
+from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given, matching
+
+
+class WeeklyWindow(Struct, frozen=True):
+    """One window a week, on the wall clock: from `start_day` (0 = Monday) at `start_minute` (0 to 1440) of that day, to
+    `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one
+    with days=3.
+    """
+
+    start_day: int
+    start_minute: int
+    days: int
+    end_minute: int
+
+
+class AbsoluteWindow(Struct, frozen=True):
+    """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people read."""
+
+    start: datetime
+    end: datetime
+    reason: str = ""
+
+
+class Calendar(Struct, frozen=True):
+    """When something is idle: in the windows, less the exceptions and `awake`. `name` "": written inside a policy.
+
+    Of a calendar that states its `uptime`, `windows` are what that leaves of a week, and `awake` what it has but once.
+    """
+
+    zone: tzinfo
+    zone_name: str
+    windows: tuple[WeeklyWindow | AbsoluteWindow, ...]
+    exceptions: tuple[AbsoluteWindow, ...] = ()
+    awake: tuple[AbsoluteWindow, ...] = ()
+    name: str = ""
+    field: Literal["downtime", "uptime"] = "downtime"
+    texts: tuple[str, ...] = ()  # downtime or uptime, as written
+    place: Place = Place("")
+
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
@@ -181,10 +218,7 @@ _A_WINDOW = 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026
 Window = Annotated[str, Meta(min_length=1, extra_json_schema=expected(_A_WINDOW))]
 WallClock = Annotated[
     str,
-    Meta(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z",
-        extra_json_schema=expected('a time like "2026-12-24T18:00"'),
-    ),
+    matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z", 'a time like "2026-12-24T18:00"'),
 ]
 
 
@@ -234,7 +268,7 @@ class HoursFields(Fields, frozen=True, kw_only=True):
     exceptions: Annotated[tuple[ExceptionFields, ...] | UnsetType, EXCEPTIONS] = UNSET
 
 
-class CalendarFields(HoursFields, frozen=True, kw_only=True):
+class CalendarSpec(HoursFields, frozen=True, kw_only=True):
     """The hours of a calendar."""
 
     time_zone: Annotated[Text, TIME_ZONE]
@@ -255,7 +289,12 @@ class CalendarDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["Calendar"], KIND]
     metadata: MetadataField
-    spec: Annotated[CalendarFields, Meta(description="spec states when a schedule is idle.")]
+    spec: Annotated[CalendarSpec, Meta(description="spec states when a schedule is idle.")]
+
+
+def calendar_policy_of(document: PolicyDocument, fields: CalendarDocument) -> Calendar:
+    """Return the Calendar; problems and warnings are gathered in `document`."""
+    return calendar_of(document, ("spec",), fields.spec, fields.metadata.name)
 
 
 def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name: str = "") -> Calendar:

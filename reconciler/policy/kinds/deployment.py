@@ -8,15 +8,15 @@ from msgspec import Meta
 
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import (
+    DownscalePolicy,
     DownscalePolicyDocument,
-    DownscalePolicyFields,
+    DownscalePolicySpec,
     downscale_policy_of,
 )
 from reconciler.policy.kinds.federated_replica_set import NAMESPACE
 from reconciler.policy.kinds.fields import KIND, Fields, MetadataFields, Name, NamespaceName
 from reconciler.policy.kinds.pod_picker import PodPickerFields
 from reconciler.policy.kinds.selector import NamespaceSelectorFields, WorkloadSelectorFields, WorkloadsOnlyFields
-from reconciler.policy.types import DownscalePolicy
 
 PICKER = ("spec", "downscalePodPicker")
 
@@ -51,15 +51,13 @@ class DeploymentDocument(Fields, frozen=True, kw_only=True):
     status: Annotated[Any, Meta(description="Set by the API server. It is ignored.")] = None
 
 
-def deployment_of(
-    document: PolicyDocument, fields: DeploymentDocument
-) -> tuple[DownscalePolicy, DownscalePolicyFields]:
-    """Return the policy, called `deployment.NAMESPACE.NAME`, and the spec of a DownscalePolicy that says the same.
+def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> DownscalePolicy:
+    """Return the policy, called `deployment.NAMESPACE.NAME`; `document` gets the spec of a DownscalePolicy.
 
     Source: seed downscale-pod-picker.md, "K8S API Changes": DeploymentSpec has the field as ReplicaSetSpec has.
     """
     metadata = fields.metadata
-    spec = DownscalePolicyFields(
+    spec = DownscalePolicySpec(
         selector=WorkloadsOnlyFields(
             namespaces=NamespaceSelectorFields(include=(metadata.namespace,)),
             workloads=WorkloadSelectorFields(include=(metadata.name,), kinds=("Deployment",)),
@@ -70,4 +68,5 @@ def deployment_of(
     policy = DownscalePolicyDocument(
         api_version="reconciler/v1alpha1", kind="DownscalePolicy", metadata=named, spec=spec
     )
-    return downscale_policy_of(document, policy, PICKER), spec
+    document.spec = spec
+    return downscale_policy_of(document, policy, PICKER)

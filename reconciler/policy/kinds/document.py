@@ -11,26 +11,59 @@ import msgspec
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
+from reconciler.model import NOTHING
 from reconciler.policy.kinds.fields import MOST_DURATION, Duration, Share, parse_duration, scalar_of, spelt_duration
-from reconciler.policy.problems import shape_problems
 from reconciler.policy.queries import VARIABLES, query_fault
-from reconciler.policy.types import Place
 from reconciler.yaml.documents import Document
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class PolicyDocument:
-    """One document while a policy is made of it; what is wrong with its values is gathered in `problems`."""
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A place in a policy file; `line` and `column` are 1-based."""
 
-    def __init__(self, source: Document) -> None:
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Calendars(msgspec.Struct, frozen=True):
+    """The Calendars that a document may name, None for those that are broken themselves.
+
+    `complete` False: some document could not be read, and may be one more.
+    """
+
+    named: Mapping[str, Any] = NOTHING
+    complete: bool = True
+
+
+class PolicyDocument:
+    """One document of a `kind`, of `tenant` ("": the platform), and the policy that is made of it.
+
+    What is wrong with its values is gathered in `problems`. `spec` are the fields of the policy with their defaults, in
+    the form of its kind.
+    """
+
+    def __init__(self, source: Document, kind: str = "", tenant: str = "", calendars: Calendars | None = None) -> None:
         self.source = source
+        self.kind = kind
+        self.tenant = tenant
+        self.calendars = calendars or Calendars()
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.policy: Any = None
+        self.spec: msgspec.Struct | None = None
 
     @property
     def place(self) -> Place:
         return Place(self.source.file, self.source.line, self.source.column)
+
+    def place_of(self, path: Path) -> Place:
+        """Return where the value at `path` is."""
+        return Place(self.source.file, *self.source.place(path))
 
     def read(self, kind: str, fields: type[S], part: str = "") -> S:
         """Return the document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered.
@@ -40,6 +73,8 @@ class PolicyDocument:
         try:
             return msgspec.convert(self.source.value, fields, dec_hook=scalar_of)
         except (msgspec.ValidationError, RecursionError):
+            from reconciler.policy.problems import shape_problems
+
             self.problems += shape_problems(self.source, kind, part)
             found: S = self._left(self.source.value, fields, ())
             return found

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
+from reconciler.connection_settings import PodPicker
 from reconciler.messages import Path
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
     ApiVersionField,
     Fields,
     LabelKey,
+    Limits,
     MetadataField,
     Query,
-    RemovedReplicasFields,
+    RemovedReplicasLimits,
     Replicas,
     Whole,
+    from_fields,
     given,
-    stated_limit,
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import (
+    Selector,
     WorkloadExclusionFields,
     WorkloadsOnlyFields,
     exclusions_of,
     selector_of,
 )
-from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Limits
 from reconciler.untrusted_text import LARGEST
 
 MODE = Meta(
@@ -41,7 +43,7 @@ PRIORITY = (
 )
 
 
-class TargetFields(Fields, frozen=True, kw_only=True):
+class DownscaleTarget(Fields, frozen=True):
     """A number of replicas, from query or replicas."""
 
     query: Annotated[
@@ -55,11 +57,13 @@ class TargetFields(Fields, frozen=True, kw_only=True):
     replicas: Annotated[
         Replicas | UnsetType, Meta(description="replicas is a fixed number. Required if query is not set.")
     ] = UNSET
-    min: Annotated[Replicas, Meta(description="min is the least number of replicas, whatever the query returns.")] = 0
-    max: Annotated[
+    minimum: Annotated[
+        Replicas, Meta(description="min is the least number of replicas, whatever the query returns.")
+    ] = field(name="min", default=0)
+    maximum: Annotated[
         Replicas | None,
         Meta(description="max is the greatest number of replicas, whatever the query returns. null means no maximum."),
-    ] = None
+    ] = field(name="max", default=None)
     direction: Annotated[
         Literal["Down", "Both"],
         Meta(description="direction is Down, or Both: the policy may also add replicas."),
@@ -71,7 +75,7 @@ class TargetFields(Fields, frozen=True, kw_only=True):
     }
 
 
-class LogarithmFields(Fields, frozen=True, kw_only=True):
+class Logarithm(Fields, frozen=True):
     """How the ages of pods are compared."""
 
     base: Annotated[
@@ -80,7 +84,7 @@ class LogarithmFields(Fields, frozen=True, kw_only=True):
     ] = 2
 
 
-class ZoneBalancedFields(Fields, frozen=True, kw_only=True):
+class ZoneBalanced(Fields, frozen=True):
     """What a zone is."""
 
     topology_key: Annotated[
@@ -88,7 +92,7 @@ class ZoneBalancedFields(Fields, frozen=True, kw_only=True):
     ] = "topology.kubernetes.io/zone"
 
 
-class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
+class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     """The selection and the order of a downscale."""
 
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
@@ -102,7 +106,7 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
         ),
     ] = ()
     target: Annotated[
-        TargetFields | UnsetType,
+        DownscaleTarget | UnsetType,
         Meta(
             description="target is the number of replicas that a workload should have. If it is not set, the policy "
             "only orders the pods when something else scales the workload down."
@@ -121,15 +125,15 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "Logarithmic"
     logarithm: Annotated[
-        LogarithmFields,
+        Logarithm,
         Meta(
             description="logarithm tells how ages are compared. With another base than that of the controller, the "
             "pods to delete are annotated before the workload is scaled."
         ),
-    ] = LogarithmFields()
+    ] = Logarithm()
     zone_balanced: Annotated[
-        ZoneBalancedFields, Meta(description="zoneBalanced defines zones for the strategy ZoneBalanced.")
-    ] = ZoneBalancedFields()
+        ZoneBalanced, Meta(description="zoneBalanced defines zones for the strategy ZoneBalanced.")
+    ] = ZoneBalanced()
     on_foreign_cost: Annotated[
         Literal["Skip", "Override"],
         Meta(
@@ -149,12 +153,12 @@ class DownscalePolicyFields(Fields, frozen=True, kw_only=True):
         Meta(description="verifySeconds is the time to wait until the pods are deleted."),
     ] = 30
     limits: Annotated[
-        RemovedReplicasFields,
+        RemovedReplicasLimits,
         Meta(
             description="limits is the limit of this policy. It applies instead of that of the Fleet. The base of a "
             "share is what the policy selects, in all clusters."
         ),
-    ] = RemovedReplicasFields()
+    ] = RemovedReplicasLimits()
 
 
 class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
@@ -163,7 +167,25 @@ class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["DownscalePolicy"], KIND]
     metadata: MetadataField
-    spec: Annotated[DownscalePolicyFields, Meta(description="spec states what is scaled down, and in which order.")]
+    spec: Annotated[DownscalePolicySpec, Meta(description="spec states what is scaled down, and in which order.")]
+
+
+class DownscalePolicy(DownscalePolicySpec, frozen=True, kw_only=True):
+    """A DownscalePolicy as it is decided by: all that its spec states, and what is made of selectors and pod picker."""
+
+    name: str
+    place: Place
+    selector: Selector  # type: ignore[assignment]
+    exclude: tuple[Selector, ...] = ()  # type: ignore[assignment]  # not selected where any of them matches
+    target: DownscaleTarget | None = None  # type: ignore[assignment]
+    pod_picker: PodPicker | None = None  # type: ignore[assignment]  # wins over `strategy`
+    limits: Limits = Limits()  # type: ignore[assignment]
+    tenant: str = ""  # whose it is, "" for the platform's; `name` begins with it: "a/batch"
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """What it wins by, as for an IdlingPolicy."""
+        return (self.priority, not self.tenant)
 
 
 POD_PICKER: Path = ("spec", "podPicker")
@@ -174,23 +196,19 @@ def downscale_policy_of(
 ) -> DownscalePolicy:
     """Return the policy; its problems are gathered in `document`, which has the pod picker at `pod_picker`."""
     spec = fields.spec
-    policy = DownscalePolicy(
+    policy = from_fields(
+        DownscalePolicy,
+        spec,
         name=fields.metadata.name,
         place=document.place,
         selector=selector_of(document, spec.selector),
         exclude=exclusions_of(document, spec.exclude),
-        mode=spec.mode,
-        priority=spec.priority,
-        target=_target(document, ("spec", "target"), given(spec.target)),
+        target=given(spec.target),
         pod_picker=pod_picker_of(document, pod_picker, spec.pod_picker),
-        strategy=spec.strategy,
-        logarithm_base=spec.logarithm.base,
-        topology_key=spec.zone_balanced.topology_key,
-        on_foreign_cost=spec.on_foreign_cost,
-        settle_seconds=spec.settle_seconds,
-        verify_seconds=spec.verify_seconds,
-        limits=Limits(removed_replicas=stated_limit(spec.limits.removed_replicas)),
+        limits=Limits(removed_replicas=spec.limits.removed_replicas),
     )
+    if policy.target is not None:
+        _check_target(document, ("spec", "target"), policy.target)
     document.check_name(policy.name)
     chooser = _chooser(policy)
     for position, kind in enumerate(spec.selector.workloads.kinds if chooser else ()):
@@ -206,22 +224,19 @@ def _chooser(policy: DownscalePolicy) -> str:
         return "podPicker"
     if policy.strategy != "Logarithmic":
         return policy.strategy
-    return "" if policy.logarithm_base == 2 else "logarithm.base"
+    return "" if policy.logarithm.base == 2 else "logarithm.base"
 
 
-def _target(document: PolicyDocument, path: Path, fields: TargetFields | None) -> DownscaleTarget | None:
-    if fields is None:
-        return None
-    query, replicas, most = given(fields.query), given(fields.replicas), fields.max
+def _check_target(document: PolicyDocument, path: Path, target: DownscaleTarget) -> None:
+    query, replicas, least, most = given(target.query), given(target.replicas), target.minimum, target.maximum
     if (query is None) == (replicas is None):
         what = "has neither query nor replicas" if query is None else "has query and replicas"
         document.add(path, f"{what}, expected exactly one of the two")
-    if most is not None and most < fields.min:
-        document.add((*path, "max"), f'is "{most}", expected at least min, which is "{fields.min}"')
-    if replicas is not None and replicas < fields.min:
-        document.add((*path, "replicas"), f'is "{replicas}", expected at least min, which is "{fields.min}"')
+    if most is not None and most < least:
+        document.add((*path, "max"), f'is "{most}", expected at least min, which is "{least}"')
+    if replicas is not None and replicas < least:
+        document.add((*path, "replicas"), f'is "{replicas}", expected at least min, which is "{least}"')
     if replicas is not None and most is not None and replicas > most:
         document.add((*path, "replicas"), f'is "{replicas}", expected at most max, which is "{most}"')
     if query is not None:
         document.check_query((*path, "query"), query, ("cluster", "policy"))
-    return DownscaleTarget(query, replicas, fields.min, most, fields.direction)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from reconciler.connection_settings import PodPicker
 from reconciler.messages import Path, shown
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.model import NOTHING
+from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
     Annotations,
@@ -27,11 +30,11 @@ from reconciler.policy.kinds.fields import (
     Replicas,
     Text,
     expected,
+    from_fields,
     given,
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, TargetRef
 from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import workload_kind
 
@@ -48,7 +51,7 @@ _BOOKKEEPING = (
 """Starts of annotations that must not be copied: a copy of them would be taken for the object they are about."""
 
 
-class ClusterPreferenceFields(Fields, frozen=True, kw_only=True):
+class ClusterPreference(Fields, frozen=True):
     """The replicas that a cluster may have."""
 
     min_replicas: Annotated[Replicas, Meta(description="minReplicas is the least number of replicas.")] = 0
@@ -66,21 +69,21 @@ class ClusterPreferenceFields(Fields, frozen=True, kw_only=True):
     ] = 0
 
 
-class PreferencesFields(Fields, frozen=True, kw_only=True):
+class Preferences(Fields, frozen=True, kw_only=True):
     """How replicas are spread over the clusters."""
 
     rebalance: Annotated[
         bool, Meta(description="rebalance allows running replicas to be moved to come closer to the preferences.")
     ] = False
     clusters: Annotated[
-        dict[ClusterOrAll, ClusterPreferenceFields],
+        dict[ClusterOrAll, ClusterPreference],
         Meta(
             min_length=1,
             description='clusters are the preferences by the name of the cluster. "*" stands for every cluster that is '
             'not listed. Without "*" those clusters get no replicas.',
             extra_json_schema=expected('at least one cluster, or "*"'),
         ),
-    ] = field(default_factory=lambda: {"*": ClusterPreferenceFields(weight=1)})
+    ] = field(default_factory=lambda: {"*": ClusterPreference(weight=1)})
 
 
 class PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -115,7 +118,7 @@ class PodTemplateFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields
     spec: Annotated[PodSpecFields, Meta(description="spec is the pod. All fields of Kubernetes are allowed.")]
 
 
-class TargetRefFields(Fields, frozen=True, kw_only=True):
+class TargetRef(Fields, frozen=True):
     """A reference to workloads that something else creates."""
 
     api_version: Annotated[ApiVersion, Meta(description="apiVersion is the apiVersion of the workload.")]
@@ -136,14 +139,14 @@ POD_PICKER = Meta(
 )
 
 
-class FederatedReplicaSetFields(Fields, frozen=True, kw_only=True):
+class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
     """The replicas of a FederatedReplicaSet, and their clusters."""
 
     replicas: Annotated[Replicas, REPLICAS]
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
     preferences: Annotated[
-        PreferencesFields, Meta(description="preferences states how the replicas are spread over the clusters.")
-    ] = PreferencesFields()
+        Preferences, Meta(description="preferences states how the replicas are spread over the clusters.")
+    ] = Preferences()
     rounding: Annotated[
         Literal["Fair", "KubeFed"],
         Meta(
@@ -196,14 +199,14 @@ class FederatedReplicaSetFields(Fields, frozen=True, kw_only=True):
         PodTemplateFields | UnsetType,
         Meta(description="template is the pod template, as in a ReplicaSet. Required if targetRef is not set."),
     ] = UNSET
-    target_ref: Annotated[
-        TargetRefFields | UnsetType,
+    target: Annotated[
+        TargetRef | UnsetType,
         Meta(
             description="targetRef refers to workloads that something else creates. Only their replicas are "
             "changed. It cannot be set together with selector and template."
         ),
-    ] = UNSET
-    downscale_pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = UNSET
+    ] = field(name="targetRef", default=UNSET)
+    pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -237,50 +240,86 @@ class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["FederatedReplicaSet"], KIND]
     metadata: Annotated[FederatedMetadataFields, Meta(description="metadata names the policy and its ReplicaSets.")]
-    spec: Annotated[FederatedReplicaSetFields, Meta(description="spec states how many replicas run where.")]
+    spec: Annotated[FederatedReplicaSetSpec, Meta(description="spec states how many replicas run where.")]
+
+
+class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
+    """A FederatedReplicaSet as it is decided by. `selector` and `template` are parts of manifests as they are written,
+    both None when `target` is set.
+    """
+
+    name: str
+    namespace: str
+    place: Place
+    selector: Mapping[str, Any] | None = None  # type: ignore[assignment]
+    template: Mapping[str, Any] | None = None  # type: ignore[assignment]
+    target: TargetRef | None = None  # type: ignore[assignment]
+    pod_picker: PodPicker | None = None  # type: ignore[assignment]
+    labels: Mapping[str, str] = NOTHING  # kept on the local ReplicaSets
+    annotations: Mapping[str, str] = NOTHING  # the same; those of other tools' bookkeeping and our own are left out
+    digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
+    tenant: str = ""  # whose it is, "" for the platform's; namespace and name are unique without it
+    within: tuple[str, ...] = ()  # globs of the clusters of the tenant: elsewhere it does not exist; () is no bound
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def rebalance(self) -> bool:
+        return self.preferences.rebalance
+
+    @property
+    def clusters(self) -> Mapping[str, ClusterPreference]:
+        """What each cluster may have, never empty; "*" is the default entry."""
+        return self.preferences.clusters
+
+    def is_on(self, cluster: str) -> bool:
+        """Return whether it says anything of `cluster`: with a target, only of those that its preferences name."""
+        if self.target is not None and self.preference(cluster) is None:
+            return False
+        return self.is_within(cluster)
+
+    def is_within(self, cluster: str) -> bool:
+        """Return whether its tenant has `cluster`."""
+        return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
+
+    def preference(self, cluster: str) -> ClusterPreference | None:
+        """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""
+        return self.clusters.get(cluster, self.clusters.get("*"))
 
 
 def federated_replica_set_of(document: PolicyDocument, fields: FederatedReplicaSetDocument) -> FederatedReplicaSet:
     """Return the policy; its problems are gathered in `document`."""
-    preferences = preferences_of(document, ("spec", "preferences", "clusters"), fields.spec.preferences)
-    digest = document_digest(document.source.value)
-    return policy_of(document, fields.metadata, fields.spec, preferences, digest)
+    check_preferences(document, ("spec", "preferences", "clusters"), fields.spec.preferences)
+    return policy_of(document, fields.metadata, fields.spec, document.source.value)
 
 
 def policy_of(
-    document: PolicyDocument,
-    metadata: FederatedMetadataFields,
-    spec: FederatedReplicaSetFields,
-    clusters: Mapping[str, ClusterPreference],
-    digest: str,
+    document: PolicyDocument, metadata: FederatedMetadataFields, spec: FederatedReplicaSetSpec, stated: Any
 ) -> FederatedReplicaSet:
-    """Return the policy that either form of a federated ReplicaSet states; its problems are gathered in `document`."""
-    policy = FederatedReplicaSet(
+    """Return the policy that either form of a federated ReplicaSet states; its problems are gathered in `document`.
+
+    `stated` is the document as its digest is made of it.
+    """
+    policy = from_fields(
+        FederatedReplicaSet,
+        spec,
         name=metadata.name,
         namespace=metadata.namespace or "default",
         place=document.place,
-        replicas=spec.replicas,
-        rebalance=spec.preferences.rebalance,
-        clusters=clusters,
-        rounding=spec.rounding,
-        paused=spec.paused,
-        unschedulable_after=+spec.unschedulable_after,
-        waiting_replicas=spec.waiting_replicas,
-        cluster_grace_period=+spec.cluster_grace_period,
-        progress_deadline=+spec.progress_deadline,
-        on_conflict=spec.on_conflict,
-        on_delete=spec.on_delete,
         selector=document.get(("spec", "selector")),
         template=document.get(("spec", "template")),
-        target=_target(document, ("spec", "targetRef"), given(spec.target_ref)),
-        min_ready_seconds=spec.min_ready_seconds,
+        target=given(spec.target),
         labels=metadata.labels,
         annotations={key: text for key, text in metadata.annotations.items() if not key.startswith(_BOOKKEEPING)},
-        pod_picker=pod_picker_of(document, ("spec", "downscalePodPicker"), spec.downscale_pod_picker),
-        digest=digest,
+        pod_picker=pod_picker_of(document, ("spec", "downscalePodPicker"), spec.pod_picker),
+        digest=_digest(stated),
     )
+    if policy.target is not None:
+        _check_target(document, ("spec", "targetRef"), policy.target)
     _check_form(document, policy, spec)
-    least = sum(one.min_replicas for one in clusters.values())
+    least = sum(one.min_replicas for one in policy.clusters.values())
     if least > policy.replicas and document.is_judged(("spec", "replicas")):
         words = (
             f"is {policy.replicas}, fewer than all minReplicas together, {least}: not every cluster gets its minimum"
@@ -289,42 +328,36 @@ def policy_of(
     return policy
 
 
-def document_digest(value: Any) -> str:
+def _digest(value: Any) -> str:
     """Return the first 12 hex digits of the SHA-256 of a document's values, whatever its layout."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def preferences_of(document: PolicyDocument, path: Path, fields: PreferencesFields) -> Mapping[str, ClusterPreference]:
-    """Return what each cluster may have; problems and warnings are gathered in `document`, whose `path` has them."""
-    found = {name: _preference(document, (*path, name), one) for name, one in fields.clusters.items()}
-    if not any(one.weight or one.min_replicas for one in found.values()) and document.is_judged(path):
+def check_preferences(document: PolicyDocument, path: Path, preferences: Preferences) -> None:
+    """Add what is wrong, or probably a mistake, in what each cluster may have, to `document`, whose `path` has it."""
+    stated = preferences.clusters
+    for name, one in stated.items():
+        least, most = one.min_replicas, one.max_replicas
+        if most is not None and most < least:
+            words = f'is "{most}", expected at least minReplicas, which is "{least}"'
+            document.add((*path, name, "maxReplicas"), words)
+    if not any(one.weight or one.min_replicas for one in stated.values()) and document.is_judged(path):
         document.warn(path, "gives no cluster a weight or a minimum, so no replica will run anywhere")
-    if "*" in found and found["*"].weight:
+    if "*" in stated and stated["*"].weight:
         for name in document.get(path) or ():
             if document.get((*path, name, "weight")) is None and document.is_judged((*path, name)):
                 document.warn((*path, name), "has no weight beside a * that has one, so it holds its minimum only")
-    return found
 
 
-def _preference(document: PolicyDocument, path: Path, fields: ClusterPreferenceFields) -> ClusterPreference:
-    least, most = fields.min_replicas, fields.max_replicas
-    if most is not None and most < least:
-        document.add((*path, "maxReplicas"), f'is "{most}", expected at least minReplicas, which is "{least}"')
-    return ClusterPreference(least, most, fields.weight)
-
-
-def _target(document: PolicyDocument, path: Path, fields: TargetRefFields | None) -> TargetRef | None:
-    if fields is None:
-        return None
-    fault = kind_fault(fields.kind)
-    if not workload_kind(fields.kind).counts:
+def _check_target(document: PolicyDocument, path: Path, target: TargetRef) -> None:
+    fault = kind_fault(target.kind)
+    if not workload_kind(target.kind).counts:
         fault = "expected a kind whose replicas can be spread, like Deployment"
     if fault is not None:
-        document.add((*path, "kind"), f"is {shown(fields.kind)}, {fault}")
-    return TargetRef(fields.api_version, fields.kind, fields.name)
+        document.add((*path, "kind"), f"is {shown(target.kind)}, {fault}")
 
 
-def _check_form(document: PolicyDocument, policy: FederatedReplicaSet, spec: FederatedReplicaSetFields) -> None:
+def _check_form(document: PolicyDocument, policy: FederatedReplicaSet, spec: FederatedReplicaSetSpec) -> None:
     own = [name for name in ("selector", "template") if document.get(("spec", name)) is not None]
     if policy.target is not None and policy.pod_picker is not None:
         check_pickable(document, ("spec", "targetRef", "kind"), policy.target.kind, "downscalePodPicker")

@@ -6,9 +6,8 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
-from reconciler.policy.types import Limit, Limits
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 
 _DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
@@ -63,86 +62,53 @@ def expected(words: str, **more: Any) -> dict[str, Any]:
     return {"x-expected": words, **more}
 
 
+def matching(pattern: str, words: str, **more: Any) -> Meta:
+    """Return what is said of a text that matches `pattern`: `words` are what a problem says was expected."""
+    return Meta(pattern=pattern, extra_json_schema=expected(words), **more)
+
+
+_CLUSTER = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?"
+_OBJECTS = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
+_CHARACTERS = "letters, digits, -, _ and ."
+
 Text = Annotated[str, Meta(min_length=1)]
 Query = Annotated[str, Meta(max_length=16384, extra_json_schema=expected("a query"))]
-Name = Annotated[
-    str, Meta(min_length=1, max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))
-]
-ObjectName = Annotated[str, Meta(max_length=253, pattern=_DNS_NAME, extra_json_schema=expected(f"a name {_AS_NAMES}"))]
+Name = Annotated[str, matching(_DNS_NAME, f"a name {_AS_NAMES}", min_length=1, max_length=253)]
+ObjectName = Annotated[str, matching(_DNS_NAME, f"a name {_AS_NAMES}", max_length=253)]
 NamespaceName = Annotated[
     str,
-    Meta(
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
-        extra_json_schema=expected(
-            "a namespace: at most 63 lower-case letters, digits and - that starts and ends with a letter or digit"
-        ),
+    matching(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+        "a namespace: at most 63 lower-case letters, digits and - that starts and ends with a letter or digit",
     ),
 ]
-Kind = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*\Z", extra_json_schema=expected("a kind like Deployment"))]
+Kind = Annotated[str, matching(r"^[A-Za-z][A-Za-z0-9]*\Z", "a kind like Deployment")]
 ApiVersion = Annotated[
-    str,
-    Meta(
-        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z",
-        extra_json_schema=expected("an apiVersion like apps/v1"),
-    ),
+    str, matching(r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*\Z", "an apiVersion like apps/v1")
 ]
-LabelKey = Annotated[
-    str,
-    Meta(pattern=_LABEL_KEY, extra_json_schema=expected("a label key: [prefix/]name of letters, digits, -, _ and .")),
-]
+LabelKey = Annotated[str, matching(_LABEL_KEY, f"a label key: [prefix/]name of {_CHARACTERS}")]
 LabelValue = Annotated[
     str,
-    Meta(
-        pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z",
-        extra_json_schema=expected("a label value of at most 63 letters, digits, -, _ and ."),
-    ),
+    matching(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z", f"a label value of at most 63 {_CHARACTERS}"),
 ]
-AnnotationKey = Annotated[
-    str,
-    Meta(
-        pattern=_LABEL_KEY,
-        extra_json_schema=expected("an annotation key: [prefix/]name of letters, digits, -, _ and ."),
-    ),
-]
+AnnotationKey = Annotated[str, matching(_LABEL_KEY, f"an annotation key: [prefix/]name of {_CHARACTERS}")]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[AnnotationKey, str]
 
 ClusterName = Annotated[
     str,
-    Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?\Z",
-        extra_json_schema=expected(
-            "the name of a cluster: letters, digits, -, _ and . that starts and ends with a letter or digit"
-        ),
-    ),
+    matching(rf"^{_CLUSTER}\Z", f"the name of a cluster: {_CHARACTERS} that starts and ends with a letter or digit"),
 ]
-ClusterOrAll = Annotated[
-    str,
-    Meta(
-        pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?)\Z",
-        extra_json_schema=expected('the name of a cluster, or "*"'),
-    ),
-]
+ClusterOrAll = Annotated[str, matching(rf"^(\*|{_CLUSTER})\Z", 'the name of a cluster, or "*"')]
 ClusterPattern = Annotated[
     str,
-    Meta(
-        pattern=r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z",
-        extra_json_schema=expected("the name of a cluster or a pattern like eu-*"),
-    ),
+    matching(r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z", "the name of a cluster or a pattern like eu-*"),
 ]
 NamespacePattern = Annotated[
-    str,
-    Meta(
-        pattern=r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", extra_json_schema=expected("a namespace or a pattern like dev-*")
-    ),
+    str, matching(r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", "a namespace or a pattern like dev-*")
 ]
-_OBJECT_PATTERN = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
-ServicePattern = Annotated[
-    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a Service or a pattern like web-*"))
-]
-WorkloadPattern = Annotated[
-    str, Meta(pattern=_OBJECT_PATTERN, extra_json_schema=expected("the name of a workload or a pattern like web-*"))
-]
+ServicePattern = Annotated[str, matching(_OBJECTS, "the name of a Service or a pattern like web-*")]
+WorkloadPattern = Annotated[str, matching(_OBJECTS, "the name of a workload or a pattern like web-*")]
 
 Replicas = Annotated[int, Meta(ge=0, le=MOST_REPLICAS)]
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
@@ -150,9 +116,9 @@ Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(g
 
 PositiveDuration = Annotated[
     str,
-    Meta(
-        pattern=rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
-        extra_json_schema=expected("a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d"),
+    matching(
+        rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
+        "a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d",
     ),
 ]
 """A duration as it is written, for queries."""
@@ -206,6 +172,7 @@ def scalar_text(value: Any) -> str:
 
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Struct)
 
 API_VERSION = "reconciler/v1alpha1"
 ApiVersionField = Annotated[
@@ -223,6 +190,11 @@ class Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
 def given(value: T | UnsetType) -> T | None:
     """Return the value of an optional field, None where it is not set."""
     return None if value is UNSET else value
+
+
+def from_fields(kind: type[V], fields: Struct, **derived: Any) -> V:
+    """Return a `kind`, which has what `fields` state, apart from what is `derived` from them."""
+    return kind(**(structs.asdict(fields) | derived))
 
 
 class MetadataFields(Fields, frozen=True, kw_only=True):
@@ -244,7 +216,7 @@ KIND = Meta(description="kind is the kind of this document.")
 # How much one run may change.
 
 
-class LimitFields(Fields, frozen=True, kw_only=True):
+class Limit(Fields, frozen=True):
     """The greater of share of the base, rounded down, and atLeast is allowed."""
 
     share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.25)
@@ -262,65 +234,50 @@ _REMOVED = Meta(
 )
 
 
-class CeilingFields(LimitFields, frozen=True, kw_only=True):
+class Ceiling(Limit, frozen=True):
     """The greater of share of the base, rounded down, and atLeast is allowed."""
 
     share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.6)
 
 
-class LimitsFields(Fields, frozen=True, kw_only=True):
+class Limits(Fields, frozen=True):
     """Limits of one policy."""
 
-    idled_workloads: Annotated[LimitFields | UnsetType, _IDLED] = UNSET
-    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+    idled_workloads: Annotated[Limit | UnsetType, _IDLED] = UNSET
+    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
 
 
-class RemovedReplicasFields(Fields, frozen=True, kw_only=True):
+class RemovedReplicasLimits(Fields, frozen=True):
     """The limit of a policy that idles nothing."""
 
-    removed_replicas: Annotated[LimitFields | UnsetType, _REMOVED] = UNSET
+    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
 
 
-class FleetLimitsFields(Fields, frozen=True, kw_only=True):
+class FleetLimits(Limits, frozen=True):
     """Limits of every policy that has none of its own."""
 
-    idled_workloads: Annotated[LimitFields, _IDLED] = LimitFields()
-    removed_replicas: Annotated[LimitFields, _REMOVED] = LimitFields()
+    idled_workloads: Annotated[Limit, _IDLED] = Limit()
+    removed_replicas: Annotated[Limit, _REMOVED] = Limit()
     ceiling: Annotated[
-        CeilingFields,
+        Ceiling,
         Meta(
             description="ceiling limits how many workloads of a cluster one run may newly idle, for all policies "
             "together, those with limits of their own included. Those that idle most are held back first."
         ),
-    ] = CeilingFields()
+    ] = Ceiling()
     fleet: Annotated[
-        LimitsFields,
+        Limits,
         Meta(
             description="fleet are limits of a policy on all clusters together. If they are not set, only those of "
             "each cluster apply."
         ),
-    ] = LimitsFields()
+    ] = Limits()
 
 
-class ClusterLimitsFields(Fields, frozen=True, kw_only=True):
+class ClusterLimits(Fields, frozen=True, kw_only=True):
     """Limits of one cluster."""
 
     ceiling: Annotated[
-        CeilingFields | UnsetType,
+        Ceiling | UnsetType,
         Meta(description="ceiling replaces the ceiling of the Fleet, for example for a cluster that may sleep whole."),
     ] = UNSET
-
-
-def limits_of(fields: LimitsFields | FleetLimitsFields) -> Limits:
-    """Return the limits that `fields` state."""
-    return Limits(stated_limit(fields.idled_workloads), stated_limit(fields.removed_replicas))
-
-
-def stated_limit(fields: LimitFields | UnsetType) -> Limit | None:
-    """Return the limit that `fields` state, None for none."""
-    return None if isinstance(fields, UnsetType) else limit_of(fields)
-
-
-def limit_of(fields: LimitFields) -> Limit:
-    """Return the limit that `fields` state."""
-    return Limit(float(fields.share), fields.at_least)

@@ -2,182 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import replace
+from msgspec import Meta, field
 
-from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
-from reconciler.labels import LabelSelector
-from reconciler.messages import Path, nearest, shown
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.messages import nearest, shown
+from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
+from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
     ApiVersionField,
-    ClusterLimitsFields,
-    ClusterName,
     Fields,
-    FleetLimitsFields,
+    FleetLimits,
     Labels,
     MetadataField,
     Name,
     NamespaceName,
     NamespacePattern,
     Text,
-    expected,
-    given,
-    limit_of,
-    limits_of,
-    stated_limit,
+    from_fields,
+    matching,
 )
-from reconciler.policy.kinds.tenant import FilePattern, TenantFields, check_tenants, tenants_of
-from reconciler.policy.types import Fleet, FleetCluster, Prices, Production
+from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
 
-_NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
-
-class ConnectionFields(Fields, frozen=True, kw_only=True):
-    """The connection to the API server of a cluster."""
-
-    in_cluster: Annotated[
-        bool, Meta(description="inCluster is true for the cluster that the reconciler itself runs in.")
-    ] = False
-    kubeconfig: Annotated[
-        Text | None, Meta(description="kubeconfig is the path of a kubeconfig file. null means the default file.")
-    ] = None
-    context: Annotated[
-        Text | None, Meta(description="context is a context of the kubeconfig. null means the name of the cluster.")
-    ] = None
-
-
-class BasicAuthFields(Fields, frozen=True, kw_only=True):
-    """A user and a password."""
-
-    username: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            pattern=r"^[^:\x00-\x1f\x7f]+\Z",
-            description="username is the name of the user.",
-            extra_json_schema=expected("a user name without a colon"),
-        ),
-    ]
-    password_file: Annotated[Text, Meta(description="passwordFile is the path of a file that holds the password.")]
-
-
-class PrometheusFields(Fields, frozen=True, kw_only=True):
-    """The connection to the Prometheus of a cluster."""
-
-    url: Annotated[
-        str,
-        Meta(
-            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?\Z",
-            description="url is the address of Prometheus.",
-            extra_json_schema=expected("an http or https URL without user, password, query or fragment"),
-        ),
-    ]
-    bearer_token_file: Annotated[
-        Text | None,
-        Meta(description="bearerTokenFile is the path of a file that holds the token to send. null means no token."),
-    ] = None
-    basic_auth: Annotated[
-        BasicAuthFields | UnsetType,
-        Meta(description="basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."),
-    ] = UNSET
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="allowInsecureAuth allows the token or password to be sent over plain http.")
-    ] = False
-    headers: Annotated[
-        dict[str, Text],
-        Meta(
-            description="headers are sent with each query, for example X-Scope-OrgID, which names a tenant. They must "
-            "not hold secrets."
-        ),
-    ] = field(default_factory=dict)
-    ca_file: Annotated[
-        Text | None,
-        Meta(
-            description="caFile is the path of a file with the certificates to trust. null means those of the system."
-        ),
-    ] = None
-    cert_file: Annotated[
-        Text | None,
-        Meta(
-            description="certFile is the path of a file with the client certificate, and with its key if keyFile is "
-            "null. null means no client certificate."
-        ),
-    ] = None
-    key_file: Annotated[
-        Text | None, Meta(description="keyFile is the path of a file with the key of the client certificate.")
-    ] = None
-    proxy_url: Annotated[
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                pattern=r"^(https?|socks5h?)://[^\s/?#]+/?\Z",
-                extra_json_schema=expected("an http, https or socks5 URL without a path"),
-            ),
-        ]
-        | None,
-        Meta(
-            description="proxyUrl is the address of a proxy. null means no proxy, whatever the environment "
-            "variables are."
-        ),
-    ] = None
-
-
-class ClusterFields(Fields, frozen=True, kw_only=True):
-    """A cluster of the Fleet."""
-
-    name: Annotated[ClusterName, Meta(description="name is unique in the Fleet.")]
-    labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
-        default_factory=dict
-    )
-    identity: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        Meta(
-            description="identity is the uid of the Namespace kube-system. A cluster with another uid is treated as "
-            "unknown. null accepts any uid that no other cluster of the Fleet has."
-        ),
-    ] = None
-    connection: Annotated[
-        ConnectionFields,
-        Meta(
-            description="connection tells how to connect to the API server. The default is the context that is called "
-            "like the cluster."
-        ),
-    ] = ConnectionFields()
-    prometheus: Annotated[
-        PrometheusFields | UnsetType,
-        Meta(
-            description="prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the "
-            "result of every query in this cluster is unknown."
-        ),
-    ] = UNSET
-    state: Annotated[
-        Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"],
-        Meta(
-            description="state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes "
-            "continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: "
-            "placement moves all replicas to other clusters. Leaving: like Draining, and all idle workloads are woken."
-        ),
-    ] = "Active"
-
-    limits: Annotated[ClusterLimitsFields, Meta(description="limits are limits of this cluster.")] = (
-        ClusterLimitsFields()
-    )
-
-
-class PodPickersFields(Fields, frozen=True, kw_only=True):
+class PodPickers(Fields, frozen=True):
     """Restrictions for pod pickers."""
 
     allowed_hosts: Annotated[
         tuple[
             Annotated[
                 str,
-                Meta(pattern=r"^[A-Za-z0-9.*?:_-]+\Z", extra_json_schema=expected("a host or a pattern like *.svc")),
+                matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc"),
             ],
             ...,
         ],
@@ -191,7 +50,7 @@ class PodPickersFields(Fields, frozen=True, kw_only=True):
 Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=LARGEST)] | None
 
 
-class PricesFields(Fields, frozen=True, kw_only=True):
+class Prices(Fields, frozen=True):
     """What resources cost, in any currency."""
 
     cpu: Annotated[
@@ -201,8 +60,17 @@ class PricesFields(Fields, frozen=True, kw_only=True):
         Price, Meta(description="memory is what a requested GiB costs for an hour. null means that it is not known.")
     ] = None
 
+    @property
+    def known(self) -> bool:
+        return self.cpu is not None or self.memory is not None
 
-class ProductionFields(Fields, frozen=True, kw_only=True):
+    def over(self, other: Prices) -> Prices:
+        """Return these prices, and those of `other` where these say nothing."""
+        cpu, memory = self.cpu, self.memory
+        return Prices(other.cpu if cpu is None else cpu, other.memory if memory is None else memory)
+
+
+class Production(Fields, frozen=True):
     """What is production."""
 
     namespaces: Annotated[
@@ -217,8 +85,14 @@ class ProductionFields(Fields, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
 
+    def has(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether what is in `namespace` and has `labels`, or its namespace has, is production."""
+        if any(fnmatchcase(namespace, pattern) for pattern in self.namespaces):
+            return True
+        return bool(self.match_labels) and self.match_labels.items() <= labels.items()
 
-class FleetFields(Fields, frozen=True, kw_only=True):
+
+class FleetSpec(Fields, frozen=True, kw_only=True):
     """The clusters and the restrictions of a Fleet."""
 
     former_names: Annotated[
@@ -252,14 +126,14 @@ class FleetFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "Active"
     limits: Annotated[
-        FleetLimitsFields,
+        FleetLimits,
         Meta(
             description="limits restricts what one run may change, for each policy in each cluster. Changes of a "
             "policy that exceed a limit are held back as a whole. The base of a share is all workloads "
             "of the cluster, each with the replicas that are running. A limit that a policy states itself applies to "
             "it instead."
         ),
-    ] = FleetLimitsFields()
+    ] = FleetLimits()
     protected_namespaces: Annotated[
         tuple[NamespaceName, ...],
         Meta(
@@ -274,19 +148,17 @@ class FleetFields(Fields, frozen=True, kw_only=True):
             "namespaces and workloads exclude as reconciler/exclude does; or Ignore: they are not read."
         ),
     ] = "Honor"
-    pod_pickers: Annotated[PodPickersFields, Meta(description="podPickers restricts pod pickers of policies.")] = (
-        PodPickersFields()
-    )
+    pod_pickers: Annotated[PodPickers, Meta(description="podPickers restricts pod pickers of policies.")] = PodPickers()
     prices: Annotated[
-        PricesFields, Meta(description="prices are what forecasts count savings with. --price takes precedence.")
-    ] = PricesFields()
+        Prices, Meta(description="prices are what forecasts count savings with. --price takes precedence.")
+    ] = Prices()
     production: Annotated[
-        ProductionFields,
+        Production,
         Meta(
             description="production says what reviews of policies name first and always show in full. It changes "
             "nothing that a run does."
         ),
-    ] = ProductionFields()
+    ] = Production()
     tenants: Annotated[
         tuple[TenantFields, ...],
         Meta(
@@ -310,109 +182,59 @@ class FleetDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["Fleet"], KIND]
     metadata: MetadataField
-    spec: Annotated[FleetFields, Meta(description="spec defines the clusters and the limits.")]
+    spec: Annotated[FleetSpec, Meta(description="spec defines the clusters and the limits.")]
+
+
+class Fleet(FleetSpec, frozen=True, kw_only=True):
+    """The Fleet as it is decided by; no namespace of a cluster belongs to two of its tenants."""
+
+    name: str
+    place: Place
+    clusters: tuple[FleetCluster, ...]  # type: ignore[assignment]  # made of those of the document
+    tenants: tuple[Tenant, ...] = ()
+    from_context: bool = False  # made of contexts of a kubeconfig: only looked at, and woken
+    protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
+
+    @property
+    def honors_kube_downscaler(self) -> bool:
+        """Whether the exclude annotations of kube-downscaler count as ours do."""
+        return self.kube_downscaler_annotations == "Honor"
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """Every namespace that is never touched by idling, placement or downscale."""
+        own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}
+        return frozenset(own.union(self.protected_namespaces))
+
+    def cluster(self, name: str) -> FleetCluster | None:
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+    def tenant(self, name: str) -> Tenant | None:
+        return next((tenant for tenant in self.tenants if tenant.name == name), None)
+
+    def tenant_at(self, cluster: str, namespace: str) -> Tenant | None:
+        """Return whose `namespace` of `cluster` is, None for the platform's."""
+        return next((tenant for tenant in self.tenants if tenant.has(cluster, namespace)), None)
 
 
 def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
     """Return the Fleet; its problems are gathered in `document`."""
     spec = fields.spec
-    fleet = Fleet(
+    fleet = from_fields(
+        Fleet,
+        spec,
         name=fields.metadata.name,
         place=document.place,
         clusters=tuple(
-            replace(_cluster(document, ("spec", "clusters", n), one), fleet_state=spec.state)
-            for n, one in enumerate(spec.clusters)
-        ),
-        home=spec.home,
-        namespace=spec.namespace,
-        former_names=spec.former_names,
-        limits=limits_of(spec.limits),
-        limits_of_all_clusters=limits_of(spec.limits.fleet),
-        ceiling=limit_of(spec.limits.ceiling),
-        protected_namespaces=spec.protected_namespaces,
-        allowed_picker_hosts=spec.pod_pickers.allowed_hosts,
-        honors_kube_downscaler=spec.kube_downscaler_annotations == "Honor",
-        prices=Prices(spec.prices.cpu, spec.prices.memory),
-        production=Production(
-            spec.production.namespaces, LabelSelector(tuple(sorted(spec.production.match_labels.items())))
+            cluster_of(document, ("spec", "clusters", n), one, spec.state) for n, one in enumerate(spec.clusters)
         ),
         tenants=tenants_of(document, spec.tenants),
-        platform_paths=spec.platform_paths,
     )
-    check_tenants(document, fleet)
+    check_tenants(document, fleet.tenants, fleet.protected, [one.name for one in fleet.clusters])
     for position, cluster in enumerate(fleet.clusters):
-        _check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
+        check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
     _check_names(document, fleet)
     return fleet
-
-
-def _cluster(document: PolicyDocument, path: Path, fields: ClusterFields) -> FleetCluster:
-    connection = fields.connection
-    if connection.in_cluster and (connection.kubeconfig or connection.context):
-        document.add((*path, "connection"), "has inCluster beside kubeconfig or context, expected one way to connect")
-    return FleetCluster(
-        name=fields.name,
-        labels=fields.labels,
-        connection=ClusterConnection(
-            name=fields.name,
-            in_cluster=connection.in_cluster,
-            kubeconfig=connection.kubeconfig,
-            context=None if connection.in_cluster else connection.context or fields.name,
-            prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
-        ),
-        state=fields.state,
-        ceiling=stated_limit(fields.limits.ceiling),
-        identity=fields.identity or "",
-    )
-
-
-def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields | None) -> PrometheusConnection | None:
-    if fields is None or not fields.url:
-        return None
-    login = given(fields.basic_auth)
-    if fields.bearer_token_file is not None and login is not None:
-        document.add((*path, "basicAuth"), "stands beside bearerTokenFile, expected one of the two")
-    has_secret = fields.bearer_token_file is not None or login is not None
-    if has_secret and fields.url.startswith("http://") and not fields.allow_insecure_auth:
-        words = f'is {shown(fields.url)} with a token or password, expected "https://"'
-        document.add((*path, "url"), f"{words}; or say allowInsecureAuth: true")
-    if fields.key_file is not None and fields.cert_file is None:
-        document.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
-    for name, value in fields.headers.items():
-        if name.lower() in _NOT_OURS_TO_SET or not HEADER_NAME.fullmatch(name):
-            document.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
-        if not value.isascii() or not value.isprintable():
-            document.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")
-    return PrometheusConnection(
-        url=fields.url,
-        bearer_token_file=fields.bearer_token_file,
-        username=None if login is None else login.username,
-        password_file=None if login is None else login.password_file,
-        headers=tuple(sorted(fields.headers.items())),
-        ca_file=fields.ca_file,
-        certificate_file=fields.cert_file,
-        key_file=fields.key_file,
-        proxy_url=fields.proxy_url,
-    )
-
-
-def _check_unlike(
-    document: PolicyDocument, path: Path, cluster: FleetCluster, others: tuple[FleetCluster, ...]
-) -> None:
-    """Add a problem where `cluster` is one of the `others` before it."""
-    if any(cluster.name == other.name for other in others):
-        document.add((*path, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
-        return
-    same = next((other.name for other in others if _reached(other) == _reached(cluster)), None)
-    if same is not None:
-        document.add(path, f"is reached like {same}, expected a connection of its own")
-    twin = next((other.name for other in others if cluster.identity and other.identity == cluster.identity), None)
-    if twin is not None:
-        document.add((*path, "identity"), f"is that of {twin}, expected the uid of another cluster's kube-system")
-
-
-def _reached(cluster: FleetCluster) -> tuple[bool, str | None, str | None]:
-    return (cluster.connection.in_cluster, cluster.connection.kubeconfig, cluster.connection.context)
 
 
 def _check_names(document: PolicyDocument, fleet: Fleet) -> None:

@@ -32,7 +32,7 @@ _Schema = dict[str, Any]
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema(document: type[Struct], parts: tuple[type[Struct], ...] = ()) -> _Schema:
+def json_schema(title: str, version: str, document: type[Struct], parts: tuple[type[Struct], ...] = ()) -> _Schema:
     """Return the JSON Schema (draft 2020-12) of `document`. What is referred to twice, and `parts`, are `$defs`."""
     definitions: _Schema = {}
     root = _struct(document, definitions)
@@ -42,6 +42,8 @@ def json_schema(document: type[Struct], parts: tuple[type[Struct], ...] = ()) ->
     named = {name: _inlined(definitions[name], once) for name in sorted(definitions) if name not in once}
     return {
         "$schema": JSON_SCHEMA,
+        "$id": f"urn:reconciler:{version}:{title}",
+        "title": title,
         **_inlined(root, once),
         **({"$defs": named} if named else {}),
     }

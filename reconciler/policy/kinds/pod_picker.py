@@ -20,7 +20,6 @@ from reconciler.connection_settings import (
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
-from reconciler.policy.types import Fleet
 
 _HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
@@ -206,12 +205,12 @@ def _host_fault(host: str) -> str | None:
     return "no link-local or metadata address" if is_forbidden(address) else None
 
 
-def check_host(document: PolicyDocument, path: Path, picker: PodPicker | None, fleet: Fleet) -> None:
-    """Add a problem where the picker's host is none that the Fleet allows: a policy must not send secrets anywhere."""
+def check_host(document: PolicyDocument, path: Path, picker: PodPicker | None, hosts: tuple[str, ...]) -> None:
+    """Add a problem where the picker's host is none of `hosts`: a policy must not send secrets anywhere."""
     if picker is None or not picker.host:
         return
-    if not any(fnmatchcase(picker.host.lower(), pattern.lower()) for pattern in fleet.allowed_picker_hosts):
-        allowed = alternatives(fleet.allowed_picker_hosts) if fleet.allowed_picker_hosts else "none at all"
+    if not any(fnmatchcase(picker.host.lower(), pattern.lower()) for pattern in hosts):
+        allowed = alternatives(hosts) if hosts else "none at all"
         document.add(
             (*path, "http", "host"),
             f"is {shown(picker.host)}, expected a host that the Fleet's podPickers.allowedHosts has: {allowed}",

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from reconciler.policy.kinds.fields import (
-    API_VERSION,
     AnnotationKey,
     ClusterName,
     ClusterPattern,
@@ -19,22 +18,19 @@ from reconciler.policy.kinds.fields import (
     Replicas,
     Text,
     expected,
+    matching,
 )
-from reconciler.policy.kinds.json_schema import json_schema
 
 Time = Annotated[
     str,
-    Meta(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
-        extra_json_schema=expected('a time with a zone, like "2026-11-23T07:00:00+01:00"'),
+    matching(
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
+        'a time with a zone, like "2026-11-23T07:00:00+01:00"',
     ),
 ]
 ObjectPath = Annotated[
     str,
-    Meta(
-        pattern=r"^[^/]+/[^/]+/[^/]+/[^/]+\Z",
-        extra_json_schema=expected("an object: CLUSTER/NAMESPACE/KIND/NAME"),
-    ),
+    matching(r"^[^/]+/[^/]+/[^/]+/[^/]+\Z", "an object: CLUSTER/NAMESPACE/KIND/NAME"),
 ]
 
 
@@ -200,14 +196,3 @@ class PolicyTestDocument(Fields, frozen=True, kw_only=True):
         "oneOf": [{"required": ["snapshot"]}, {"required": ["clusters"]}],
         "x-expected": '"cases", and either "snapshot" or "clusters"',
     }
-
-
-def policy_test_schema() -> dict[str, Any]:
-    """Return the JSON Schema of tests of policies."""
-    schema = json_schema(PolicyTestDocument)
-    head = {
-        "$schema": schema.pop("$schema"),
-        "$id": f"urn:{API_VERSION.replace('/', ':')}:PolicyTest",
-        "title": "PolicyTest",
-    }
-    return {**head, **schema}

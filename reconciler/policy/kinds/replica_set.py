@@ -17,17 +17,16 @@ from reconciler.policy.kinds.federated_replica_set import (
     POD_PICKER,
     REPLICAS,
     FederatedMetadataFields,
-    FederatedReplicaSetFields,
+    FederatedReplicaSet,
+    FederatedReplicaSetSpec,
     PodTemplateFields,
-    PreferencesFields,
-    document_digest,
+    Preferences,
+    check_preferences,
     policy_of,
-    preferences_of,
 )
 from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected
 from reconciler.policy.kinds.pod_picker import PodPickerFields
 from reconciler.policy.kinds.selector import LabelSelectorFields
-from reconciler.policy.types import FederatedReplicaSet
 from reconciler.untrusted_text import strict_json, unrepeated
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import MAX_DEPTH
@@ -89,7 +88,7 @@ class ReplicaSetFields(Fields, frozen=True, kw_only=True):
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
     selector: Annotated[LabelSelectorFields, Meta(description="selector selects the pods.")]
     template: Annotated[PodTemplateFields, Meta(description="template is the pod template.")]
-    downscale_pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = UNSET
+    pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
 
 
 class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
@@ -102,26 +101,24 @@ class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
     status: _Ignored = None
 
 
-def replica_set_of(
-    document: PolicyDocument, fields: ReplicaSetDocument
-) -> tuple[FederatedReplicaSet, FederatedReplicaSetFields]:
-    """Return the policy, and the spec of a FederatedReplicaSet that says the same.
+def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> FederatedReplicaSet:
+    """Return the policy; `document` gets the spec of a FederatedReplicaSet that says the same.
 
     Problems of the JSON inside the annotation are reported at the annotation's line.
     """
     metadata, own = fields.metadata, fields.spec
     inside = _annotation(document, metadata.annotations.get(PREFERENCES))
-    preferences = inside.read("ReplicaSet", PreferencesFields, "preferences")
-    clusters = preferences_of(inside, ("clusters",), preferences)
+    preferences = inside.read("ReplicaSet", Preferences, "preferences")
+    check_preferences(inside, ("clusters",), preferences)
     document.problems += [_at_annotation(problem) for problem in inside.problems]
     document.warnings += inside.warnings
-    spec = FederatedReplicaSetFields(
+    spec = FederatedReplicaSetSpec(
         replicas=own.replicas,
         min_ready_seconds=own.min_ready_seconds,
         preferences=preferences,
         selector=own.selector,
         template=own.template,
-        downscale_pod_picker=own.downscale_pod_picker,
+        pod_picker=own.pod_picker,
     )
     named = FederatedMetadataFields(
         name=metadata.name,
@@ -130,7 +127,8 @@ def replica_set_of(
         annotations=metadata.annotations,
     )
     stated = {key: value for key, value in document.source.value.items() if key not in _NOT_OURS}
-    return policy_of(document, named, spec, clusters, document_digest(stated)), spec
+    document.spec = spec
+    return policy_of(document, named, spec, stated)
 
 
 def _at_annotation(problem: Problem) -> Problem:

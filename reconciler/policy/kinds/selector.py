@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import Path, nearest_of, shown
+from reconciler.model import Service
+from reconciler.policy.kinds.cluster import FleetCluster
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
@@ -23,7 +25,6 @@ from reconciler.policy.kinds.fields import (
     WorkloadPattern,
     given,
 )
-from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 from reconciler.workload_kinds import BY_KIND
 
 _SCALABLE = tuple(BY_KIND)
@@ -165,6 +166,58 @@ class SelectorFields(Fields, frozen=True, kw_only=True):
         "anyOf": [{"required": ["services"]}, {"required": ["workloads"]}],
         "x-expected": '"services", "workloads" or both',
     }
+
+
+class ObjectSelector(Struct, frozen=True):
+    """Selects by name and labels; both must match. `include` and `exclude` are globs of names; excluded wins.
+
+    `within` are those of the tenant whose policy it is: nothing else is ever selected. () is no bound.
+    """
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    labels: LabelSelector = LabelSelector()
+    within: tuple[str, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an object called `name` that has `labels` is selected."""
+        return self.names(name) and self.labels.matches(labels)
+
+    def names(self, name: str) -> bool:
+        """Return whether an object called `name` may be selected, whatever its labels are."""
+        if any(fnmatchcase(name, pattern) for pattern in self.exclude):
+            return False
+        if self.within and not any(fnmatchcase(name, pattern) for pattern in self.within):
+            return False
+        return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
+
+
+class WorkloadSelector(Struct, frozen=True):
+    """`kinds` as people write them ("Deployment"); () means every one that Kubernetes and KEDA bring, no custom one."""
+
+    kinds: tuple[str, ...] = ()
+    objects: ObjectSelector = ObjectSelector()
+
+
+class Selector(Struct, frozen=True):
+    """What a policy selects: what either of `services` and `workloads` does, where both are set.
+
+    At least one of the two is set (DownscalePolicy: always `workloads`). What a policy excludes is of the same shape;
+    there neither means everything in these namespaces.
+    """
+
+    clusters: ObjectSelector = ObjectSelector()
+    namespaces: ObjectSelector = ObjectSelector()
+    services: ObjectSelector | None = None
+    workloads: WorkloadSelector | None = None
+
+    def selects_cluster(self, cluster: FleetCluster) -> bool:
+        """Return whether anything on `cluster` can be selected."""
+        return self.clusters.matches(cluster.name, cluster.labels)
+
+    def selects_service(self, service: Service) -> bool:
+        """Return whether `service` is selected, in a namespace that is."""
+        return self.services is not None and self.services.matches(service.ref.name, service.labels)
 
 
 def selector_of(

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from reconciler.messages import Path, shown
 from reconciler.policy.globs import TooComplexError, overlap
-from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
     Fields,
-    LimitsFields,
+    Limits,
     NamespaceName,
     NamespacePattern,
     Whole,
-    expected,
-    limits_of,
+    from_fields,
+    matching,
 )
-from reconciler.policy.types import Fleet, Place, Tenant
 
 FilePattern = Annotated[
     str,
-    Meta(
-        pattern=r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
-        extra_json_schema=expected("a path below the policy directory or a pattern like teams/a/**"),
+    matching(
+        r"^(?!/)(?!.*//)(?!(.*/)?\.{1,2}(/|\Z))[^\\\[\]\x00-\x1f]+(?<!/)\Z",
+        "a path below the policy directory or a pattern like teams/a/**",
     ),
 ]
 
@@ -82,46 +82,54 @@ class TenantFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "None"
     limits: Annotated[
-        LimitsFields,
+        Limits,
         Meta(
             description="limits are limits of all policies of the tenant together, beside their own. The base of a "
             "share is everything in the namespaces of the tenant. If they are not set, there are none."
         ),
-    ] = LimitsFields()
+    ] = Limits()
+
+
+class Tenant(TenantFields, frozen=True, kw_only=True):
+    """A team: which policy files are its own, and what these may select; `place` is where the Fleet states it."""
+
+    place: Place
+
+    def has(self, cluster: str, namespace: str) -> bool:
+        """Return whether `namespace` of `cluster` belongs to it."""
+        return self.has_cluster(cluster) and self.has_namespace(namespace)
+
+    def has_cluster(self, cluster: str) -> bool:
+        return any(fnmatchcase(cluster, pattern) for pattern in self.clusters)
+
+    def has_namespace(self, namespace: str) -> bool:
+        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
 
 
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
     """Return the tenants that a Fleet states."""
     return tuple(
-        Tenant(
-            name=one.name,
-            place=Place(document.source.file, *document.source.place(("spec", "tenants", position))),
-            paths=one.paths,
-            namespaces=one.namespaces,
-            clusters=one.clusters,
-            kinds=one.kinds,
-            max_priority=one.max_priority,
-            templates=one.templates,
-            limits=limits_of(one.limits),
-        )
+        from_fields(Tenant, one, place=document.place_of(("spec", "tenants", position)))
         for position, one in enumerate(fields)
     )
 
 
-def check_tenants(document: PolicyDocument, fleet: Fleet) -> None:
-    """Add a problem where two tenants are not apart: by name, files, or namespaces of one cluster."""
-    for position, tenant in enumerate(fleet.tenants):
+def check_tenants(
+    document: PolicyDocument, tenants: Sequence[Tenant], protected: Collection[str], clusters: Sequence[str]
+) -> None:
+    """Add a problem where two tenants are not apart: by name, files, or namespaces of one of `clusters`."""
+    for position, tenant in enumerate(tenants):
         here: Path = ("spec", "tenants", position)
         if not document.is_judged(here):
             continue
         for number, name in enumerate(tenant.namespaces):
-            if name in fleet.protected:
+            if name in protected:
                 document.warn((*here, "namespaces", number), f"is {shown(name)}, a protected namespace")
-        for other in fleet.tenants[:position]:
-            _check_apart(document, here, (tenant, other), fleet)
+        for other in tenants[:position]:
+            _check_apart(document, here, (tenant, other), clusters)
 
 
-def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenant], fleet: Fleet) -> None:
+def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenant], clusters: Sequence[str]) -> None:
     tenant, other = pair
     if tenant.name == other.name:
         document.add((*here, "name"), f"is {shown(tenant.name)} a second time, expected each name once")
@@ -130,7 +138,7 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
     for number, pattern in enumerate(tenant.paths):
         if any(_overlap(pattern, one, path=True) for one in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
-    why = _why_apart(pair, fleet)
+    why = _why_apart(pair, clusters)
     for number, pattern in enumerate(tenant.namespaces if why else ()):
         twin = next((one for one in other.namespaces if _overlap(pattern, one)), None)
         if twin is not None:
@@ -138,13 +146,13 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
             document.add((*here, "namespaces", number), words)
 
 
-def _why_apart(pair: tuple[Tenant, Tenant], fleet: Fleet) -> str:
+def _why_apart(pair: tuple[Tenant, Tenant], clusters: Sequence[str]) -> str:
     """Return why two tenants may not have the same namespaces, "" where they may.
 
     A FederatedReplicaSet is known by its namespace and name in all clusters: by its records, and as an owner.
     """
     tenant, other = pair
-    shared = [one.name for one in fleet.clusters if tenant.has_cluster(one.name) and other.has_cluster(one.name)]
+    shared = [name for name in clusters if tenant.has_cluster(name) and other.has_cluster(name)]
     if shared:
         return f"which is in {shared[0]} too"
     placing = all("FederatedReplicaSet" in one.kinds for one in pair)

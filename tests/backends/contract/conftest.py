@@ -18,7 +18,6 @@ from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.connection_settings import ClusterConnection
-from tests.backends.clocks import PatientClock
 from tests.backends.folders import last_names_first
 from tests.real.worlds import create, wait_until
 
@@ -66,7 +65,7 @@ class SnapshotPlace:
         pass
 
     def lock(self, holder: str) -> FileLock:
-        return FileLock(self.directory, holder, PatientClock())
+        return FileLock(self.directory, holder)
 
 
 class KubernetesPlace:
@@ -95,11 +94,10 @@ class KubernetesPlace:
         wait_until(lambda: "last" not in names(), "what has no owner any more is gone")
 
     def lock(self, holder: str) -> LeaseLock:
-        return LeaseLock(self._requests(), "east", self.namespace, holder, PatientClock())
+        return LeaseLock(self._requests(), "east", self.namespace, holder)
 
     def _requests(self) -> ApiClient:
-        settings, clock = RequestSettings(), PatientClock()
-        return ApiClient(Connection(self._settings, clock), settings, clock)
+        return ApiClient(Connection(self._settings), RequestSettings())
 
 
 def _snapshot(request: pytest.FixtureRequest) -> Place:
@@ -113,6 +111,9 @@ def _kubernetes(request: pytest.FixtureRequest) -> Place:
 BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Place]] = {"snapshot": _snapshot, "kubernetes": _kubernetes}
 
 
-@pytest.fixture(params=["snapshot", pytest.param("kubernetes", marks=pytest.mark.real)])
+OF_A_CONTROL_PLANE = (pytest.mark.real, pytest.mark.xdist_group("control_plane"))
+
+
+@pytest.fixture(params=["snapshot", pytest.param("kubernetes", marks=OF_A_CONTROL_PLANE)])
 def place(request: pytest.FixtureRequest) -> Place:
     return BACKENDS[request.param](request)

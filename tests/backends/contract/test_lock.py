@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from reconciler.errors import LockHeldError
+from reconciler.time_limit import TimeLimit
 from tests.backends.contract.conftest import Place
 
 
 def test_a_lock_is_held_until_it_is_given_back(place: Place) -> None:
     lock = place.lock("first")
     assert lock.held() is False
-    lock.acquire(0)
+    lock.acquire(TimeLimit(0))
     assert lock.held() is True
     lock.release()
     assert lock.held() is False
@@ -19,21 +20,21 @@ def test_a_lock_is_held_until_it_is_given_back(place: Place) -> None:
 
 def test_the_second_is_told_who_holds_it(place: Place) -> None:
     first, second = place.lock("run 3f2c on host a"), place.lock("second")
-    first.acquire(0)
+    first.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError, match="run 3f2c on host a"):
-        second.acquire(0)
+        second.acquire(TimeLimit(0))
     assert (first.held(), second.held()) == (True, False)
     second.release()
     assert first.held() is True
     first.release()
-    second.acquire(0)
+    second.acquire(TimeLimit(0))
     assert second.held() is True
     second.release()
 
 
 def test_who_has_it_may_ask_again(place: Place) -> None:
     lock = place.lock("first")
-    lock.acquire(0)
-    lock.acquire(0)
+    lock.acquire(TimeLimit(0))
+    lock.acquire(TimeLimit(0))
     assert lock.held() is True
     lock.release()

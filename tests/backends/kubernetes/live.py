@@ -10,7 +10,6 @@ from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.connection_settings import ClusterConnection
 from reconciler.model import ObjectRef, PatchOperation, Write
-from tests.backends.clocks import PatientClock
 
 
 def opened(kubeconfig: Path | None, **settings: Any) -> KubernetesCluster:
@@ -22,8 +21,7 @@ def requests_to(kubeconfig: Path | None, **settings: Any) -> ApiClient:
     found = ClusterConnection(
         "east", in_cluster=kubeconfig is None, kubeconfig=None if kubeconfig is None else str(kubeconfig)
     )
-    clock, chosen = PatientClock(), RequestSettings(**settings)
-    return ApiClient(Connection(found, clock), chosen, clock)
+    return ApiClient(Connection(found), RequestSettings(**settings))
 
 
 def scaled(ref: ObjectRef, api_version: str, before: int, after: int, path: str = "/spec/replicas") -> Write:

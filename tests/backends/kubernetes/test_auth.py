@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import math
 import os
 import pty
 import socket
@@ -27,7 +26,7 @@ from pytest_httpserver import HTTPServer
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
-from reconciler.backends.http.exchange import Deadline, HttpError
+from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import RequestSettings
@@ -35,6 +34,7 @@ from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
+from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
 
 SERVER = "https://127.0.0.1:1"
@@ -71,11 +71,11 @@ def a_credential(**status: Any) -> str:
 
 
 def a_connection(kubeconfig: str | None, context: str | None = None) -> Connection:
-    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context), CountingClock())
+    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context))
 
 
-def soon() -> Deadline:
-    return Deadline(20)
+def soon() -> TimeLimit:
+    return TimeLimit(20)
 
 
 def test_a_token(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_token(tmp_path: Path) -> None:
 )
 def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
     settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
-    opened = open_live([settings], LiveSettings(NOON, "reconciler", RequestSettings(timeout=1), CountingClock()))
+    opened = open_live([settings], LiveSettings(NOON, "reconciler", RequestSettings(timeout=1)))
     preflight = opened.backends["east"].preflight
     assert preflight is not None
     with contextlib.suppress(ClusterError):
@@ -359,15 +359,20 @@ def test_a_plugin_that_hangs_takes_no_longer_than_a_request(tmp_path: Path) -> N
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=r"east: kubeconfig .*: no credentials in time, expected them sooner"):
-        connection.header(Deadline(0.5))
+        connection.header(TimeLimit(0.5))
     assert time.monotonic() - began < 30  # it hangs for a minute
 
 
 def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp_path: Path) -> None:
     """The run stops once the plugin hangs, however long that takes to come to."""
+
+    class OverOnceItHangs(TimeLimit):
+        def left(self, grace: float = 0.0) -> float:
+            return 0 if (tmp_path / "pids").exists() else super().left(grace)
+
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, HANGING)))
     with pytest.raises(UnreachableError, match="no credentials in time"):
-        connection.header(Deadline(60, lambda: 0 if (tmp_path / "pids").exists() else math.inf))
+        connection.header(OverOnceItHangs(60))
     for process in map(int, (tmp_path / "pids").read_text().split()):
         until = time.monotonic() + 30
         while is_running(process) and time.monotonic() < until:
@@ -704,7 +709,7 @@ def test_defect_29_the_proxy_of_the_kubeconfig_wins_over_no_proxy(
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         endpoint = a_connection(a_kubeconfig(tmp_path / "config", {}, {"proxy-url": address})).endpoint(soon())
         with pytest.raises(HttpError):
-            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), Deadline(2))
+            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), TimeLimit(2))
         proxy.settimeout(30)  # where nobody comes, this fails and does not hang
         asked, _ = proxy.accept()
         assert asked.recv(100).startswith(b"CONNECT 127.0.0.1:1 ")
@@ -754,14 +759,14 @@ def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_
     token, clock = tmp_path / "token", CountingClock()
     token.write_text("first")
     path = a_kubeconfig(tmp_path / "config", {"token": "old", "tokenFile": "token"})
-    connection = Connection(ClusterConnection("east", kubeconfig=path), clock)
-    assert connection.header(soon()) == "Bearer first"
+    connection = Connection(ClusterConnection("east", kubeconfig=path))
+    assert connection.header(TimeLimit(20, clock)) == "Bearer first"
     token.write_text("second")
     clock.sleep(61)
-    assert connection.header(soon()) == "Bearer second"
+    assert connection.header(TimeLimit(20, clock)) == "Bearer second"
     token.unlink()
     clock.sleep(61)
-    assert connection.header(soon()) == "Bearer second"
+    assert connection.header(TimeLimit(20, clock)) == "Bearer second"
 
 
 @pytest.mark.parametrize("way", ["token", "tokenFile", "password", "exec", "provider", "certificate"])
@@ -808,11 +813,11 @@ def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, m
 
 PLAIN = """
 import sys
-from reconciler.backends.http.exchange import Deadline
+from reconciler.time_limit import TimeLimit
 from reconciler.backends.kubernetes.auth import load_libraries
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 load_libraries()
-assert kubeconfig_context(sys.argv[1], "east", Deadline(20)).server
+assert kubeconfig_context(sys.argv[1], "east", TimeLimit(20)).server
 print(*sys.modules)
 """
 
@@ -840,7 +845,7 @@ def test_a_pod_reads_its_token_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
+    connection = Connection(ClusterConnection("east", in_cluster=True))
     assert (connection.endpoint(soon()).url, connection.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
     assert connection.endpoint(soon()).authorization(soon()) == "Bearer second"
@@ -853,13 +858,13 @@ def test_a_pod_whose_service_account_is_empty(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
+    connection = Connection(ClusterConnection("east", in_cluster=True))
     with pytest.raises(UnreachableError, match=f"service account: .*/{empty} is not there, or empty"):
         connection.header(soon())
 
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    connection = Connection(ClusterConnection("east", in_cluster=True), CountingClock())
+    connection = Connection(ClusterConnection("east", in_cluster=True))
     with pytest.raises(UnreachableError, match="east: the pod's service account: Service host/port is not set"):
         connection.header(soon())

@@ -18,7 +18,6 @@ from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate, RequestSettings
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.stop import Stop
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     ClusterError,
@@ -28,8 +27,8 @@ from reconciler.errors import (
     ThrottledError,
     UnreachableError,
 )
-from reconciler.world import RealClock
-from tests.backends.clocks import CountingClock, PatientClock
+from reconciler.time_limit import TimeLimit
+from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.test_auth import a_kubeconfig
 from tests.builders import NOW
 
@@ -72,8 +71,7 @@ def a_server(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator
 
 def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
-    clock = PatientClock()
-    return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig), clock), settings, clock)
+    return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig)), settings)
 
 
 def hang(_: socket.socket) -> None:
@@ -159,10 +157,10 @@ def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_pa
 
 
 def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
-    stop = Stop()
+    limit = TimeLimit()
     with a_server(hang) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(stop=stop))
-        threading.Timer(0.3, stop.ask, ["stopped by SIGTERM"]).start()
+        requests = requests_to(url, tmp_path, RequestSettings(limit=limit))
+        threading.Timer(0.3, limit.cut, ["stopped by SIGTERM"]).start()
         with pytest.raises(ClusterError):
             requests.send(READ)
         with pytest.raises(StoppedError, match="get /version: not sent, stopped by SIGTERM"):
@@ -171,10 +169,10 @@ def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path:
 
 
 def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Path) -> None:
-    stop = Stop()
+    limit = TimeLimit()
     outcomes: list[str] = []
     with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(qps=2, stop=stop))
+        requests = requests_to(url, tmp_path, RequestSettings(qps=2, limit=limit))
         requests.fence = lambda: True
 
         def write() -> None:
@@ -189,7 +187,7 @@ def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Pat
             writer.start()
         while len(asked) < 2:
             time.sleep(0.01)
-        stop.ask("stopped by SIGTERM")
+        limit.cut("stopped by SIGTERM")
         for writer in writers:
             writer.join()
         assert outcomes.count("sent") == len(asked) < 6
@@ -198,7 +196,7 @@ def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Pat
 
 def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
     with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(qps=0.5, until=PatientClock().monotonic() + 1))
+        requests = requests_to(url, tmp_path, RequestSettings(qps=0.5, limit=TimeLimit(1)))
         requests.send(WRITE)
         with pytest.raises(StoppedError, match="not sent, the run's --timeout is over"):
             requests.send(WRITE)
@@ -233,7 +231,7 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
         client.sendall(HELLO)
 
     with a_server(late) as (url, _):
-        settings = RequestSettings(until=PatientClock().monotonic() + until)
+        settings = RequestSettings(limit=TimeLimit(until))
         last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
         assert requests_to(url, tmp_path, settings).send(last).status == 200
 
@@ -268,7 +266,7 @@ def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path)
     busy = b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}"
     with a_server(lambda client: client.sendall(busy)) as (url, asked):
         with pytest.raises(ThrottledError):
-            requests_to(url, tmp_path, RequestSettings(until=PatientClock().monotonic() + 5)).send(READ)
+            requests_to(url, tmp_path, RequestSettings(limit=TimeLimit(5))).send(READ)
         assert len(asked) == 1
 
 
@@ -280,27 +278,33 @@ def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
         requests_to(url, tmp_path, RequestSettings()).send(READ)
 
 
+@pytest.mark.parametrize("status", ["101 Switching Protocols", "304 Not Modified"])
+def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\n{}" % status.encode()
+    words = rf"east: get /version: answered with status {status[:3]}, expected one of 200 to 299"
+    with a_server(lambda client: client.sendall(answer)) as (url, _):
+        requests = requests_to(url, tmp_path, RequestSettings(timeout=5))
+        with pytest.raises(MalformedAnswerError, match=words):
+            requests.send(READ)
+        with pytest.raises(MalformedAnswerError, match=words), requests.watched(READ, 5):
+            pass
+
+
 def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
     clock = CountingClock()
-    rate = Rate(10, clock)
-
-    def wait(seconds: float) -> bool:
-        clock.sleep(seconds)
-        return True
-
+    rate, limit = Rate(10), TimeLimit(clock=clock)
     for _ in range(10):
-        assert rate.take(wait)
+        assert rate.take(limit)
     assert clock.now == 0
     for _ in range(20):
-        rate.take(wait)
+        rate.take(limit)
     assert clock.now == pytest.approx(2.0)
 
 
 def test_no_rate_waits_for_nobody() -> None:
-    def never(_: float) -> bool:
-        raise AssertionError("nobody waits")
-
-    assert all(Rate(0, CountingClock()).take(never) for _ in range(1000))
+    clock = CountingClock()
+    assert all(Rate(0).take(TimeLimit(clock=clock)) for _ in range(1000))
+    assert clock.now == 0
 
 
 @pytest.mark.parametrize("answer", [hang, drip_a_header, drip_a_body], ids=["hangs", "drips a header", "drips a body"])
@@ -314,7 +318,7 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.so
 
     with a_server(served) as (url, _):
         kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": url})
-        live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60), RealClock())
+        live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60))
         backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
         cluster = backend.cluster
         assert cluster is not None
@@ -322,7 +326,7 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(answer: Callable[[socket.so
             reading = threads.submit(cluster.identity)
             assert is_asked.wait(30)
             began = time.monotonic()
-            backend.give_up("nobody waits for it")
+            backend.reading.cut("nobody waits for it")
             with pytest.raises(ClusterError):
                 reading.result(30)
             assert time.monotonic() - began < 9  # dripping takes ten seconds, hanging twenty

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.backends.http.exchange import Deadline
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
+from reconciler.time_limit import TimeLimit
 from tests.backends.kubernetes.live import opened
 from tests.real.kubeconfig import Access, write_kubeconfig
 
@@ -78,12 +78,12 @@ def test_clusters_with_the_same_program_have_it_run_once(tmp_path: Path) -> None
     config = a_kubeconfig(tmp_path, a_program(tmp_path, *GIVES), names)
 
     with ThreadPoolExecutor(16) as pool:
-        accesses = list(pool.map(lambda name: kubeconfig.kubeconfig_context(config, name, Deadline(30)), names))
+        accesses = list(pool.map(lambda name: kubeconfig.kubeconfig_context(config, name, TimeLimit(30)), names))
 
-    assert {one.authorization(Deadline(30)) for one in accesses} == {"Bearer of-the-program"}
+    assert {one.authorization(TimeLimit(30)) for one in accesses} == {"Bearer of-the-program"}
     assert (tmp_path / "starts").read_text() == "x"
     kubeconfig.forget_credentials()
-    kubeconfig.kubeconfig_context(config, "c0", Deadline(30))
+    kubeconfig.kubeconfig_context(config, "c0", TimeLimit(30))
     assert (tmp_path / "starts").read_text() == "xx"
 
 
@@ -93,7 +93,7 @@ def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_pa
 
     def words(name: str) -> str:
         with pytest.raises(CredentialError) as refused:
-            kubeconfig.kubeconfig_context(config, name, Deadline(60))
+            kubeconfig.kubeconfig_context(config, name, TimeLimit(60))
         return str(refused.value)
 
     with ThreadPoolExecutor(16) as pool:
@@ -108,14 +108,14 @@ def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
     config = a_kubeconfig(tmp_path, a_program(tmp_path, "while True: print('x' * 65536)"), ["east"])
 
     with pytest.raises(CredentialError, match="printed more than 1048576 bytes"):
-        kubeconfig.kubeconfig_context(config, "east", Deadline(60))
+        kubeconfig.kubeconfig_context(config, "east", TimeLimit(60))
 
 
 def test_an_address_without_a_scheme_is_https(tmp_path: Path) -> None:
     access = Access("127.0.0.1:6443", None, {"token": "secret-token"})
     config = str(write_kubeconfig(tmp_path / "config", {"east": access}))
 
-    found = kubeconfig.kubeconfig_context(config, "east", Deadline(5))
+    found = kubeconfig.kubeconfig_context(config, "east", TimeLimit(5))
 
     assert (found.server, found.is_secured) == ("https://127.0.0.1:6443", True)
 

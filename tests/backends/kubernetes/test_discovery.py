@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 GROUP = "scales.example"
-VIEW_ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
 
 
 def a_sized_crd() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Write
+from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import PatientClock
 from tests.real import faults
 from tests.real.proxy import Proxy
@@ -43,12 +44,11 @@ class Holder:
 
     def __init__(self, plane: ControlPlane | Proxy, namespace: str, name: str) -> None:
         self.clock = ShiftedClock()
-        settings = RequestSettings()
-        connection = Connection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))), self.clock)
+        connection = Connection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))))
         self.connection = connection
-        self.requests = ApiClient(connection, settings, self.clock)
+        self.requests = ApiClient(connection, RequestSettings(limit=TimeLimit(clock=self.clock)))
         self.cluster = KubernetesCluster("east", self.requests)
-        self.lock = LeaseLock(self.requests, "east", namespace, name, self.clock)
+        self.lock = LeaseLock(self.requests, "east", namespace, name)
 
 
 def a_lease(plane: ControlPlane, namespace: str) -> dict[str, object]:
@@ -59,7 +59,7 @@ def a_lease(plane: ControlPlane, namespace: str) -> dict[str, object]:
 
 def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server: ControlPlane, api_namespace: str) -> None:
     holder = Holder(api_server, api_namespace, "run 3f2c")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     spec = a_lease(api_server, api_namespace)
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("run 3f2c", SECONDS)
     holder.lock.release()
@@ -71,7 +71,7 @@ def test_a_lease_is_renewed_while_it_is_held(
 ) -> None:
     monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.1)
     holder = Holder(api_server, api_namespace, "first")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     first = a_lease(api_server, api_namespace)["renewTime"]
     wait_until(lambda: a_lease(api_server, api_namespace)["renewTime"] != first, "the lease is renewed", 10)
     assert holder.lock.held()
@@ -88,7 +88,7 @@ def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     with pytest.raises(UnreachableError, match="no thread is left to renew its lock"):
-        holder.lock.acquire(5)
+        holder.lock.acquire(TimeLimit(5))
     assert not holder.lock.held()
 
 
@@ -103,7 +103,7 @@ def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, sec
 def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPlane, api_namespace: str) -> None:
     held_by_the_dead(api_server, api_namespace, datetime.now(UTC) - timedelta(seconds=SECONDS + 65))
     holder = Holder(api_server, api_namespace, "next")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     found = a_lease(api_server, api_namespace)
     assert (found["holderIdentity"], found["leaseTransitions"]) == ("next", 5)
     holder.lock.release()
@@ -127,15 +127,15 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
     for shift in (0.0, waited - 2.0):
         holder.clock.shift = shift
         with pytest.raises(LockHeldError, match="is held by dead"):
-            holder.lock.acquire(0)
+            holder.lock.acquire(TimeLimit(0))
     label = {"metadata": {"labels": {"team": "a"}}}
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
     api_server.api.request("PATCH", path, label, content_type="application/merge-patch+json")
     holder.clock.shift = waited + 1.0
     with pytest.raises(LockHeldError, match="is held by dead"):  # somebody touched it: it may be the holder
-        holder.lock.acquire(0)
+        holder.lock.acquire(TimeLimit(0))
     holder.clock.shift = 2 * waited + 3.0
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     assert a_lease(api_server, api_namespace)["holderIdentity"] == "next"
     holder.lock.release()
 
@@ -144,11 +144,11 @@ def test_defect_31_a_server_whose_clock_is_ahead_frees_no_lease(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     first = Holder(api_server, api_namespace, "first")
-    first.lock.acquire(0)
+    first.lock.acquire(TimeLimit(0))
     with Proxy(api_server.access(), tmp_path) as proxy:
         proxy.rule(faults.dated(format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)), times=None)
         with pytest.raises(LockHeldError, match="is held by first"):
-            Holder(proxy, api_namespace, "second").lock.acquire(0)
+            Holder(proxy, api_namespace, "second").lock.acquire(TimeLimit(0))
     assert first.lock.held()
     first.lock.release()
 
@@ -169,7 +169,7 @@ def test_a_server_that_does_not_know_the_time(
     with Proxy(api_server.access(), tmp_path) as proxy:
         proxy.rule(faults.dated(date), times=None)
         holder = Holder(proxy, api_namespace, "one")
-        holder.lock.acquire(0)
+        holder.lock.acquire(TimeLimit(0))
         assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)
         assert holder.lock.held()
         holder.lock.release()
@@ -178,11 +178,11 @@ def test_a_server_that_does_not_know_the_time(
 
 def test_a_holder_that_may_live_is_waited_for(api_server: ControlPlane, api_namespace: str) -> None:
     first, second = (Holder(api_server, api_namespace, name) for name in ("first", "second"))
-    first.lock.acquire(0)
+    first.lock.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError, match=f"east: Lease {api_namespace}/{NAME} is held by first, expected it free"):
-        second.lock.acquire(0.2)
+        second.lock.acquire(TimeLimit(0.2))
     first.lock.release()
-    second.lock.acquire(0.2)
+    second.lock.acquire(TimeLimit(0.2))
     assert second.lock.held()
     second.lock.release()
 
@@ -193,7 +193,7 @@ def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
     settings = {"metadata": {"name": "settings"}, "data": {"a": "b"}}
     api_server.api.create(f"/api/v1/namespaces/{api_namespace}/configmaps", settings)
     holder = Holder(api_server, api_namespace, "slow")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     holder.clock.shift = SECONDS + 1.0
     assert holder.lock.held() is False
     ref = ObjectRef("east", api_namespace, "ConfigMap", "settings")
@@ -208,7 +208,7 @@ def test_a_lease_that_somebody_took_is_not_given_back(
 ) -> None:
     monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.1)
     holder = Holder(api_server, api_namespace, "first")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
     api_server.api.request(
         "PATCH", path, {"spec": {"holderIdentity": "thief"}}, content_type="application/merge-patch+json"
@@ -223,7 +223,7 @@ def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
 ) -> None:
     monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.2)
     holder = Holder(api_server, api_namespace, "first")
-    holder.lock.acquire(0)
+    holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
     label = {"metadata": {"labels": {"team": "a"}}}
     api_server.api.request("PATCH", path, label, content_type="application/merge-patch+json")
@@ -235,7 +235,7 @@ def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
 
 def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server: ControlPlane) -> None:
     with pytest.raises(NotFoundError, match=r'there is no namespace "missing", .* kubectl create namespace missing'):
-        Holder(api_server, "missing", "run").lock.acquire(0)
+        Holder(api_server, "missing", "run").lock.acquire(TimeLimit(0))
 
 
 def test_a_lock_lost_while_the_connection_is_made_holds_the_body_back(

@@ -5,20 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from reconciler.backends.decode.wire import Object
+from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
+from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, listed
 from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
-from reconciler.errors import MalformedAnswerError, ReadLimitError
+from reconciler.errors import AnswerTooLargeError, ClusterError, MalformedAnswerError, ReadLimitError, StoppedError
 from reconciler.model import EVERY_KIND
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.test_auth import a_kubeconfig
@@ -126,6 +130,49 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
     assert limits == ["500", "250", "125", "125"]
 
 
+class SizedServer:
+    """Answers lists as an API server does, each object `sizes` bytes long; no answer has more than 32 MiB."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self.limits: list[int] = []
+
+    def send(self, request: ApiRequest) -> HttpResponse:
+        start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
+        self.limits.append(limit)
+        if sum(self._sizes[start : start + limit]) > 32 << 20:
+            raise AnswerTooLargeError(f"{request.operation}: the answer is longer than 32 MiB, expected an answer")
+        end = min(start + limit, len(self._sizes))
+        items = [{"metadata": {"name": f"web-{number}", "namespace": "shop"}} for number in range(start, end)]
+        metadata = {"resourceVersion": "1", "continue": str(end) if end < len(self._sizes) else ""}
+        return HttpResponse(200, {}, json.dumps({"metadata": metadata, "items": items}).encode())
+
+    def listed(self, plural: str, budget: ReadBudget) -> list[Any]:
+        request = ApiRequest("GET", f"/api/v1/{plural}", Operation("east", "list", plural))
+        return listed(cast(ApiClient, self), request, Object, lambda one: one.metadata.name, budget)
+
+
+def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
+    """Each list begins with 24 objects of 1.4 MB, so each needs pages of 15; there are more kinds than any pool has."""
+    server, budget = SizedServer([1_400_000] * 24 + [1000] * 40), ReadBudget()
+    for number in range(30):
+        assert len(server.listed(f"kind{number}s", budget)) == 64
+    assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 15, 15]
+
+
+def test_small_pages_count_as_what_they_hold() -> None:
+    """20,000 objects in pages of 15 are 1,334 pages: counted as whole ones the cluster would have too many."""
+    server, budget = SizedServer([1_400_000] * 24 + [1000] * 20_000), ReadBudget()
+    assert len(server.listed("services", budget)) == 20_024
+
+
+def test_a_server_of_which_each_answer_is_too_large_is_asked_nine_times_for_a_list() -> None:
+    server = SizedServer([33 << 20] * 2000)
+    with pytest.raises(AnswerTooLargeError, match="list services: the answer is longer than 32 MiB"):
+        server.listed("services", ReadBudget())
+    assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, 1]
+
+
 def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
     tokens = iter(["a", "b", "a", "b", "a"])
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"metadata": {"continue": next(tokens)}, "items": []})
@@ -145,17 +192,18 @@ def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver:
 
 
 def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
-    budget = ReadBudget()
-
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
-            budget.give_up("too slow")
+            requests.reading.cut("too slow")
         return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
 
-    cluster = a_cluster(httpserver, tmp_path, answer, budget=budget)
-    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
+    cluster = a_cluster(httpserver, tmp_path, answer)
+    requests = cluster._requests
+    with pytest.raises(ClusterError):
         cluster.list(SERVICES)
-    assert len(httpserver.log) == 11
+    with pytest.raises(StoppedError, match="list services: not sent, too slow"):
+        cluster.list(SERVICES)
+    assert len(httpserver.log) <= 11
 
 
 @pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])

@@ -22,6 +22,7 @@ from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 from tests.decide.downscale import sorts
+from tests.laws import tries
 
 SECOND = 10**9
 DAY = 86_400 * SECOND
@@ -330,7 +331,7 @@ def outcomes(pods: list[Pod], count: int, rules: RankingRules, sort: sorts.Sort[
     return {frozenset(sort(cache, lambda left, right: (left, right) in pairs)[:count]) for cache in caches}
 
 
-@settings(max_examples=400, deadline=None)
+@tries(400)
 @given(PODS, st.integers(0, 5), ALL_RULES)
 def test_certain_means_every_sort_of_every_cache_gives_the_same(
     pods: list[Pod], count: int, rules: RankingRules

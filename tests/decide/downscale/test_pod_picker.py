@@ -18,20 +18,22 @@ from hypothesis import strategies as st
 
 from reconciler.backends import pod_picker
 from reconciler.backends.http import connections as http_connections
-from reconciler.backends.http.exchange import Deadline, TimedOutError
+from reconciler.backends.http.exchange import TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
+from reconciler.time_limit import TimeLimit
 from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, says, silent
 
 SECRET = "s3cr3t-T0ken"
 PODS = ("web-1", "web-2", "web-3", "web-4")
 
 
-class FakeClock:
+class FakeClock(TimeLimit):
     """Waits no time, and tells how long."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.slept: list[float] = []
 
     def wait(self, seconds: float) -> bool:
@@ -60,7 +62,7 @@ def a_picker(server: PickerServer, **fields: Any) -> PodPicker:
 def ask(
     picker: PodPicker, *, count: int = 2, allowed: tuple[str, ...] = ("127.0.0.1", "localhost"), clock: Any = None
 ) -> PickerAnswer:
-    client = HttpPodPicker(secrets, allowed, wait=(clock or FakeClock()).wait)
+    client = HttpPodPicker(secrets, allowed, clock or FakeClock())
     return client.pick(PickerRequest(picker, "shop", count, PODS))
 
 
@@ -259,10 +261,10 @@ def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are
     with PickerServer(says(["web-1"])) as server:
         for number in range(64):
             with pytest.raises(TimedOutError):
-                pod_picker._resolver().addresses(f"picker-{number}.example", server.port, Deadline(0))
+                pod_picker._resolver().addresses(f"picker-{number}.example", server.port, TimeLimit(0))
         asked = a_picker(server, host="picker-64.example")
         assert "waits behind 64 others" in refusal(asked, allowed=("*.example",))
-        assert http_connections.RESOLVER.addresses("localhost", server.port, Deadline(20))
+        assert http_connections.RESOLVER.addresses("localhost", server.port, TimeLimit(20))
     release.set()
     pod_picker._resolver.cache_clear()
 
@@ -463,10 +465,10 @@ def test_forbidden_addresses(address: str, forbidden: bool) -> None:
 
 @pytest.mark.parametrize("script", [silent, drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4000, 0.05), reply("", 503)])
 def test_h6_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
-    stopped = threading.Event()
-    threading.Timer(0.3, stopped.set).start()
+    limit = TimeLimit(60)
+    threading.Timer(0.3, limit.cut, ["stopped"]).start()
     with PickerServer(script) as server:
-        client = HttpPodPicker(secrets, ("127.0.0.1",), lambda: 0.0 if stopped.is_set() else 60.0)
+        client = HttpPodPicker(secrets, ("127.0.0.1",), limit)
         picker = a_picker(server, timeout_seconds=30, max_retries=10)
         began = time.monotonic()
         with pytest.raises(PickerError, match=r"before the end of the run|status 503"):

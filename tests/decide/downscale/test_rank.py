@@ -12,7 +12,6 @@ from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
 from tests.decide.downscale.world import a_downscale_policy
-from tests.way.calls import Folder
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
 OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
@@ -106,11 +105,6 @@ def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
     [undecided] = desired.undecided
     assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
     assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")
-
-
-@pytest.fixture
-def quickstart(repository, tmp_path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")

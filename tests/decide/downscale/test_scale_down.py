@@ -15,6 +15,7 @@ from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
+from reconciler.policy.types import Logarithm, ZoneBalanced
 from tests.builders import a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
 
@@ -52,7 +53,9 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
     ("fields", "left"),
     [
         pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
-        pytest.param({"strategy": "Logarithmic", "logarithm_base": 10}, ["web-0", "web-4", "web-5"], id="23 base 10"),
+        pytest.param(
+            {"strategy": "Logarithmic", "logarithm": Logarithm(10)}, ["web-0", "web-4", "web-5"], id="23 base 10"
+        ),
     ],
 )
 def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
@@ -71,7 +74,7 @@ def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
 
 @pytest.mark.parametrize("kind", MARKED_KINDS)
 def test_defect_25_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
-    world = a_world(tmp_path, kind, pods=ZONED, to=3, topology_key="rack")
+    world = a_world(tmp_path, kind, pods=ZONED, to=3, zone_balanced=ZoneBalanced("rack"))
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
     assert not decisions[0].victims.certain
@@ -593,7 +596,7 @@ def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
 
 def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp_path: Path) -> None:
     world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
-    world.clock.while_asleep = lambda: world.stop.ask("stopped by SIGTERM")
+    world.clock.while_asleep = lambda: world.limit.cut("stopped by SIGTERM")
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED
     assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message

@@ -374,7 +374,7 @@ def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, An
 
 def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
     workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
-    fleet = a_fleet(honors_kube_downscaler=False)
+    fleet = a_fleet(kube_downscaler_annotations="Ignore")
     assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
 
 

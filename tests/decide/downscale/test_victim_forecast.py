@@ -24,7 +24,7 @@ from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
 from reconciler.model import JOURNAL, ConfigMap, HorizontalPodAutoscaler, Node, ObjectRef, Pod, PodsQuestion, Workload
-from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
+from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet, Logarithm
 from tests.builders import (
     NOW,
     NOW_NS,
@@ -117,8 +117,12 @@ CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod
     ("policy", "pods", "rule"),
     [
         pytest.param(by("NewestFirst"), ("z", "y"), "newest first", id="23 newest first"),
-        pytest.param(by("Logarithmic", logarithm_base=1.05), ("z", "y"), "age to base 1.05", id="23 a finer base"),
-        pytest.param(by("Logarithmic", logarithm_base=100), ("x", "y"), "age to base 100", id="23 a coarser base"),
+        pytest.param(
+            by("Logarithmic", logarithm=Logarithm(1.05)), ("z", "y"), "age to base 1.05", id="23 a finer base"
+        ),
+        pytest.param(
+            by("Logarithmic", logarithm=Logarithm(100)), ("x", "y"), "age to base 100", id="23 a coarser base"
+        ),
     ],
 )
 def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
@@ -129,7 +133,7 @@ def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
     assert (decision.victims.pods, decision.victims.certain) == (pods, True)
     assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, (rule, rule))
     assert decision.downscale is not None
-    assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm_base)
+    assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm.base)
 
 
 def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
@@ -138,7 +142,7 @@ def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
     assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
 
 
-@pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm_base=10)])
+@pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm=Logarithm(10))])
 def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
     decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
     assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))

@@ -15,7 +15,6 @@ from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.stop import Stop, StoppedClock
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
@@ -36,6 +35,7 @@ from reconciler.policy.types import (
     Selector,
     WorkloadSelector,
 )
+from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, NOW_NS, a_fleet, a_run
 from tests.builders import a_downscale_policy as downscale_policy
 
@@ -55,7 +55,7 @@ class Held:
     def __init__(self) -> None:
         self.lost = False
 
-    def acquire(self, timeout_seconds: float) -> None: ...
+    def acquire(self, limit: TimeLimit) -> None: ...
 
     def held(self) -> bool:
         return not self.lost
@@ -139,7 +139,7 @@ class World:
     clock: Clock = field(default_factory=Clock)
     lock: Held = field(default_factory=Held)
     picker: PodPickerClient = field(default_factory=Picker)
-    stop: Stop = field(default_factory=Stop)
+    limit: TimeLimit = field(default_factory=TimeLimit)
 
     def __post_init__(self) -> None:
         self.cluster: Any = SnapshotCluster(self.directory, "east", victim_order=self.victim_order or controllers_order)
@@ -154,7 +154,7 @@ class World:
         cluster = through or self.cluster
         decisions = self.decided(run, cluster)
         actions = number(in_order(decisions))
-        applying = Applying({"east": self.access(cluster)}, run, "reconciler", self.stop, lambda *_: None)
+        applying = Applying({"east": self.access(cluster)}, run, "reconciler", self.limit, lambda *_: None)
         return decisions, apply_actions(actions, applying)
 
     def decided(self, run: Run, cluster: Any = None) -> tuple[Decision, ...]:
@@ -172,7 +172,7 @@ class World:
     def access(self, cluster: Any = None) -> Access:
         cluster = cluster or self.cluster
         store = ConfigMapStore(cluster, "reconciler", JOURNAL)
-        return Access(cluster, store, self.lock, self.picker, StoppedClock(self.clock, self.stop), self.stop)
+        return Access(cluster, store, self.lock, self.picker, self.limit.within(clock=self.clock))
 
     def pods(self) -> tuple[Pod, ...]:
         listed: tuple[Pod, ...] = self.cluster.list(PODS, namespace="shop")

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, Service, Workload
-from reconciler.policy.types import LabelSelector, ObjectSelector, Selector, WorkloadSelector
-from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
+from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
+from tests.builders import a_cluster, a_namespace, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
@@ -134,13 +135,6 @@ def test_whatever_excludes_a_target_keeps_its_service_awake_and_is_told(db: Work
     assert not idled(outcome)
     assert why in why_of(outcome, "api")
     assert why in notices_of(outcome, "heldTogether")[0]
-
-
-def test_a_protected_namespace_keeps_its_services_awake_and_says_so():
-    fleet = replace(a_fleet(), protected_namespaces=("shop",))
-    outcome = decided(world(API, DB, SERVICE), a_policy(), fleet=fleet)
-    assert not idled(outcome)
-    assert "the namespace shop is protected" in why_of(outcome, "api")
 
 
 def test_an_excluded_target_that_is_down_already_holds_nothing_back():

@@ -167,7 +167,7 @@ def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
     outcome = decided(state)
     assert outcome.desired.decisions == ()
     assert words in why_of(outcome)
-    ignoring = decided(state, fleet=a_fleet(honors_kube_downscaler=False))
+    ignoring = decided(state, fleet=a_fleet(kube_downscaler_annotations="Ignore"))
     assert ("idle", "Deployment/web") in verbs(ignoring)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from tests.decide.idling.idling_policies import (
     workloads_selector,
 )
 from tests.decide.idling.world import World, a_world
+from tests.laws import tries
 
 WEB = a_ref("web")
 HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
@@ -259,7 +260,7 @@ IDLES = 2  # how often it may be idled before it is contested
 
 
 @pytest.mark.laws
-@settings(max_examples=300)
+@tries(300)
 @given(st.lists(RUNS, min_size=4, max_size=40), st.booleans(), st.integers(1, 3), st.sampled_from([None, 1, 2, 4]))
 def test_defect_14_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, minimum):
     """Whatever is put back, whenever our runs come or die: what is undone twice is contested, and nothing is written

@@ -59,6 +59,7 @@ from reconciler.policy.types import (
 from tests.builders import a_federated_replica_set, a_fleet, a_policy_set, a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import REQUESTS, a_metric, a_policy, a_schedule, office_hours_off
 from tests.decide.idling.world import World
+from tests.laws import tries
 
 pytestmark = pytest.mark.laws
 
@@ -457,7 +458,7 @@ def _with_state(cluster: FleetCluster, state: str) -> FleetCluster:
 
 
 def test_the_laws_hold_over_random_histories():
-    run_state_machine_as_test(Idling, settings=settings(max_examples=150, stateful_step_count=25))
+    run_state_machine_as_test(Idling, settings=tries(150, stateful_step_count=25))
 
 
 @pytest.mark.soak

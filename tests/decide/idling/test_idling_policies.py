@@ -579,11 +579,6 @@ class TestGuard:
 NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
 
 
-def test_two_runs_give_the_same_decisions():
-    state = TestSharedServices.state
-    assert decided(state) == decided(state)
-
-
 def test_idles_come_after_wakes_in_the_plan():
     world = a_world(a_service(), a_workload(), a_service("api"), a_workload("api"), now=NIGHT)
     world.annotate(a_ref("api"), "reconciler/exclude", "true")

@@ -14,7 +14,7 @@ from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.contested import fingerprint, remedy
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
-from reconciler.policy.types import IdlingPolicy
+from reconciler.policy.types import GitOps, IdlingPolicy
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -154,7 +154,7 @@ class TestInsist:
 
 
 FLUX = {FLUX_NAME_LABEL: "apps"}
-PAUSES = a_policy("nights", a_schedule(), pauses_flux=True)
+PAUSES = a_policy("nights", a_schedule(), git_ops=GitOps("Pause"))
 
 
 def an_autoscaler(**fields: Any) -> HorizontalPodAutoscaler:

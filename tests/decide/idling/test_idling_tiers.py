@@ -18,12 +18,12 @@ from reconciler.apply.readiness import POLL_SECONDS, Readiness
 from reconciler.apply.run import Applying, apply_actions
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.stop import Stop
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
 from reconciler.model import JOURNAL
 from reconciler.plan.build import number
 from reconciler.plan.model import Action
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.decide.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace
@@ -69,7 +69,9 @@ def write(folder: Path, replicas: int, ready: int) -> None:
 
 def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
     cluster: Any = Asked(SnapshotCluster(folder, "east", victim_order=controllers_order))
-    return cluster, Access(cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), clock)
+    return cluster, Access(
+        cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), TimeLimit(clock=clock)
+    )
 
 
 def wakes(tier: str, after: str = "") -> list[Any]:
@@ -95,7 +97,7 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
         if done is not None:
             done.append(action.ref.name)
 
-    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, told, pool=WorkerPool(8))
+    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, told, pool=WorkerPool(8))
     return Counter(outcome.status for outcome in apply_actions(actions, applying))
 
 
@@ -152,16 +154,10 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     write(tmp_path, replicas=0, ready=0)
     clock = Clock()
 
-    class StopByClock(Stop):
-        """What is left of the run, by the clock of the test, which stands still while a busy machine does."""
-
-        def seconds_left(self) -> float:
-            return math.inf if left is None else left - clock.at
-
     cluster, found = access(tmp_path, clock)
-    found = replace(found, cluster=NeverReady(cluster), stop=StopByClock())
+    found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
     actions = number([wakes("db")[0], wakes("api", after="db")[0]])
-    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, lambda *_: None, pool=WorkerPool(0))
     outcomes = apply_actions(actions, applying)
     assert (
         outcomes[1].message
@@ -182,7 +178,7 @@ def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) 
 
     found = replace(found, cluster=Refusing(found.cluster))
     actions = number([wakes("db")[0], wakes("api", after="db")[0]])
-    applying = Applying({"east": found}, a_run(), "reconciler", found.stop, lambda *_: None, pool=WorkerPool(0))
+    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, lambda *_: None, pool=WorkerPool(0))
     _, failed = apply_actions(actions, applying)
     assert failed.status is OutcomeStatus.FAILED
     assert failed.message == (

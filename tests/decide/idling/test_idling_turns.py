@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from reconciler.policy.types import Place, Tenant, WakeOrder
 from tests.builders import a_fleet, a_workload
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
+from tests.laws import tries
 
 EVERY = timedelta(minutes=5)
 REQUESTED = "reconciler/wake-requested-at"
@@ -130,7 +131,7 @@ def test_h8_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
     assert idle_in(world, "dev-zzz") == []
 
 
-@settings(max_examples=60)
+@tries(60)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5),
     per_run=st.integers(1, 3),
@@ -172,7 +173,7 @@ def test_tenants_take_turns_whatever_the_number_of_their_namespaces_is():
     assert len(awake) == 5  # three of the large one, each in its turn
 
 
-@settings(max_examples=40)
+@tries(40)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=2, max_size=4),
     per_run=st.integers(1, 5),

@@ -34,7 +34,6 @@ def by_schedule(calendar=WRITTEN, **fields):
 
 
 BEFORE = by_schedule()
-PRODUCTION = Selector(namespaces=ObjectSelector(("prod-*",)))
 
 
 @pytest.mark.parametrize(

@@ -275,9 +275,6 @@ def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does
     assert fingerprint(Later(**values, a_later_field=True)) != fingerprint(policy)
 
 
-HOLIDAYS = AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27))
-
-
 @pytest.mark.parametrize(
     ("calendar", "same"),
     [

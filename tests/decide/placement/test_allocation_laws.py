@@ -7,11 +7,12 @@ from fractions import Fraction
 from hashlib import sha256
 from random import Random
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.decide.placement.explain import bound_by_maximum
+from tests.laws import tries
 
 FLEET = ["a", "b", "c", "d", "e"]
 SMALL = st.integers(0, 12)
@@ -34,7 +35,7 @@ def problems(draw, numbers=SMALL):
         "clusters": draw(st.permutations(FLEET[: draw(st.integers(1, 5))])),
         "current": draw(some),
         "capacity": draw(some),
-        "key": draw(st.text("ab/", max_size=4)),
+        "key": draw(st.text("ab/é", max_size=4)),
     }
 
 
@@ -185,7 +186,7 @@ def counted_fair(problem, total):
     return given_out
 
 
-@settings(max_examples=400)
+@tries(400)
 @given(problems(), totals)
 def test_fair_rounding_is_one_replica_after_the_other(problem, total):
     assert allocate_replicas(**problem, total=total).replicas == counted_fair(problem, total)
@@ -251,7 +252,7 @@ def counted_kubefed(problem, total):
     return result, overflow
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(problems(), totals)
 def test_kubefed_rounding_is_round_after_round(problem, total):
     found = allocate_replicas(**problem, total=total, rounding="kubefed")

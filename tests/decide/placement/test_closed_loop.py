@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_federated_replica_set
+from tests.laws import share_of
 
 from .simulation import SELECTOR, TEMPLATE, SimCluster, SimPod, World
 
@@ -290,7 +291,7 @@ def endure(seed):
 
 
 def test_refused_writes_and_probes_cost_nothing_and_end_well():
-    for seed in range(96):
+    for seed in range(share_of(96)):
         endure(seed)
 
 
@@ -327,7 +328,7 @@ def live(seed):
 
 
 def test_random_fleets_come_to_rest_without_dips():
-    assert max(live(seed) for seed in range(120)) > 1
+    assert max(live(seed) for seed in range(share_of(120))) > 1
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import ClusterStatus, PlacementStatus, read_status, status_text
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
-from tests.builders import a_cluster, a_fleet, flip_of
+from tests.builders import a_cluster, flip_of
 
 from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
 
@@ -233,9 +233,3 @@ def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():
         total = int(flip_of(one).removeprefix("replicas is "))
         assert given(total)[0][one.ref.cluster] == numbers_now[one.ref.cluster] + 1
         assert given(total - 1)[0][one.ref.cluster] == numbers_now[one.ref.cluster]
-
-
-def test_the_same_inputs_give_the_same_decisions():
-    world = [settled("east", 5), a_full("west", 5, 1)]
-    assert place(*world, federated=a_federated(10)) == place(*world, federated=a_federated(10))
-    assert a_fleet("east").home == "east"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.decide.schedule import is_open, open_periods, open_until, opens_next
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
+from tests.laws import tries
 
 MINUTE = timedelta(minutes=1)
 CHANGES = (
@@ -141,7 +142,7 @@ def check_borders(calendar, start, end, found):
 
 
 @given(situations())
-@settings(max_examples=150, deadline=None)
+@tries(150)
 def test_periods_are_those_of_a_clock_on_the_wall(situation):
     check(situation)
 

@@ -1,0 +1,285 @@
+"""A cluster of the Fleet: how it is reached, and what may be written on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import IntEnum
+from functools import cached_property
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
+from reconciler.messages import Path, shown
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import ClusterLimits, ClusterName, Fields, Labels, Limit, Text, expected, given
+
+_NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
+
+
+class ConnectionFields(Fields, frozen=True, kw_only=True):
+    """The connection to the API server of a cluster."""
+
+    in_cluster: Annotated[
+        bool, Meta(description="inCluster is true for the cluster that the reconciler itself runs in.")
+    ] = False
+    kubeconfig: Annotated[
+        Text | None, Meta(description="kubeconfig is the path of a kubeconfig file. null means the default file.")
+    ] = None
+    context: Annotated[
+        Text | None, Meta(description="context is a context of the kubeconfig. null means the name of the cluster.")
+    ] = None
+
+
+class BasicAuthFields(Fields, frozen=True, kw_only=True):
+    """A user and a password."""
+
+    username: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            pattern=r"^[^:\x00-\x1f\x7f]+\Z",
+            description="username is the name of the user.",
+            extra_json_schema=expected("a user name without a colon"),
+        ),
+    ]
+    password_file: Annotated[Text, Meta(description="passwordFile is the path of a file that holds the password.")]
+
+
+class PrometheusFields(Fields, frozen=True, kw_only=True):
+    """The connection to the Prometheus of a cluster."""
+
+    url: Annotated[
+        str,
+        Meta(
+            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?\Z",
+            description="url is the address of Prometheus.",
+            extra_json_schema=expected("an http or https URL without user, password, query or fragment"),
+        ),
+    ]
+    bearer_token_file: Annotated[
+        Text | None,
+        Meta(description="bearerTokenFile is the path of a file that holds the token to send. null means no token."),
+    ] = None
+    basic_auth: Annotated[
+        BasicAuthFields | UnsetType,
+        Meta(description="basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."),
+    ] = UNSET
+    allow_insecure_auth: Annotated[
+        bool, Meta(description="allowInsecureAuth allows the token or password to be sent over plain http.")
+    ] = False
+    headers: Annotated[
+        dict[str, Text],
+        Meta(
+            description="headers are sent with each query, for example X-Scope-OrgID, which names a tenant. They must "
+            "not hold secrets."
+        ),
+    ] = field(default_factory=dict)
+    ca_file: Annotated[
+        Text | None,
+        Meta(
+            description="caFile is the path of a file with the certificates to trust. null means those of the system."
+        ),
+    ] = None
+    cert_file: Annotated[
+        Text | None,
+        Meta(
+            description="certFile is the path of a file with the client certificate, and with its key if keyFile is "
+            "null. null means no client certificate."
+        ),
+    ] = None
+    key_file: Annotated[
+        Text | None, Meta(description="keyFile is the path of a file with the key of the client certificate.")
+    ] = None
+    proxy_url: Annotated[
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                pattern=r"^(https?|socks5h?)://[^\s/?#]+/?\Z",
+                extra_json_schema=expected("an http, https or socks5 URL without a path"),
+            ),
+        ]
+        | None,
+        Meta(
+            description="proxyUrl is the address of a proxy. null means no proxy, whatever the environment "
+            "variables are."
+        ),
+    ] = None
+
+
+class ClusterFields(Fields, frozen=True, kw_only=True):
+    """A cluster of the Fleet."""
+
+    name: Annotated[ClusterName, Meta(description="name is unique in the Fleet.")]
+    labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
+        default_factory=dict
+    )
+    identity: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
+        Meta(
+            description="identity is the uid of the Namespace kube-system. A cluster with another uid is treated as "
+            "unknown. null accepts any uid that no other cluster of the Fleet has."
+        ),
+    ] = None
+    connection: Annotated[
+        ConnectionFields,
+        Meta(
+            description="connection tells how to connect to the API server. The default is the context that is called "
+            "like the cluster."
+        ),
+    ] = ConnectionFields()
+    prometheus: Annotated[
+        PrometheusFields | UnsetType,
+        Meta(
+            description="prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the "
+            "result of every query in this cluster is unknown."
+        ),
+    ] = UNSET
+    state: Annotated[
+        Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"],
+        Meta(
+            description="state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes "
+            "continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: "
+            "placement moves all replicas to other clusters. Leaving: like Draining, and all idle workloads are woken."
+        ),
+    ] = "Active"
+
+    limits: Annotated[ClusterLimits, Meta(description="limits are limits of this cluster.")] = ClusterLimits()
+
+
+class Writes(IntEnum):
+    """What may be written on a cluster. Each value includes those below it."""
+
+    NOTHING = 0
+    WAKES = 1  # wakes, what belongs to them, and our own records
+    EVERYTHING = 2
+
+
+_RESTRICTED = {
+    "ReadOnly": (Writes.NOTHING, "the cluster is read-only"),
+    "Frozen": (Writes.WAKES, "the cluster is frozen"),
+}
+
+
+class Freeze(Struct, frozen=True):
+    """Somebody froze what it covers until `until`: a `cluster` ("": all), there a `namespace` ("": all).
+
+    `until` None: nobody knows, as what says so cannot be read; `reason` is why then, and `by` "".
+    """
+
+    cluster: str
+    namespace: str
+    until: datetime | None
+    reason: str
+    by: str = ""
+
+    def covers(self, cluster: str, namespace: str) -> bool:
+        """Return whether it freezes `namespace` of `cluster`, "" for what is in none."""
+        return self.cluster in ("", cluster) and self.namespace in ("", namespace)
+
+
+class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for each workload can be kept
+    name: str
+    labels: Mapping[str, str]
+    connection: ClusterConnection
+    state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
+    ceiling: Limit | None = None  # in place of the Fleet's
+    identity: str = ""  # the uid that its Namespace kube-system must have; "": any
+    fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
+    freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
+
+    @property
+    def writes(self) -> Writes:
+        """What may be written there by its state and that of the Fleet."""
+        return self._restriction[0]
+
+    @property
+    def restriction(self) -> str:
+        """Why not everything may be written there by its state or that of the Fleet, "" where everything may."""
+        return self._restriction[1]
+
+    @cached_property
+    def _restriction(self) -> tuple[Writes, str]:
+        everything = (Writes.EVERYTHING, "")
+        own, fleet = _RESTRICTED.get(self.state, everything), _RESTRICTED.get(self.fleet_state, everything)
+        return own if own[0] <= fleet[0] else (fleet[0], fleet[1].replace("cluster", "Fleet"))
+
+    def freeze_of(self, namespace: str) -> Freeze | None:
+        """Return the freeze that covers `namespace` and lasts longest, None where nothing is frozen there."""
+        if not self.freezes:
+            return None
+        found = [one for one in self.freezes if one.covers(self.name, namespace)]
+        return max(found, key=lambda one: (one.until is None, one.until), default=None)
+
+
+def cluster_of(
+    document: PolicyDocument, path: Path, fields: ClusterFields, fleet_state: Literal["Active", "Frozen", "ReadOnly"]
+) -> FleetCluster:
+    """Return the cluster at `path`; its problems are gathered in `document`."""
+    connection = fields.connection
+    if connection.in_cluster and (connection.kubeconfig or connection.context):
+        document.add((*path, "connection"), "has inCluster beside kubeconfig or context, expected one way to connect")
+    return FleetCluster(
+        name=fields.name,
+        labels=fields.labels,
+        connection=ClusterConnection(
+            name=fields.name,
+            in_cluster=connection.in_cluster,
+            kubeconfig=connection.kubeconfig,
+            context=None if connection.in_cluster else connection.context or fields.name,
+            prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
+        ),
+        state=fields.state,
+        ceiling=given(fields.limits.ceiling),
+        identity=fields.identity or "",
+        fleet_state=fleet_state,
+    )
+
+
+def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields | None) -> PrometheusConnection | None:
+    if fields is None or not fields.url:
+        return None
+    login = given(fields.basic_auth)
+    if fields.bearer_token_file is not None and login is not None:
+        document.add((*path, "basicAuth"), "stands beside bearerTokenFile, expected one of the two")
+    has_secret = fields.bearer_token_file is not None or login is not None
+    if has_secret and fields.url.startswith("http://") and not fields.allow_insecure_auth:
+        words = f'is {shown(fields.url)} with a token or password, expected "https://"'
+        document.add((*path, "url"), f"{words}; or say allowInsecureAuth: true")
+    if fields.key_file is not None and fields.cert_file is None:
+        document.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
+    for name, value in fields.headers.items():
+        if name.lower() in _NOT_OURS_TO_SET or not HEADER_NAME.fullmatch(name):
+            document.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
+        if not value.isascii() or not value.isprintable():
+            document.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")
+    return PrometheusConnection(
+        url=fields.url,
+        bearer_token_file=fields.bearer_token_file,
+        username=None if login is None else login.username,
+        password_file=None if login is None else login.password_file,
+        headers=tuple(sorted(fields.headers.items())),
+        ca_file=fields.ca_file,
+        certificate_file=fields.cert_file,
+        key_file=fields.key_file,
+        proxy_url=fields.proxy_url,
+    )
+
+
+def check_unlike(document: PolicyDocument, path: Path, cluster: FleetCluster, others: tuple[FleetCluster, ...]) -> None:
+    """Add a problem where `cluster` is one of the `others` before it."""
+    if any(cluster.name == other.name for other in others):
+        document.add((*path, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
+        return
+    same = next((other.name for other in others if _reached(other) == _reached(cluster)), None)
+    if same is not None:
+        document.add(path, f"is reached like {same}, expected a connection of its own")
+    twin = next((other.name for other in others if cluster.identity and other.identity == cluster.identity), None)
+    if twin is not None:
+        document.add((*path, "identity"), f"is that of {twin}, expected the uid of another cluster's kube-system")
+
+
+def _reached(cluster: FleetCluster) -> tuple[bool, str | None, str | None]:
+    return (cluster.connection.in_cluster, cluster.connection.kubeconfig, cluster.connection.context)

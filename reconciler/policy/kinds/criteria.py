@@ -1,0 +1,224 @@
+"""When something is idle, and what wakes it: the criteria of an IdlingPolicy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from reconciler.messages import Path, nearest, shown
+from reconciler.policy.kinds.calendar import STATED, Calendar, HoursFields, calendar_of
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import Fields, Number, PositiveDuration, Query, Text, from_fields, given
+
+QUERY = Meta(
+    description="query is a PromQL query. The labels namespace and service of a result name the Service that it is "
+    "about. {{ window }}, {{ cluster }} and {{ policy }} are replaced by their values."
+)
+WINDOW = Meta(description="window is the range that replaces {{ window }} in the query.")
+
+
+class MetricFields(Fields, frozen=True, kw_only=True):
+    """A Service is idle while the value of a query is at or below atMost."""
+
+    query: Annotated[Query, QUERY]
+    at_most: Annotated[Number, Meta(description="atMost is the greatest value that is idle.")] = 0
+    window: Annotated[PositiveDuration, WINDOW] = "30m"
+    coverage: Annotated[
+        Query | UnsetType,
+        Meta(description="coverage is a PromQL query for how much was measured. It requires coverageAtLeast."),
+    ] = UNSET
+    coverage_at_least: Annotated[
+        Number | UnsetType,
+        Meta(description="coverageAtLeast is the least coverage. With less, the result of the criterion is unknown."),
+    ] = UNSET
+    no_series: Annotated[
+        Literal["Unknown", "Zero"],
+        Meta(
+            description="noSeries is the value of a Service that has no series. A Service is not idled while the "
+            "result is Unknown. If the answer has series but none of them names a selected Service, the"
+            " result is unknown in any case."
+        ),
+    ] = "Unknown"
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "dependentRequired": {"coverage": ["coverageAtLeast"], "coverageAtLeast": ["coverage"]}
+    }
+
+
+class MetricCriterion(MetricFields, frozen=True, kw_only=True):
+    """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
+
+    name: str = ""
+
+
+class ScheduleFields(HoursFields, frozen=True, kw_only=True):
+    """Idle during the downtime of a Calendar, or during the downtime that is stated here."""
+
+    calendar: Annotated[
+        Text | UnsetType,
+        Meta(
+            description="calendar is the name of a Calendar. If it is not set, timeZone and one of downtime and uptime "
+            "are required."
+        ),
+    ] = UNSET
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {
+                "required": ["calendar"],
+                "properties": {"timeZone": False, "downtime": False, "uptime": False, "exceptions": False},
+            },
+            {"required": ["timeZone", "downtime"], "properties": {"calendar": False, "uptime": False}},
+            {"required": ["timeZone", "uptime"], "properties": {"calendar": False, "downtime": False}},
+        ],
+        "x-expected": 'either "calendar", or "timeZone" and one of "downtime" and "uptime"',
+    }
+
+
+class CriterionFields(Fields, frozen=True, kw_only=True):
+    """A criterion, with exactly one of metric, schedule, anyOf and allOf."""
+
+    name: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType,
+        Meta(description="name is what reasons call a metric. The default is metric."),
+    ] = UNSET
+    metric: Annotated[
+        MetricFields | UnsetType, Meta(description="metric is met while the value of a query is at most atMost.")
+    ] = UNSET
+    schedule: Annotated[ScheduleFields | UnsetType, Meta(description="schedule is met during downtime.")] = UNSET
+    any_of: Annotated[
+        Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType,
+        Meta(description="anyOf is met if at least one of its criteria is met."),
+    ] = UNSET
+    all_of: Annotated[
+        Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType,
+        Meta(description="allOf is met if all of its criteria are met."),
+    ] = UNSET
+
+    json_schema: ClassVar[dict[str, Any]] = {
+        "minProperties": 1,
+        "maxProperties": 2,
+        "x-expected": 'exactly one of "metric", "schedule", "anyOf" and "allOf"',
+        "oneOf": [{"required": [name]} for name in ("metric", "schedule", "anyOf", "allOf")],
+    }
+
+
+class WakeMetric(Fields, frozen=True):
+    """A Service is woken while the value of a query is above a bound."""
+
+    query: Annotated[Query, QUERY]
+    above: Annotated[Number, Meta(description="above is the greatest value that does not wake.")] = 0
+    window: Annotated[PositiveDuration, WINDOW] = "5m"
+
+
+class WakeCriterionFields(Fields, frozen=True, kw_only=True):
+    """A criterion that wakes."""
+
+    metric: Annotated[WakeMetric, Meta(description="metric is met while the value of a query is greater than above.")]
+
+
+class ScheduleCriterion(Struct, frozen=True):
+    """Idle while the calendar has a window open."""
+
+    calendar: Calendar
+
+
+class AnyOf(Struct, frozen=True):
+    criteria: tuple[Criterion, ...]
+
+
+class AllOf(Struct, frozen=True):
+    criteria: tuple[Criterion, ...]
+
+
+Criterion = MetricCriterion | ScheduleCriterion | AnyOf | AllOf
+
+
+def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion]:
+    """Yield the metric and schedule criteria inside `criterion`."""
+    if isinstance(criterion, AllOf | AnyOf):
+        for inner in criterion.criteria:
+            yield from leaves(inner)
+    else:
+        yield criterion
+
+
+class Criteria:
+    """The criteria of one policy; `broken` where one of them is not known."""
+
+    def __init__(self, document: PolicyDocument) -> None:
+        self._document = document
+        self.broken = False
+
+    def all_at(self, path: Path, fields: tuple[CriterionFields, ...]) -> tuple[Criterion, ...]:
+        found = [self._criterion((*path, position), one) for position, one in enumerate(fields)]
+        self.broken = self.broken or None in found
+        return tuple(criterion for criterion in found if criterion is not None)
+
+    def _criterion(self, path: Path, fields: CriterionFields) -> Criterion | None:
+        kinds = {"metric": fields.metric, "schedule": fields.schedule, "anyOf": fields.any_of, "allOf": fields.all_of}
+        stated = {kind: value for kind, value in kinds.items() if value is not UNSET}
+        if len(stated) != 1:
+            what = f"has {' and '.join(stated)}" if stated else "is empty"
+            self._document.add(path, f"{what}, expected exactly one of metric, schedule, anyOf and allOf")
+            return None
+        ((kind, value),) = stated.items()
+        name = given(fields.name) or ""
+        if isinstance(value, MetricFields):
+            return self._metric((*path, kind), value, name)
+        if name:
+            self._document.add((*path, "name"), f"stands beside {kind}, expected it beside a metric", key=True)
+        if isinstance(value, ScheduleFields):
+            return self._schedule((*path, kind), value)
+        inside = value if isinstance(value, tuple) else ()
+        return (AnyOf if kind == "anyOf" else AllOf)(self.all_at((*path, kind), inside))
+
+    def _metric(self, path: Path, fields: MetricFields, name: str) -> MetricCriterion:
+        coverage, least = given(fields.coverage), given(fields.coverage_at_least)
+        if (coverage is None) != (least is None):
+            missing = "coverageAtLeast" if least is None else "coverage"
+            self._document.add((*path, missing), "is missing, expected coverage and coverageAtLeast together")
+        self._document.check_query((*path, "query"), fields.query)
+        if coverage is not None:
+            self._document.check_query((*path, "coverage"), coverage)
+        self._document.check_duration((*path, "window"), fields.window)
+        return from_fields(MetricCriterion, fields, name=name)
+
+    def _schedule(self, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
+        name, named = given(fields.calendar), self._document.calendars.named
+        own = [field for field in ("timeZone", *STATED) if self._is_given((*path, field))]
+        if name is not None and own:
+            self._document.add(path, "has a calendar and hours of its own, expected one of the two")
+            return None
+        if name is None:
+            return self._own_calendar(path, fields, own)
+        if name not in named and self._document.calendars.complete:
+            self._document.add(
+                (*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{nearest(name, named)}"
+            )
+        found = named.get(name)
+        return None if found is None else ScheduleCriterion(found)
+
+    def _is_given(self, path: Path) -> bool:
+        """Return whether there is a value, or was one with a problem of its own."""
+        return self._document.get(path) is not None or path in self._document.source.taken_out
+
+    def _own_calendar(self, path: Path, fields: ScheduleFields, own: list[str]) -> ScheduleCriterion | None:
+        missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""
+        if missing:
+            self._document.add(
+                (*path, missing), "is missing, expected a calendar by name, or timeZone and downtime or uptime here"
+            )
+            return None
+        return ScheduleCriterion(calendar_of(self._document, path, fields))
+
+
+def wake_when_of(document: PolicyDocument, fields: Sequence[WakeCriterionFields]) -> tuple[WakeMetric, ...]:
+    """Return what wakes beside requests; problems are gathered in `document`."""
+    for position, one in enumerate(fields):
+        path: Path = ("spec", "wakeWhen", position, "metric")
+        document.check_query((*path, "query"), one.metric.query)
+        document.check_duration((*path, "window"), one.metric.window)
+    return tuple(one.metric for one in fields)

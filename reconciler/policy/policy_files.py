@@ -1,0 +1,190 @@
+"""The policy files of a directory: found, read, and taken apart into documents."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reconciler.errors import PolicyError, Problem, UsageError
+from reconciler.messages import printable
+from reconciler.policy.kinds.fields import API_VERSION
+from reconciler.yaml.documents import Document
+from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
+from reconciler.yaml.reader import Documents, read_documents
+
+_ENDINGS = (".yaml", ".yml")
+_NEARLY = (*_ENDINGS, ".txt", ".json")
+TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
+"""How files end that hold tests of policies, and no policies."""
+
+MOST_BYTES = 16 * 2**20
+"""How large all policy files may be together: some 10,000 policies."""
+
+_OURS = API_VERSION.encode()
+_FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
+
+
+class Loaded(Struct, frozen=True):
+    """`complete` False: something could not be read, and may hold one more policy.
+
+    `digest` is the SHA-256 (hex) over the names and bytes of all files.
+    """
+
+    documents: tuple[Document, ...]
+    problems: tuple[Problem, ...]
+    complete: bool
+    digest: str
+    root: str = "."  # the folder that paths of tenants are below
+
+
+def load(path: str | Path) -> Loaded:
+    """Return the documents of all policy files below `path`, or of the one file it names.
+
+    Raises:
+        PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
+        UsageError: it is a test of policies.
+    """
+    root = str(Path(path))
+    found = _found(root)
+    read = [Documents(problems=found.problems, complete=not found.problems)]
+    digest = hashlib.sha256()
+    beyond = _beyond(found)
+    for file in found.files:
+        content = _content(file, root, beyond)
+        data = b"" if isinstance(content, Problem) else content
+        digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
+        read.append(documents_in(file, content))
+    documents = tuple(document for one in read for document in one.found)
+    problems = tuple(problem for one in read for problem in one.problems)
+    if not documents and not problems:
+        raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
+    if not problems and _are_manifests(documents):
+        words = "has objects of Kubernetes and no policy in it, expected at least a Fleet"
+        raise PolicyError.of(
+            [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
+        )
+    folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
+    return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
+
+
+def _content(file: str, root: str, beyond: Container[str]) -> bytes | Problem:
+    """Return what is in a policy file, or why it is not read."""
+    if not os.path.relpath(file, root).isprintable():
+        words = "its name holds a control character or no Unicode, expected one that can be printed"
+        return Problem(printable(spelt(file)), 1, 1, "", words)
+    if file in beyond:
+        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer; it is the largest left"
+        return Problem(spelt(file), 1, 1, "", words)
+    return read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
+
+
+def _beyond(found: FoundFiles) -> set[str]:
+    """Return the files that are not read because all together are too large: the largest of them."""
+    sizes = {file: status.st_size for file, status in found.files.items() if status.st_size <= MAX_BYTES}
+    total, beyond = sum(sizes.values()), set[str]()
+    for file in sorted(sizes, key=lambda one: (-sizes[one], one)):
+        if total <= MOST_BYTES:
+            break
+        total -= sizes[file]
+        beyond.add(file)
+    return beyond
+
+
+def left_out(path: str | Path) -> tuple[str, ...]:
+    """Return the other files with policies beside or below `path`, sorted, where that is the one file with a Fleet.
+
+    Who names that file alone has left them out: what they want idle would be woken. A directory leaves nothing out, and
+    where other files have a Fleet too, nobody can say what belongs together.
+    """
+    root = Path(path)
+    if not root.is_file():
+        return ()
+    folder = str(root.parent)
+    contents = {file: read_bytes(file, folder) for file in _found(folder).files if not os.path.samefile(file, root)}
+    found = {file: data for file, data in contents.items() if isinstance(data, bytes) and _OURS in data}
+    return () if any(map(_FLEET.search, found.values())) else tuple(map(spelt, sorted(found)))
+
+
+def overlooked(path: str | Path) -> tuple[Problem, ...]:
+    """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
+    root = str(Path(path))
+    if not os.path.isdir(root):
+        return ()
+    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
+    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not name.endswith(_ENDINGS)).files
+    contents = {file: read_bytes(file, root) for file in others}
+    return tuple(
+        Problem.of_path(spelt(file), words)
+        for file, data in contents.items()
+        if isinstance(data, bytes) and _OURS in data
+    )
+
+
+def _are_manifests(documents: Sequence[Document]) -> bool:
+    """Return whether `documents` have objects of Kubernetes and none of ours; a ReplicaSet may be either."""
+    values = [one.value for one in documents if isinstance(one.value, dict) and one.value.get("kind") != "ReplicaSet"]
+    groups = {str(value["apiVersion"]).partition("/")[0] for value in values if "apiVersion" in value}
+    return bool(groups) and API_VERSION.partition("/")[0] not in groups
+
+
+def _is_policy_name(name: str) -> bool:
+    return name.endswith(_ENDINGS) and not name.endswith(TESTS)
+
+
+def _found(root: str) -> FoundFiles:
+    """Return the policy files below `root`, or the one it names; hidden files and folders are skipped.
+
+    Raises:
+        PolicyError: there is nothing of that name. UsageError: that is a test of policies.
+    """
+    if not os.path.exists(root):
+        missing = "does not exist, expected a directory with policy files"
+        raise PolicyError.of([Problem.of_path(spelt(root), missing)])
+    if root.endswith(TESTS) and not os.path.isdir(root):
+        words = "is a test of policies, expected a directory with policy files"
+        raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
+    return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
+
+
+def documents_in(file: str, content: bytes | Problem) -> Documents:
+    """Return the documents of a file of which this was read, or the one problem why none was."""
+    text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
+    if isinstance(text, Problem):
+        return Documents(problems=[text], complete=False)
+    return read_documents(spelt(file), text[0])
+
+
+# A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
+
+
+_NEEDED = re.compile(r"^\s*(namespace|formerNames)\s*:", re.M)
+_MOST_LINES = 1000
+
+
+def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
+    """Yield the Fleets above the first line that cannot be read, of each file below `root` that has such a `problem`.
+
+    They are not `whole`. Of one that may say below that line where its records and its lock are, nothing is used.
+    """
+    for file, line in {problem.file: problem.line for problem in problems}.items():
+        content = read_bytes(file, root)
+        text = content if isinstance(content, Problem) else decoded_text(file, content)
+        if not isinstance(text, Problem):
+            yield from _above(file, text[0].splitlines(keepends=True), line)
+
+
+def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:
+    for end in range(min(broken, len(lines), _MOST_LINES), 0, -1):
+        if _NEEDED.search("".join(lines[end:])):
+            return
+        read = read_documents(file, "".join(lines[:end]))
+        found = [one for one in read.found if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
+        if found and not read.problems:
+            found[0].whole = False
+            yield found[0]
+            return

@@ -1,0 +1,20 @@
+"""How many cases the laws of hypothesis try: in `make test` a third of them, with RECONCILER_LAWS=full all of them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+_IS_FULL = os.environ.get("RECONCILER_LAWS") == "full"
+
+
+def share_of(count: int) -> int:
+    """Return how many of `count` cases are tried in this run."""
+    return count if _IS_FULL else -(-count // 3)
+
+
+def tries(count: int, parent: settings | None = None, **more: Any) -> settings:
+    """Return the settings of a law that tries `count` cases; it may take as long as it does."""
+    return settings(parent, max_examples=share_of(count), deadline=None, **more)
