@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Decision, DesiredState, Settled
 from reconciler.decide.idling.choices import Choice, owner_policy
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.state import IdleState
+from reconciler.decide.idling.subjects import IdleState
 from reconciler.model import ObjectRef, ObservedState, Workload
 
 _ANNOTATIONS = ("metadata", "annotations")
