@@ -176,8 +176,7 @@ def test_a_cluster_that_gets_no_thread_while_others_hang_is_read_once_they_are_g
             raise TimeoutError("cut")
 
     hanging = {
-        name: replace(world.sources[name], cluster=Hanging(name), reading=reading)
-        for name, reading in readings.items()
+        name: replace(world.sources[name], cluster=Hanging(name), reading=reading) for name, reading in readings.items()
     }
     readers = Readers(WorkerPool(size=8), seconds=1)
     code, applied = fleet.run(policies, replace(world, sources={**world.sources, **hanging}, readers=readers))
