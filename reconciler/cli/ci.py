@@ -18,6 +18,7 @@ from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, pub
 from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
+from reconciler.credentials import printable_without_credentials
 from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
 from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
@@ -192,6 +193,6 @@ def _summarised(platform: str, text: str) -> None:
         return
     try:
         with open(file, "a", encoding="utf-8", errors="replace") as summary:
-            summary.write(text)
+            summary.write(printable_without_credentials(text))
     except OSError as error:
         say(f"warning: GITHUB_STEP_SUMMARY: {error.strerror}, expected a file that can be written")

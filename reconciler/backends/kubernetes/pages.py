@@ -17,6 +17,7 @@ from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
+from reconciler.credentials import without_credentials
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 from reconciler.worker_pool import started
 
@@ -206,7 +207,7 @@ def decoded_part(part: bytes | bytearray, shape: type[W], operation: Operation) 
         return decoded_json(shape, part)
     except msgspec.ValidationError as error:
         raise MalformedAnswerError(
-            f"{operation}: the answer is malformed ({error}), expected the API's form"
+            f"{operation}: the answer is malformed ({without_credentials(str(error))}), expected the API's form"
         ) from error
     except NOT_JSON as error:
         raise MalformedAnswerError(f"{operation}: the answer is not JSON ({error}), expected JSON") from error

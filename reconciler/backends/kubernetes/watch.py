@@ -14,6 +14,7 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
+from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -155,7 +156,8 @@ class Watch(Generic[W]):
             about = decoded_part(bytes(event.object), _Reference, operation)
             if event.type == "ERROR":
                 kind = GoneError if about.code == 410 else MalformedAnswerError
-                raise kind(f"{operation}: {about.message or 'an error without words'}, expected changes")
+                words = without_credentials(about.message) or "an error without words"
+                raise kind(f"{operation}: {words}, expected changes")
             yield event, about
 
     def _read(self, raw: msgspec.Raw) -> W | None:
