@@ -18,6 +18,7 @@ from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
+    LeftOutError,
     MalformedAnswerError,
     ThrottledError,
     UnauthorisedError,
@@ -128,8 +129,11 @@ class Watch(Generic[W]):
 
     def _list(self) -> None:
         request = self._resource.request(self._cluster, {})
-        found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
-        self._handlers.replaced([one for one in found if one is not None])
+        found = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
+        self._version = found.version
+        if found.left_out:
+            self._handlers.failed(str(LeftOutError(str(request.operation), found.left_out, ())))
+        self._handlers.replaced([one for one in found.items if one is not None])
 
     def _watch(self) -> None:
         query = {
