@@ -452,6 +452,8 @@ def test_an_answer_of_several_gzip_members_is_read_to_its_end() -> None:
     members = b"".join(gzip.compress(part) for part in (b"one ", b"two ", b"three"))
     with Server(an_answer(members, "Content-Encoding: gzip")) as server:
         assert asked(server.url).body == b"one two three"
+    with Server(an_answer(members + bytes(1000), "Content-Encoding: gzip")) as server:
+        assert asked(server.url).body == b"one two three", "with padding behind it"
     with Server(an_answer(members[:-3], "Content-Encoding: gzip")) as server, pytest.raises(HttpError, match="cut off"):
         asked(server.url)
 

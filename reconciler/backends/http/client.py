@@ -238,7 +238,7 @@ def _unpacked(response: BaseHTTPResponse) -> Iterator[bytes]:
     reader = zlib.decompressobj(_GZIP_OR_ZLIB)
     begun = False
     while piece := response.read1(_CHUNK):
-        while piece:
+        while piece := piece.lstrip(b"\0") if reader.eof else piece:  # zeros behind a member are padding, as in gunzip
             if reader.eof:
                 reader = zlib.decompressobj(_GZIP_OR_ZLIB)  # RFC 1952, section 2.2: one member follows another
             begun = True
