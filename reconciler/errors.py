@@ -6,11 +6,11 @@ Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class ExitCode(IntEnum):
@@ -169,6 +169,16 @@ class MalformedAnswerError(ClusterError):
 
 class AnswerTooLargeError(MalformedAnswerError):
     """One answer is longer than is read."""
+
+
+class LeftOutError(AnswerTooLargeError):
+    """Single objects of a list are too large to be read: `left_out`, as (namespace, name); `read` are all others."""
+
+    def __init__(self, where: str, left_out: Sequence[tuple[str, str]], read: Sequence[Any]) -> None:
+        names = ", ".join("/".join(filter(None, one)) for one in left_out)
+        super().__init__(f"{where}: longer than is read of one answer: {names}; expected smaller objects")
+        self.left_out = left_out
+        self.read = read
 
 
 class ReadLimitError(ClusterError):

@@ -123,7 +123,14 @@ def plan(policies: PolicySet, world: World, request: RunRequest, decide: Decide 
     Raises:
         PolicyError: the policies cannot be decided, on whatever clusters.
     """
-    return _Planner(policies, world, request, decide).planned()[1]
+    return plan_and_state(policies, world, request, decide)[1]
+
+
+def plan_and_state(
+    policies: PolicySet, world: World, request: RunRequest, decide: Decide = decide_all
+) -> tuple[ObservedState, Plan]:
+    """Return the plan as `plan` does, behind the state of the clusters that it was made of."""
+    return _Planner(policies, world, request, decide).planned()
 
 
 class _Planner(Struct, frozen=True):

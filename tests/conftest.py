@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from reconciler import credentials
 from tests.laws import share_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ def say_group(item: pytest.Item) -> None:
 def _length(item: pytest.Item) -> int:
     """Workers begin with what takes long, so that none is left with it in the end: real parts, then laws."""
     return next((place for place, marker in enumerate(("real", "laws")) if item.get_closest_marker(marker)), 2)
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials() -> None:
+    """What one test sends is no secret of the next one."""
+    credentials.forget()
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
-import yaml
 
 from reconciler.backends.decode.shapes import SHAPES
 from reconciler.backends.decode.workloads import _SPECIFIC
 from reconciler.workload_kinds import SCALABLE_KINDS, WORKLOAD_KINDS, WorkloadKind, workload_kind
-
-ADMISSION = Path(__file__).parents[1] / "deploy" / "member" / "admission" / "scaled.yaml"
+from tests.live.write_deploy import files
 
 
 def test_each_kind_without_a_definition_of_its_own_has_a_decoder() -> None:
@@ -22,20 +17,9 @@ def test_each_kind_without_a_definition_of_its_own_has_a_decoder() -> None:
     assert shapes <= set(_SPECIFIC)
 
 
-def test_the_admission_policy_lets_us_write_the_scale_of_each_kind_and_nothing_else() -> None:
-    policy = next(iter(yaml.safe_load_all(ADMISSION.read_text())))
-    fields = next(one for one in policy["spec"]["variables"] if one["name"] == "fields")["expression"]
-    allowed = dict(re.findall(r"'(\w+)': '[|](\S+)'", fields))
-    bounds = allowed.pop("horizontalpodautoscalers")
-    matched = {
-        resource for rule in policy["spec"]["matchConstraints"]["resourceRules"] for resource in rule["resources"]
-    }
-
-    assert bounds == "spec[.](minReplicas|maxReplicas)"
-    assert allowed == {
-        kind.plural: ".".join(kind.replicas_path).replace(".", "[.]") for kind in SCALABLE_KINDS.values()
-    }
-    assert set(allowed) <= matched
+def test_deploy_has_the_rights_and_admission_rules_of_every_kind() -> None:
+    """`python -m tests.live.write_deploy` writes them."""
+    assert {path: path.read_text() for path in files()} == files()
 
 
 @pytest.mark.parametrize(

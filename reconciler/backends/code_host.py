@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.exchange import HttpError
+from reconciler.credentials import printable_without_credentials, remember, without_credentials
 from reconciler.errors import CommentError, UsageError
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import one_line
@@ -97,12 +98,12 @@ def _check(url: str, variable: str) -> None:
 
 
 def _words(response: HttpResponse) -> str:
-    """Return what the server says of a refusal, in brackets: one line of bounded length."""
+    """Return what the server says of a refusal, in brackets: one line of bounded length, without what it was sent."""
     try:
         said = msgspec.json.decode(response.body, type=_Refusal).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    return f" ({one_line(said)[:_LONGEST_WORDS]})" if isinstance(said, str) and said else ""
+    return f" ({one_line(without_credentials(said))[:_LONGEST_WORDS]})" if isinstance(said, str) and said else ""
 
 
 _PER_PAGE = 30
@@ -136,7 +137,7 @@ def publish(comments: Comments, marker: str, text: str) -> Literal["created", "u
     Raises:
         CommentError: it cannot be read or written.
     """
-    body = f"{marker}\n{text}"
+    body = f"{marker}\n{printable_without_credentials(text)}"
     found = comments.own(marker)
     if found is None:
         comments.create(body)
@@ -309,6 +310,7 @@ def github_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
     reason = reason or _no_comment(event, repository) or ("" if token else "there is no token")
     if reason:
         return ReviewRun(None, reason)
+    remember(token)
     headers = {
         "Authorization": f"Bearer {token}",
         "Accept": "application/vnd.github+json",
@@ -336,6 +338,7 @@ def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
     reason = reason or ("" if token else "there is no token in GITLAB_TOKEN")
     if reason:
         return ReviewRun(None, reason)
+    remember(token)
     api = RestApi(variables.get("CI_API_V4_URL", ""), {"PRIVATE-TOKEN": token}, "CI_API_V4_URL")
     return ReviewRun(GitLabNotes(api, project, int(number)))
 

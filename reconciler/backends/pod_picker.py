@@ -26,6 +26,7 @@ from reconciler.connection_settings import (
     PodPicker,
     is_forbidden,
 )
+from reconciler.credentials import remember_authorization
 from reconciler.errors import ClusterError, PickerError
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
@@ -96,6 +97,7 @@ class HttpPodPicker:
             if request.picker.scheme == "http" and not request.picker.allow_insecure_auth:
                 raise Refused(f"{header.name} is a secret, expected https; or say allowInsecureAuth: true")
             value = self._secret_value(header, request.namespace)
+            remember_authorization(value)
         if CONTROL_CHARACTER.search(value):
             raise Refused(f"{header.name} has control characters, expected a text on one line")
         return value.encode().decode("latin-1")  # headers go out in Latin-1, so that these bytes are UTF-8

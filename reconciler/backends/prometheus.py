@@ -25,6 +25,7 @@ from reconciler.backends.http.exchange import (
     TooLargeError,
 )
 from reconciler.connection_settings import PrometheusConnection
+from reconciler.credentials import remember_authorization, remember_header, without_credentials
 from reconciler.model import QueryAnswer, Sample
 from reconciler.time_limit import TimeLimit
 
@@ -90,7 +91,6 @@ class PrometheusMetrics:
         self._at = at
         self._limit = limit or TimeLimit()
         self._seconds = seconds
-        self._secret = ""
         self._headers: dict[str, str] | None = None
         self._client: HttpClient | None = None
         self._method = "POST"
@@ -101,7 +101,7 @@ class PrometheusMetrics:
         try:
             return answer_of(self._body(text))
         except _Wrong as error:
-            return QueryAnswer(error=f"{self._url}: {self._without_secret(str(error))}")
+            return QueryAnswer(error=f"{self._url}: {error}")
 
     def _body(self, text: str) -> bytes | bytearray:
         """Return the body of a response with status 200."""
@@ -130,6 +130,8 @@ class PrometheusMetrics:
         """Read the files that the connection names, once."""
         if self._client is None:
             self._headers = {**_HEADERS, **dict(self._connection.headers), **self._authorization()}
+            for _, value in self._connection.headers:
+                remember_header(value)
             self._client = _client(self._connection)
 
     def _exchanged(self, form: str, limit: TimeLimit) -> HttpResponse:
@@ -156,17 +158,14 @@ class PrometheusMetrics:
     def _authorization(self) -> dict[str, str]:
         asked = self._connection
         if asked.bearer_token_file is not None:
-            self._secret = _secret_in("bearerTokenFile", asked.bearer_token_file, "a token")
-            return {"Authorization": f"Bearer {self._secret}"}
-        if asked.username is not None and asked.password_file is not None:
-            self._secret = _secret_in("passwordFile", asked.password_file, "a password")
-            login = b64encode(f"{asked.username}:{self._secret}".encode()).decode()
-            return {"Authorization": f"Basic {login}"}
-        return {}
-
-    def _without_secret(self, words: str) -> str:
-        """Return `words` without the token or password, which a server or proxy may have sent back."""
-        return words.replace(self._secret, "(the secret)") if self._secret else words
+            value = f"Bearer {_secret_in('bearerTokenFile', asked.bearer_token_file, 'a token')}"
+        elif asked.username is not None and asked.password_file is not None:
+            password = _secret_in("passwordFile", asked.password_file, "a password")
+            value = f"Basic {b64encode(f'{asked.username}:{password}'.encode()).decode()}"
+        else:
+            return {}
+        remember_authorization(value)
+        return {"Authorization": value}
 
 
 def _client(asked: PrometheusConnection) -> HttpClient:
@@ -282,7 +281,8 @@ def _decoded(shape: type[S], body: bytes | bytearray | msgspec.Raw) -> S:
 
 
 def _one_line(words: str) -> str:
-    """Return what a server said on one line, and not more of it than can be read."""
+    """Return what a server said on one line, and not more of it than can be read, without what it was sent."""
+    words = without_credentials(words)
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in words[: 4 * _LONGEST_WORDS]).split())
     return line if len(line) <= _LONGEST_WORDS else line[: _LONGEST_WORDS - 1] + "…"
 
@@ -329,7 +329,7 @@ def _pushed(request: HttpRequest, limit: TimeLimit) -> str:
         return f"{error}, expected a push gateway"
     if response.status in (200, 202):
         return ""
-    line = " ".join(response.body[:_LONGEST_REPLY].decode(errors="replace").split())
+    line = " ".join(without_credentials(response.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
     return f"status {response.status} ({line}), expected 200; is it a push gateway?"
 
 
@@ -338,4 +338,6 @@ def _push_headers(parts: SplitResult) -> dict[str, str]:
     if parts.username is None:
         return headers
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return headers | {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    authorization = f"Basic {b64encode(login.encode()).decode()}"
+    remember_authorization(authorization)
+    return headers | {"Authorization": authorization}

@@ -6,19 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
 from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
+from reconciler.credentials import printable_without_credentials
 from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
 from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
@@ -58,42 +58,39 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
     request, which later runs update. Live clusters are never read.
     """
-    asked = _Asked(path, flags["base"], flags["snapshot"], flags["plan_timeout"], flags["check_timeout"])
-    review, warnings, code = _reviewed(asked)
+    review, warnings, code = _reviewed(path, flags["base"], flags["snapshot"], flags)
     if platform == "github":
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
     codes = {code, _published(platform, review, comment=flags["comment"])}
     return first_exit_code(codes & _FAILING[flags["fail_on"]])
 
 
-class _Asked(Struct, frozen=True):
-    path: str
-    base: str | None
-    snapshot: str | None
-    seconds: float
-    check_seconds: float
+def _reviewed(
+    path: str, base: str | None, snapshot: str | None, limits: Mapping[str, Any]
+) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
+    """Return the review, the warnings that belong to it, and the exit code of what was found.
 
-
-def _reviewed(asked: _Asked) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
-    """Return the review, the warnings that belong to it, and the exit code of what was found."""
-    for given in filter(None, (asked.path, asked.snapshot)):
+    `limits` has the flags that say how long the parts of it may take.
+    """
+    for given in filter(None, (path, snapshot)):
         if link := _link_in(given):
             problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
-            return ReviewComment(asked.path, (problem,)), (), ExitCode.MALFORMED
+            return ReviewComment(path, (problem,)), (), ExitCode.MALFORMED
     try:
-        with _at_most(asked.check_seconds):
-            policies, problems = checked(asked.path)
-            before, base_problems = (None, ()) if policies is None or asked.base is None else checked(asked.base)
+        with _at_most(limits["check_timeout"]):
+            policies, problems = checked(path)
+            before, base_problems = (None, ()) if policies is None or base is None else checked(base)
     except _OutOfTimeError:
-        words = f"{asked.path}: the policies were not checked within {asked.check_seconds:g} s, expected it sooner"
-        return ReviewComment(asked.path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
+        words = f"{path}: the policies were not checked within {limits['check_timeout']:g} s, expected it sooner"
+        return ReviewComment(path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
     if policies is None:
-        return ReviewComment(asked.path, problems), (), ExitCode.MALFORMED
-    review = ReviewComment(asked.path, (), base_problems)
-    if asked.snapshot is None:
+        return ReviewComment(path, problems), (), ExitCode.MALFORMED
+    review = ReviewComment(path, (), base_problems)
+    if snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
-    review, code = _planned(review, asked, compared=before is not None)
+    compared = None if before is None else base
+    review, code = _planned(review, compared, snapshot, limits["plan_timeout"])
     return review, policies.warnings, code
 
 
@@ -131,22 +128,25 @@ def _link_in(path: str) -> str:
     return "" if Path(path).is_absolute() else next((str(one) for one in found if one.is_symlink()), "")
 
 
-def _planned(review: ReviewComment, asked: _Asked, *, compared: bool) -> tuple[ReviewComment, ExitCode]:
-    """Return `review` with the plan, made by a process that has no token and none of the pipeline's variables.
+def _planned(
+    review: ReviewComment, base: str | None, snapshot: str, most_seconds: float
+) -> tuple[ReviewComment, ExitCode]:
+    """Return `review` with the plan, compared with `base` where there is one.
 
-    It is isolated (-I), because the folder it is started in is the change's, and Python would import from there.
+    It is made by a process that has no token and none of the pipeline's variables, and is isolated (-I), because the
+    folder it is started in is the change's, and Python would import from there.
     """
-    base = ["--base", str(asked.base), "--fleet-from", "base"] if compared else []
-    given = [asked.path, *base, "--snapshot", str(asked.snapshot), "--no-exec", "--output", "markdown", "--quiet"]
+    compared = [] if base is None else ["--base", base, "--fleet-from", "base"]
+    given = [review.path, *compared, "--snapshot", snapshot, "--no-exec", "--output", "markdown", "--quiet"]
     command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
     variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
     variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable
     try:
         done = subprocess.run(
-            command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=asked.seconds, check=False
+            command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=most_seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        return replace(review, failure=(f"there was no plan within {asked.seconds:g} s",)), ExitCode.NOTHING_DONE
+        return replace(review, failure=(f"there was no plan within {most_seconds:g} s",)), ExitCode.NOTHING_DONE
     said = done.stderr.decode(errors="replace").splitlines()
     for line in said:
         say(line)
@@ -193,6 +193,6 @@ def _summarised(platform: str, text: str) -> None:
         return
     try:
         with open(file, "a", encoding="utf-8", errors="replace") as summary:
-            summary.write(text)
+            summary.write(printable_without_credentials(text))
     except OSError as error:
         say(f"warning: GITHUB_STEP_SUMMARY: {error.strerror}, expected a file that can be written")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
@@ -110,11 +111,6 @@ def _document(one: ClusterFindings) -> Mapping[str, Any]:
         "name": one.cluster,
         "identity": one.identity,
         "answers": one.answers,
-        "findings": [
-            {"check": finding.check, "state": finding.state, "text": finding.text, "todo": finding.todo}
-            for finding in one.findings
-        ],
-        "missing": [
-            {"namespace": rules.namespace, "rules": [dict(rule) for rule in rules.rules]} for rules in one.missing
-        ],
+        "findings": msgspec.to_builtins(one.findings),
+        "missing": msgspec.to_builtins(one.missing),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -22,12 +23,11 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.decide import decide
-from reconciler.decide.decisions import DesiredState
+from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.selectors import closest_selector
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
-from reconciler.pipeline import plan
+from reconciler.model import ObjectRef, ObservedState, Workload
+from reconciler.pipeline import plan_and_state
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import explain_field, fields, heading
 from reconciler.policy.load import read_fleet
@@ -76,7 +76,6 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
         return
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
-    options = RunOptions.of(policies, flags)
     made, found = _explained(options, options.policies(partly=True), subject)
     if output == "text":
         show_lines(wrapped(_lines(made, found), text_width()))
@@ -135,14 +134,8 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     if not federated:
         known_cluster(policies.fleet, name, subject)
         _check_its_own(policies.only, name, subject)
-    seen: list[ObservedState] = []
-
-    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        seen.append(state)
-        return decide(policies, state, run, counterfactuals=True)
-
-    made = plan(policies, options.world(policies.fleet), options.request(), decided)
-    state = seen[-1]
+    decide = partial(decide_all, counterfactuals=True)
+    state, made = plan_and_state(policies, options.world(policies.fleet), options.request(), decide)
     found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
     if not found:
         check_known(made, name, subject)

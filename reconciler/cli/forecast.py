@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -78,22 +77,23 @@ def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta,
     Raises:
         SnapshotError: it cannot be read.
     """
-    names = [cluster.name for cluster in policies.fleet.clusters]
-    opened = opened_snapshot(options, names, policies.fleet.namespace)
+    opened = opened_snapshot(options, policies)
     if not options.quiet:
         for warning in opened.warnings():
             say(f"warning: {warning}")
     return forecast(policies, Simulation(policies, opened, tick), options.now, options.now + length)
 
 
-def opened_snapshot(options: RunOptions, clusters: Sequence[str], namespace: str) -> Opened:
-    """Return `clusters` of the snapshot that `options` name, read once; who plays on them copies them.
+def opened_snapshot(options: RunOptions, *sets: PolicySet) -> Opened:
+    """Return the clusters of all `sets` on the snapshot that `options` name, read once; who plays on them copies them.
 
     Raises:
         SnapshotError: it cannot be read.
     """
     assert options.snapshot is not None
-    return open_snapshot(options.snapshot, clusters, victim_order(lambda: options.now), namespace, options.now)
+    names = tuple(dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters))
+    order = victim_order(lambda: options.now)
+    return open_snapshot(options.snapshot, names, order, sets[0].fleet.namespace, options.now)
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:

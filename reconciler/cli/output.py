@@ -1,7 +1,8 @@
 """Everything that is printed: the result on stdout, messages on stderr. Nothing else prints.
 
 Names and texts in it come from clusters, policies, files and the command line. A control character among them would
-move a terminal's cursor or hide a line, and a line that begins with `::` is a command to GitHub's runners.
+move a terminal's cursor or hide a line, and a line that begins with `::` is a command to GitHub's runners. A name may
+also hold a credential that its server was sent.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import click
 
 from reconciler.apply.outcomes import Outcome
+from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.plan.json import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
@@ -55,7 +57,7 @@ def show_workflow_command(command: str, properties: dict[str, object], message: 
 def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
     """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
     with suppress(BrokenPipeError):
-        click.echo(text, nl=nl, color=color)
+        click.echo(printable_without_credentials(text), nl=nl, color=color)
 
 
 def say(text: str, *, nl: bool = True) -> None:
@@ -75,7 +77,7 @@ def say_text(text: str, *, color: bool = False) -> None:
 
 def _say(text: str, *, nl: bool, color: bool = False) -> None:
     with suppress(OSError):
-        click.echo(text, err=True, nl=nl, color=color)
+        click.echo(printable_without_credentials(text), err=True, nl=nl, color=color)
 
 
 def _text(text: str, *, color: bool = False) -> str:

@@ -207,7 +207,7 @@ def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) ->
     if not twins:
         return one
     twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
-    return ClusterFindings(one.cluster, (*one.findings, twin), one.missing, one.answers, one.identity)
+    return replace(one, findings=(*one.findings, twin))
 
 
 def _tls(case: ClusterCheck) -> Iterator[Finding]:

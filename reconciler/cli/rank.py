@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import (
@@ -109,6 +110,6 @@ def _values(ranking: Ranking) -> dict[str, Any]:
         "strategy": forecast.strategy,
         "certain": forecast.certain,
         "chosenAtApply": forecast.chosen_at_apply,
-        "pods": [{"name": pod.name, "goes": pod.goes, "rule": pod.rule, "domain": pod.domain} for pod in ranking.pods],
+        "pods": msgspec.to_builtins(ranking.pods),
         "note": forecast.note,
     }

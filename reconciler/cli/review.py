@@ -13,21 +13,18 @@ from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
-from reconciler.forecast.review import LabelsByRef, Review, labels_in, narrowed, review_of
+from reconciler.forecast.review import Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
-from reconciler.pipeline import plan
+from reconciler.pipeline import plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.wording import age, edge
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
-    from reconciler.decide.decisions import DesiredState
-    from reconciler.model import ObservedState, Run
     from reconciler.world import World
 
 
@@ -63,31 +60,22 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     head = options.policies()
     before, problem = _base(options, base, head.only)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
-    seen = _Seen()
-    made = plan(with_fleet, run.metrics.opened(_world(options, with_fleet)), options.request(), seen.decide)
+    world = run.metrics.opened(_world(options, with_fleet))
+    state, made = plan_and_state(with_fleet, world, options.request())
+    labels = labels_in(state)
     run.metrics.decided(made)
     if before is None:
         say(f"warning: {problem}")
         played = _Played(options, flags, (with_fleet,))
         alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
-        return narrowed(alone, options.filters, seen.labels), ExitCode.PARTIAL
+        return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
-    without = plan(before, _world(options, before), unlifted, seen.decide)
+    state, without = plan_and_state(before, _world(options, before), unlifted)
+    labels |= labels_in(state)
     played = _Played(options, flags, (before, with_fleet))
-    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), seen.labels)
-    found = narrowed(found, options.filters, seen.labels)
+    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), labels)
+    found = narrowed(found, options.filters, labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
-
-
-class _Seen:
-    """The labels of what plans are made of."""
-
-    def __init__(self) -> None:
-        self.labels: LabelsByRef = {}
-
-    def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        self.labels = {**self.labels, **labels_in(state)}
-        return decide(policies, state, run)
 
 
 def _world(options: RunOptions, policies: PolicySet) -> World:
@@ -131,8 +119,7 @@ class _Played:
         self._opened: Opened | None = None
         if options.snapshot is None:
             return
-        names = dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters)
-        self._opened = opened_snapshot(options, tuple(names), sets[0].fleet.namespace)
+        self._opened = opened_snapshot(options, *sets)
         at = _recorded_at(self._opened)
         self.age = None if at is None else max(timedelta(), options.now - at)
         most = flags["max_snapshot_age"]

@@ -14,11 +14,8 @@ from reconciler.cli.object_names import known_cluster, object_name
 from reconciler.cli.options import now_option, output_option, policies_option, verb, world_options
 from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.decide import decide
-from reconciler.decide.decisions import DesiredState
 from reconciler.errors import ExitCode, reason_of
-from reconciler.model import ObservedState, Run
-from reconciler.pipeline import plan
+from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.status import (
     FleetStatus,
@@ -54,15 +51,9 @@ def status_command(subject: str | None, policies: str, output: str, **flags: Any
 
 
 def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
-    seen: list[ObservedState] = []
-
-    def decided(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        seen.append(state)
-        return decide(policies, state, run)
-
     world = options.world(policies.fleet)
-    made = plan(policies, world, options.request(), decided)
-    return fleet_status(policies.fleet, seen[-1], made, _last_runs(policies.fleet, world, options))
+    state, made = plan_and_state(policies, world, options.request())
+    return fleet_status(policies.fleet, state, made, _last_runs(policies.fleet, world, options))
 
 
 def _last_runs(fleet: Fleet, world: World, options: RunOptions) -> list[RunSummary]:

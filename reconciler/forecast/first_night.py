@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -59,14 +60,12 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     first = steps[0]
     already = {str(one.idled[0]) for one in first.plan.explanations if one.idled is not None}
     owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items() if ref not in already}
-    counts: dict[str, int] = {}
-    for policy in owners.values():
-        counts[policy] = counts.get(policy, 0) + 1
+    counts = Counter(owners.values())
     held = {one.what: one for step in steps for one in held_of(step.plan)}
     return FirstNight(
         start=first.at,
         workloads=len(scalable_workloads(first.state)),
-        idle={policy: counts[policy] for policy in sorted(counts)},
+        idle=dict(sorted(counts.items())),
         already=len(already),
         places=first.plan.places,
         held_back=tuple(held[what] for what in sorted(held)),

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
@@ -257,13 +258,12 @@ def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
 
 
-def labels_in(state: ObservedState) -> LabelsByRef:
+def labels_in(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
     """Return the labels of each workload; what it does not say itself, its namespace says."""
-    clusters = state.clusters.values()
-    spaces = {(one.name, found.ref.name): found.labels for one in clusters for found in one.namespaces}
+    clusters = [(one, namespace_labels(one)) for one in state.clusters.values()]
     return {
-        found.ref: {**spaces.get((one.name, found.ref.namespace), NOTHING), **found.labels}
-        for one in clusters
+        found.ref: {**spaces.get(found.ref.namespace, NOTHING), **found.labels}
+        for one, spaces in clusters
         for found in one.workloads
     }
 

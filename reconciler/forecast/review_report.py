@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
@@ -74,11 +75,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
         "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
         "baseReplicaHours": round(review.before_hours, 4),
-        "fields": [
-            {"policy": one.policy, "field": one.field, "before": one.before, "after": one.after}
-            for one in changes.fields
-        ],
-        "renamed": [{"before": one.before, "after": one.after} for one in changes.renamed],
+        "fields": msgspec.to_builtins(changes.fields),
+        "renamed": msgspec.to_builtins(changes.renamed),
         "removed": list(changes.removed),
         "added": list(changes.added),
         "owned": [

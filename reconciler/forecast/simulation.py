@@ -21,8 +21,7 @@ from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer
-from reconciler.decide.decide import decide
-from reconciler.decide.decisions import DesiredState, Verb
+from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
 from reconciler.forecast.moments import calendar_edges, recorded_moments
@@ -35,13 +34,12 @@ from reconciler.model import (
     ObservedState,
     PatchOperation,
     QueryAnswer,
-    Run,
     Workload,
     Write,
 )
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
-from reconciler.pipeline import Control, RunRequest, carry_out, plan
+from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
 from reconciler.plan.model import Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
@@ -92,7 +90,6 @@ class Simulation:
         self._now = _EPOCH
         self._clusters: dict[str, MemoryCluster] = {}
         self._world = self._copied(opened)
-        self._seen: ObservedState | None = None
         self._requests: dict[ObjectRef, Requests] = {}
         self._had: dict[ObjectRef, int] = {}
 
@@ -100,10 +97,8 @@ class Simulation:
         """Return what a run at `at` does, done."""
         self._now = at
         before = self._changes()
-        made = plan(self._policies, self._world, RunRequest(at), self._decided)
+        state, made = plan_and_state(self._policies, self._world, RunRequest(at))
         applied = carry_out(made, self._policies.fleet, self._world, _EVERYTHING, {})
-        state = self._seen
-        assert state is not None
         workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
         targets = _targets_of(workloads.values())
         self._had |= _had_of(workloads, targets, at)
@@ -215,10 +210,6 @@ class Simulation:
 
     def _changes(self) -> int:
         return sum(cluster.changes for cluster in self._clusters.values())
-
-    def _decided(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        self._seen = state
-        return decide(policies, state, run)
 
     def _started_by_keda(self, scaled: Iterable[tuple[ObjectRef, ObjectRef]]) -> Iterator[ObjectRef]:
         """Start the targets of ScaledObjects that KEDA had scaled to zero and that are paused no more; yield them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
@@ -19,6 +20,7 @@ from reconciler.decide.idling.criteria import (
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.limits import scalable_workloads
 from reconciler.decide.query_answers import value_for
+from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
@@ -213,16 +215,17 @@ class _Recording:
         }
         if not more:
             return
-        clusters: dict[str, int] = {}
+        clusters: Counter[str] = Counter()
         needed = Requests()
         for ref, pods in more.items():
-            clusters[ref.cluster] = clusters.get(ref.cluster, 0) + pods
+            clusters[ref.cluster] += pods
             needed = needed.plus(self._simulation.requests(ref).times(pods))
-        tiers: dict[int, int] = {}
-        for action in step.plan.actions:
-            woken = step.targets.get(action.ref, action.ref)
-            if action.decision.verb is Verb.WAKE and action.decision.order and woken in more:
-                tiers[action.decision.order[0]] = tiers.get(action.decision.order[0], 0) + 1
+        tiers = Counter(
+            action.decision.order[0]
+            for action in step.plan.actions
+            if action.decision.verb is Verb.WAKE and action.decision.order
+            if step.targets.get(action.ref, action.ref) in more
+        )
         self._wakes.append(Wake(step.at, sum(more.values()), needed, clusters, tuple(sorted(tiers.items()))))
 
     def result(self, start: datetime) -> Forecast:
@@ -253,7 +256,8 @@ class _Recording:
         )
 
     def _timelines(self) -> Iterator[WorkloadTimeline]:
-        labels = _labels(self._last)
+        clusters = {} if self._last is None else self._last.state.clusters
+        labels = {name: namespace_labels(one) for name, one in clusters.items()}
         for ref in sorted(self._segments):
             workload = self._workloads.get(ref)
             own = NOTHING if workload is None else workload.labels
@@ -263,20 +267,12 @@ class _Recording:
                 without=self._without.get(ref, 0),
                 segments=tuple(self._segments[ref]),
                 requests=self._simulation.requests(ref),
-                labels={**labels.get((ref.cluster, ref.namespace), {}), **own},
+                labels={**labels.get(ref.cluster, NOTHING).get(ref.namespace, NOTHING), **own},
             )
 
 
 def _clusters(held: HeldBack) -> tuple[str, ...]:
     return tuple(sorted({decision.ref.cluster for decision in held.decisions}))
-
-
-def _labels(step: Step | None) -> dict[tuple[str, str], Mapping[str, str]]:
-    """Return the labels of each namespace by cluster and name: what a workload does not say itself, they say."""
-    if step is None:
-        return {}
-    clusters = step.state.clusters.values()
-    return {(one.name, found.ref.name): found.labels for one in clusters for found in one.namespaces}
 
 
 def _without(workload: Workload, at: datetime) -> int:
@@ -290,20 +286,10 @@ def total(wakes: Iterable[Wake], within: timedelta) -> Sequence[Wake]:
     for wake in sorted(wakes, key=lambda one: one.at):
         if joined and wake.at - joined[-1].at <= within:
             last = joined[-1]
-            clusters = {
-                name: last.clusters.get(name, 0) + wake.clusters.get(name, 0)
-                for name in sorted({*last.clusters, *wake.clusters})
-            }
-            tiers = dict(last.tiers)
-            for tier, number in wake.tiers:
-                tiers[tier] = tiers.get(tier, 0) + number
-            joined[-1] = Wake(
-                last.at,
-                last.pods + wake.pods,
-                last.requests.plus(wake.requests),
-                clusters,
-                tuple(sorted(tiers.items())),
-            )
+            clusters = dict(sorted((Counter(last.clusters) + Counter(wake.clusters)).items()))
+            tiers = tuple(sorted((Counter(dict(last.tiers)) + Counter(dict(wake.tiers))).items()))
+            requests = last.requests.plus(wake.requests)
+            joined[-1] = Wake(last.at, last.pods + wake.pods, requests, clusters, tiers)
         else:
             joined.append(wake)
     return sorted(joined, key=lambda one: (-one.pods, one.at))

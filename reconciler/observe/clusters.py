@@ -29,11 +29,13 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.decide.annotations import VICTIM_LABEL
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
+from reconciler.errors import ClusterError, ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
+    Event,
     Namespace,
     ObservedCluster,
     ObservedState,
+    Pod,
     QueryAnswer,
     QueryKey,
     Workload,
@@ -226,6 +228,7 @@ class _ClusterReader:
         self._scope = wanted.scope
         self._tell = tell
         self._pool = pool
+        self._left_out: dict[str, str] = {}  # by namespace, why nothing in it is known
 
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
@@ -237,7 +240,10 @@ class _ClusterReader:
 
         def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
-            return () if isinstance(read, str) else read
+            if isinstance(read, str):
+                return ()
+            left_out = {} if asked.namespace else self._left_out
+            return tuple(one for one in read if _namespace_of(one) not in left_out) if left_out else read
 
         return ObservedCluster(
             name=self._name,
@@ -257,7 +263,8 @@ class _ClusterReader:
                 unreadable_key(asked.resource.group, asked.resource.plural): why
                 for asked, why in found.items()
                 if isinstance(why, str)
-            },
+            }
+            | {f"namespace {space}": why for space, why in self._left_out.items()},
         )
 
     def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
@@ -269,6 +276,12 @@ class _ClusterReader:
     def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
         try:
             found = self._found(asked)
+        except LeftOutError as error:
+            if asked.namespace or asked.resource == NODES or self._scope.namespace or self._wanted.tenant is not None:
+                return str(error)
+            # Whoever has it has its namespace: as its objects rest on one another, none of them is known.
+            self._left_out |= {namespace or name: str(error) for namespace, name in error.left_out}
+            found = tuple(error.read)
         except (ForbiddenError, MalformedAnswerError) as error:
             return self._scope.words(error)
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
@@ -320,6 +333,13 @@ class _ClusterReader:
             if not self._scope.alone and self._wanted.tenant is None:
                 raise
             return ""
+
+
+def _namespace_of(one: Any) -> str:
+    """Return the namespace that an object is in, or is."""
+    if isinstance(one, Namespace):
+        return one.ref.name
+    return one.namespace if isinstance(one, Pod | Event) else one.ref.namespace
 
 
 def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -71,13 +72,11 @@ def distributions_of(plan: Plan) -> tuple[ReplicaDistribution, ...]:
 
 
 def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
+    before, after = Counter[str](), Counter[str]()
     for decision in decisions:
         if decision.removed or added(decision):
-            cluster = decision.ref.cluster
-            before[cluster] = before.get(cluster, 0) + (decision.replicas_before or 0)
-            after[cluster] = after.get(cluster, 0) + (decision.replicas_after or 0)
+            before[decision.ref.cluster] += decision.replicas_before or 0
+            after[decision.ref.cluster] += decision.replicas_after or 0
     return ReplicaDistribution(
         "All workloads this plan changes",
         tuple(Bar(cluster, before[cluster], after[cluster]) for cluster in sorted(before)),

@@ -12,7 +12,7 @@ import pytest
 from reconciler.activator.wake import Waker, WakeView
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
-from reconciler.world import RealClock
+from reconciler.time_limit import TimeLimit
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "ReplicaSet": "replicasets"}
@@ -31,6 +31,7 @@ class PagedServer:
     """Answers the lists whose plural is one of `long` in `pages` empty pages, all others in one."""
 
     def __init__(self, pages: int, long: set[str]) -> None:
+        self.limit = TimeLimit()
         self._pages = pages
         self._long = long
 
@@ -45,7 +46,7 @@ class PagedServer:
 
 @pytest.fixture
 def waker_of() -> Callable[[PagedServer], Waker]:
-    return lambda server: Waker(WakeView(cast(ApiClient, server), RealClock()), "reconciler", lambda: NOW)
+    return lambda server: Waker(WakeView(cast(ApiClient, server)), "reconciler", lambda: NOW)
 
 
 def test_each_wake_has_all_pages(waker_of: Callable[[PagedServer], Waker]) -> None:

@@ -21,6 +21,7 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.time_limit import TimeLimit
+from tests.backends.kubernetes.test_read_budget import SizedServer
 
 GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 
@@ -142,6 +143,17 @@ def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_for
     assert (server.versions, server.lists) == (versions, lists)
     assert (recorded.changed, len(recorded.replaced)) == (["shop/web"], lists)
     assert recorded.failed[-1] == ""  # what goes on has no failure any more
+
+
+def test_an_object_that_is_too_large_is_left_out_and_told() -> None:
+    """Otherwise all idle Services would be forgotten."""
+    told: list[str] = []
+    lists: list[list[Any]] = []
+    server = SizedServer([1000, 33 << 20, 1000])
+    handlers: WatchHandlers[Any] = WatchHandlers(lists.append, lambda *_: None, told.append)
+    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers)._list()
+    assert [one.metadata.name for one in lists[0]] == ["web-0", "web-2"]
+    assert told == ["member: list services: longer than is read of one answer: shop/web-1; expected smaller objects"]
 
 
 def test_a_list_that_goes_on_where_it_was_already_ends_with_a_failure() -> None:

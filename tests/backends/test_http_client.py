@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import inf
 from typing import Any
 from uuid import uuid4
@@ -23,6 +24,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler import credentials
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import Resolver, connections, tls_context
@@ -450,39 +452,23 @@ def test_an_answer_of_several_gzip_members_is_read_to_its_end() -> None:
     members = b"".join(gzip.compress(part) for part in (b"one ", b"two ", b"three"))
     with Server(an_answer(members, "Content-Encoding: gzip")) as server:
         assert asked(server.url).body == b"one two three"
+    with Server(an_answer(members + bytes(1000), "Content-Encoding: gzip")) as server:
+        assert asked(server.url).body == b"one two three", "with padding behind it"
     with Server(an_answer(members[:-3], "Content-Encoding: gzip")) as server, pytest.raises(HttpError, match="cut off"):
         asked(server.url)
 
 
-@pytest.mark.parametrize(
-    ("header", "value", "repeated"),
-    [
-        pytest.param("Authorization", "Bearer ey/JhbGciOi.x", "ey/JhbGciOi.x", id="bearer token"),
-        pytest.param("Authorization", "Bearer ey/JhbGciOi.x", "ey\\/JhbGciOi.x", id="escaped in JSON"),
-        pytest.param("Authorization", "Basic cm9vdDpodW50ZXIyMQ==", "hunter21", id="password"),
-        pytest.param("Authorization", "Basic cm9vdDpodW50ZXIyMQ==", "cm9vdDpodW50ZXIyMQ==", id="basic, encoded"),
-        pytest.param("Private-Token", "glpat-0123456789", "glpat-0123456789", id="token of a code host"),
-    ],
-)
-def test_a_credential_that_the_server_repeats_is_nowhere_in_the_answer(header: str, value: str, repeated: str) -> None:
-    body = f'{{"message": "no {repeated} here", "again": "{repeated}"}}\nline {repeated}\n'.encode()
-    request = {"headers": {header: value, "Accept": "application/json"}}
-    with Server(an_answer(body, f"X-Said: {repeated}", f"Warning: {value}")) as server:
-        found = a_client().exchange(HttpRequest("GET", server.url, **request), TimeLimit(10))
-        with a_client().streamed(HttpRequest("GET", server.url, **request), TimeLimit(10)) as (_, lines):
-            streamed = b"\n".join(lines)
-
-    assert bytes(found.body) == body.replace(repeated.encode(), b"***")
-    assert streamed == body.replace(repeated.encode(), b"***").rstrip(b"\n")
-    assert found.headers["x-said"] == "***"
-    assert not any(repeated in one for one in found.headers.values())
-
-
-def test_what_is_no_credential_and_what_is_short_stays_in_the_answer() -> None:
-    body = b"application/json, shop, production"
-    headers = {"Accept": "application/json", "X-Scope-OrgID": "production", "X-Token": "shop"}
-    with Server(an_answer(body)) as server:
-        assert a_client().exchange(HttpRequest("GET", server.url, headers=headers), TimeLimit(10)).body == body
+def test_what_a_server_sends_stays_as_it_is() -> None:
+    """Also where it has credentials in it: data that were changed would be read as other data."""
+    body = b'{"service": "checkout", "said": "checkout"}\nline checkout'
+    request = HttpRequest("GET", "", {"Authorization": "Bearer checkout", "X-Token": "checkout"})
+    credentials.remember("checkout")
+    with Server(an_answer(body, "X-Said: checkout")) as server:
+        sent = replace(request, url=server.url)
+        found = a_client().exchange(sent, TimeLimit(10))
+        with a_client().streamed(sent, TimeLimit(10)) as (_, lines):
+            assert b"\n".join(lines) == body
+    assert (found.body, found.headers["x-said"]) == (body, "checkout")
 
 
 def bomb(unpacked: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from reconciler import credentials
 from reconciler.yaml.reader import read_documents
 from tests.way.calls import Folder, Said, inside
 
@@ -100,6 +101,26 @@ def test_yaml_is_read_as_what_json_says(quickstart, arguments):
     expected = json.loads(folder.call(*arguments, "-o", "json").out)
     assert [one.value for one in read_documents("a.yaml", text).found] == [expected], "read as YAML 1.2"
     assert yaml.safe_load(text) == expected, "read as YAML 1.1"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
+def test_t5_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quickstart):
+    """What is carried out is named as it is: only what is printed has no credential in it."""
+    token = "ey4x0123456789.abc"
+    for file in sorted((quickstart.path / "snapshot").rglob("*.yaml")):
+        file.write_text(file.read_text().replace("dev-a", f"dev-{token}"))
+    for file in (quickstart.path / "policies").rglob("*.yaml"):
+        file.write_text(file.read_text().replace("dev-a", f"dev-{token}"))
+    assert token in quickstart.plan(NOW, "-o", form).out, "else nothing is shown below"
+    credentials.remember(token)
+    said = quickstart.plan(NOW, "-o", form, "--out", "plan.json")
+    assert token not in said.out + said.err
+    assert "dev-(secret)" in said.out
+    if form in ("json", "yaml"):
+        yaml.safe_load(said.out)
+    assert token in (quickstart.path / "plan.json").read_text()
+    applied = quickstart.call("apply", "plan.json", *LOOK, "-o", form, "--progress", "plain")
+    assert (applied.code, token in applied.out + applied.err) == (0, False), applied
 
 
 def test_r6_the_names_are_there_all_the_same(quickstart):

@@ -73,9 +73,7 @@ def test_h4_no_annotation_of_one_cluster_holds_up_the_others(key: str, tmp_path:
     documents = list(yaml.safe_load_all(file.read_text()))
     for number, text in enumerate(TEXTS):
         for one in (one for one in documents[: len(documents)] if one["metadata"]["name"] == "due"):
-            copied = yaml.safe_load(
-                yaml.safe_dump(one).replace("due", f"due-{number}").replace("wake-due-", "wake-due")
-            )
+            copied = json.loads(json.dumps(one).replace("due", f"due-{number}").replace("wake-due-", "wake-due"))
             copied["metadata"].setdefault("annotations", {})[key] = text
             copied["metadata"]["creationTimestamp"] = ENDS[number % 4]
             documents.append(copied)

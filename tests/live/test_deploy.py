@@ -258,6 +258,8 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
         (["no-admission"], [], ()),
+        (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
+        (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),
     ],
 )
 def test_a_component_brings_its_rights_and_what_narrows_them(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import random
-import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 17
 _MOST_DIGITS = 9
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-_SECRET_HEADER = re.compile(r"(?i)auth|cookie|key|pass|secret|token")
-_LEAST_SECRET = 8  # a shorter text is part of many others
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +49,13 @@ class HttpRequest:
     body: bytes | None = field(default=None, repr=False)
     check: Callable[[], None] | None = None
 
-    @property
-    def secrets(self) -> tuple[bytes, ...]:
-        """The credentials in its headers, as a server could repeat them, the longest first."""
-        pairs = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
-        found: set[str] = set()
-        for name, value in pairs:
-            if _SECRET_HEADER.search(name):
-                found.update((*value.split(), *_password(value)))
-        texts = {text.encode() for text in found if len(text) >= _LEAST_SECRET}
-        return tuple(sorted(texts | {text.replace(b"/", b"\\/") for text in texts}, key=len, reverse=True))
-
-
-def _password(value: str) -> tuple[str, ...]:
-    """Return the password, and the name with it, in the value of a header for basic authentication."""
-    scheme, _, encoded = value.partition(" ")
-    if scheme.lower() != "basic":
-        return ()
-    try:
-        decoded = base64.b64decode(encoded, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ()
-    return decoded, decoded.partition(":")[2]
-
-
-def _without(secrets: Sequence[bytes], answer: bytes | bytearray) -> bytes | bytearray:
-    """Return `answer` with "***" in place of each of `secrets`: what a server repeats is printed nowhere."""
-    for secret in secrets:
-        if secret in answer:
-            answer = answer.replace(secret, b"***")
-    return answer
-
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """One answer, read to its end and unpacked. The keys of `headers` are in lower case."""
+    """One answer, read to its end and unpacked. The keys of `headers` are in lower case.
+
+    It may repeat what was sent: a text for people that is made of it goes through `without_credentials`.
+    """
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -164,8 +131,7 @@ class HttpClient:
         self._budget = budget
 
     def exchange(self, request: HttpRequest, limit: TimeLimit) -> HttpResponse:
-        """Return the answer to one request, whatever its status, without the credentials of the request where the
-        server repeats them; redirects are not followed.
+        """Return the answer to one request, whatever its status; redirects are not followed.
 
         Raises:
             HttpError: there is no whole answer; see errors.py for its kinds.
@@ -179,12 +145,7 @@ class HttpClient:
                 body = self._body(response, limit)
         except (HTTPError, OSError, ValueError) as error:
             raise http_error(error) from error
-        secrets = request.secrets
-        headers = {
-            key.lower(): _without(secrets, value.encode(errors="replace")).decode()
-            for key, value in response.headers.items()
-        }
-        return HttpResponse(response.status, headers, _without(secrets, body))
+        return HttpResponse(response.status, {key.lower(): value for key, value in response.headers.items()}, body)
 
     @contextmanager
     def streamed(self, request: HttpRequest, limit: TimeLimit) -> Iterator[tuple[int, Iterator[bytes]]]:
@@ -200,8 +161,7 @@ class HttpClient:
         try:
             with within(limit), self._opened(request) as response:
                 try:
-                    secrets = request.secrets
-                    yield response.status, (bytes(_without(secrets, line)) for line in self._lines(response))
+                    yield response.status, self._lines(response)
                 finally:
                     response.close()  # there may be more to come, so nobody else can use the connection
         except (HTTPError, OSError, ValueError) as error:
@@ -278,7 +238,7 @@ def _unpacked(response: BaseHTTPResponse) -> Iterator[bytes]:
     reader = zlib.decompressobj(_GZIP_OR_ZLIB)
     begun = False
     while piece := response.read1(_CHUNK):
-        while piece:
+        while piece := piece.lstrip(b"\0") if reader.eof else piece:  # zeros behind a member are padding, as in gunzip
             if reader.eof:
                 reader = zlib.decompressobj(_GZIP_OR_ZLIB)  # RFC 1952, section 2.2: one member follows another
             begun = True

@@ -34,6 +34,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
 from reconciler.backends.http.exchange import HttpError, TimedOutError, connection_error, step_of
+from reconciler.credentials import remember
 from reconciler.time_limit import TimeLimit
 
 SocketAddress = tuple[Any, Any, int, str, Any]
@@ -187,6 +188,8 @@ def connections(
     if server_name:
         secured["server_hostname"] = server_name
     way = _proxy_url(proxy) if proxy else None
+    if way is not None and way.auth:
+        remember(unquote(way.auth).partition(":")[2])
     through = way if way is not None and way.scheme in _SOCKS else None
     if way is None or through is not None:
         manager = urllib3.PoolManager(**secured)

@@ -19,6 +19,7 @@ from reconciler.backends.http.client import ByteBudget, HttpClient
 from reconciler.backends.http.exchange import TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.connection_settings import ClusterConnection
+from reconciler.credentials import remember_authorization
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit
 
@@ -161,6 +162,7 @@ class Connection:
 
     def _ask(self, endpoint: ApiServer, limit: TimeLimit) -> None:
         self._header = endpoint.authorization(limit)
+        remember_authorization(self._header)
         self._asked_at = limit.now()
 
 

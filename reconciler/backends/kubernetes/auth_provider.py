@@ -19,6 +19,7 @@ from kubernetes.config.kube_config import KubeConfigLoader
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.exchange import HttpError, TimedOutError
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
+from reconciler.credentials import remember
 from reconciler.time_limit import TimeLimit
 
 _Package: Any = KubeConfigLoader
@@ -92,6 +93,8 @@ def id_token(config: Mapping[str, str], limit: TimeLimit) -> str:
     issuer = config["idp-issuer-url"].rstrip("/")
     client = HttpClient(connections(tls=tls, proxy=environment_proxy(issuer)))
     found = client.exchange(HttpRequest("GET", f"{issuer}/.well-known/openid-configuration"), limit)
+    for credential in (config["refresh-token"], config.get("client-secret")):
+        remember(credential or "")
     form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     if config.get("client-secret"):

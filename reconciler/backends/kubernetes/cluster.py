@@ -6,7 +6,7 @@ A write tests what it rests on, so that it is done whole or not at all, also whe
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -45,10 +45,12 @@ from reconciler.backends.protocols import (
 )
 from reconciler.errors import (
     AlreadyExistsError,
+    AnswerTooLargeError,
     ClusterError,
     ConflictError,
     ForbiddenError,
     InvalidError,
+    LeftOutError,
     MalformedAnswerError,
     NotFoundError,
     RefusedError,
@@ -98,12 +100,12 @@ class KubernetesCluster:
         """Return all objects of `resource`, sorted by namespace and name; a kind that is not served gives ().
 
         Raises:
-            ForbiddenError, MalformedAnswerError: this kind cannot be read. ClusterError: the cluster cannot.
+            LeftOutError: single objects cannot be read; it has all others. ForbiddenError, MalformedAnswerError: this
+                kind cannot be read. ClusterError: the cluster cannot.
         """
         if resource.group and not self._serves(resource, namespace):  # the core group is always there
             return ()
-        found = self._listed(resource, self._list_request(resource, namespace, labels))
-        return tuple(noun for *_, noun, shown in sorted(found, key=lambda item: item[:2]) if shown)
+        return _shown(self._listed(resource, self._list_request(resource, namespace, labels)))
 
     def _serves(self, resource: Resource[Any], namespace: str) -> bool:
         """Return whether there is such a resource, in namespaces where one is given."""
@@ -189,6 +191,10 @@ class KubernetesCluster:
 
         try:
             found = listed(self._requests, request, shape_of(resource), reduced, self._budget)
+        except LeftOutError as error:
+            if records:  # what stands in no snapshot is taken for absent there
+                raise AnswerTooLargeError(str(error)) from error
+            raise LeftOutError(str(request.operation), error.left_out, _shown(row for row, _ in error.read)) from error
         except (NotFoundError, RefusedError) as error:
             raise MalformedAnswerError(f"{error}; the cluster says that it serves it") from error
         except UnreachableError as error:
@@ -202,6 +208,11 @@ class KubernetesCluster:
 
     def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Operation:
         return Operation(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)
+
+
+def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
+    """Return the nouns of what a list shows, sorted by namespace and name."""
+    return tuple(noun for *_, noun, shown in sorted(rows, key=lambda item: item[:2]) if shown)
 
 
 _MANAGED = {"fieldManager": FIELD_MANAGER}

@@ -8,6 +8,7 @@ from msgspec import Struct
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.http.exchange import HttpError, ReadEnoughError, TooLargeError
+from reconciler.credentials import without_credentials
 from reconciler.errors import (
     AlreadyExistsError,
     AnswerTooLargeError,
@@ -28,6 +29,8 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""
 
 _MAX_WORDS = 500
+_MOST_TEXT = 1 << 16
+"""More than the longest token, which must be whole to be known, has before and behind it."""
 
 
 class ApiStatus(msgspec.Struct):
@@ -65,11 +68,15 @@ class Operation(Struct, frozen=True):
 
 
 def refusal_status(answer: HttpResponse) -> ApiStatus:
-    """Return the Status object that a refusal carries; what is none has no reason, and its text is the message."""
+    """Return the Status object that a refusal carries; what is none has no reason, and its text is the message.
+
+    There is no credential in either that the server repeats.
+    """
     try:
-        return decoded_json(ApiStatus, answer.body)
+        found = decoded_json(ApiStatus, answer.body)
     except NOT_JSON:
-        return ApiStatus(message=bytes(answer.body[:_MAX_WORDS]).decode("utf-8", "replace"))
+        found = ApiStatus(message=bytes(answer.body[:_MOST_TEXT]).decode("utf-8", "replace"))
+    return ApiStatus(without_credentials(found.message or ""), found.reason)
 
 
 def no_answer(operation: Operation, error: HttpError) -> ClusterError:

@@ -14,10 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.wire import Object
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
+from reconciler.credentials import without_credentials
+from reconciler.errors import AnswerTooLargeError, GoneError, LeftOutError, MalformedAnswerError, ReadLimitError
 from reconciler.worker_pool import started
 
 T = TypeVar("T")
@@ -37,6 +39,9 @@ MOST_PAGES_OF_A_LIST = 400
 
 MOST_KINDS = 200
 """Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
+
+MOST_LEFT_OUT = 10
+"""Objects of one list that are too large by themselves, each of which is read up to there: more are a faulty server."""
 
 _ATTEMPTS = 3
 
@@ -76,6 +81,13 @@ class _PageMetadata(msgspec.Struct):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
+class _Names(msgspec.Struct):
+    """A page of objects of which only the metadata are read."""
+
+    items: list[Object]
+    metadata: msgspec.Raw
+
+
 class _Page(msgspec.Struct, Generic[W]):
     """Every list has items: what has none is no list, and not an empty one."""
 
@@ -91,23 +103,36 @@ def listed(
     The list begins again where the server no longer keeps that moment (410).
 
     Raises:
-        ClusterError: a page could not be read, or is none, or there are more than `budget` has left.
+        LeftOutError: single objects are too large; it has all others. ClusterError: a page could not be read, or is
+            none, or there are more than `budget` has left.
     """
-    return listed_at(requests, request, shape, reduced, budget)[0]
+    found = listed_at(requests, request, shape, reduced, budget)
+    if found.left_out:
+        raise LeftOutError(str(request.operation), found.left_out, found.items)
+    return found.items
+
+
+class Listing(msgspec.Struct, Generic[T]):
+    """`version` is that of the list, from which on its changes can be watched. `left_out` are the objects that are too
+    large, as (namespace, name).
+    """
+
+    items: list[T]
+    version: str
+    left_out: list[tuple[str, str]]
 
 
 def listed_at(
     requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
-) -> tuple[list[T], str]:
-    """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
+) -> Listing[T]:
+    """Return what `listed` does, with what belongs to it."""
     for attempt in range(_ATTEMPTS):
-        found: list[T] = []
-        version = ""
+        found: Listing[T] = Listing([], "", [])
         try:
-            for page in _pages(requests, request, shape, budget):
-                found += map(reduced, page.items or ())
-                version = page.metadata.resource_version
-            return found, version
+            for page in _pages(requests, request, shape, budget, found.left_out):
+                found.items += map(reduced, page.items or ())
+                found.version = page.metadata.resource_version
+            return found
         except GoneError:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -118,18 +143,20 @@ class _PageRequests:
     """Asks for one page after another. One that is too large is asked for again with half as many items, and so are
     those after it: large objects of one namespace keep nobody from reading the others. That happens eight times at most
     for a list, and what other lists needed does not count: large objects of one kind keep nobody from reading others.
+    A single object that is too large is left out, and its name added to `left_out`.
     """
 
-    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
+    def __init__(self, client: ApiClient, request: ApiRequest, left_out: list[tuple[str, str]]) -> None:
         self._client = client
         self._request = request
+        self._left_out = left_out
         self.items = PAGE
 
     def send(self, token: str) -> HttpResponse:
         """Return the page that begins at `token`.
 
         Raises:
-            ClusterError: it could not be read, or has a single object that is too large.
+            ClusterError: it could not be read.
         """
         while True:
             query = {**self._request.query, "limit": str(self.items)} | ({"continue": token} if token else {})
@@ -137,14 +164,25 @@ class _PageRequests:
                 return self._client.send(replace(self._request, query=query))
             except AnswerTooLargeError:
                 if self.items == 1:
-                    raise
+                    if len(self._left_out) >= MOST_LEFT_OUT:
+                        raise
+                    return self._without_items(query)
                 self.items //= 2
 
+    def _without_items(self, query: dict[str, str]) -> HttpResponse:
+        """Return a page of one object without it: where the list goes on says the server with its metadata alone."""
+        request = replace(self._request, query=query, accept=METADATA_ONLY)
+        named = decoded(self._client.send(request), _Names, request.operation)
+        self._left_out += [(one.metadata.namespace or "", one.metadata.name) for one in named.items]
+        return HttpResponse(200, {}, b'{"items":[],"metadata":%b}' % bytes(named.metadata))
 
-def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
+
+def _pages(
+    client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget, left_out: list[tuple[str, str]]
+) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    requests = _PageRequests(client, request)
+    requests = _PageRequests(client, request, left_out)
     budget.take_page(request.operation, 1)
     tokens = [""]
     answer = requests.send("")
@@ -206,7 +244,7 @@ def decoded_part(part: bytes | bytearray, shape: type[W], operation: Operation) 
         return decoded_json(shape, part)
     except msgspec.ValidationError as error:
         raise MalformedAnswerError(
-            f"{operation}: the answer is malformed ({error}), expected the API's form"
+            f"{operation}: the answer is malformed ({without_credentials(str(error))}), expected the API's form"
         ) from error
     except NOT_JSON as error:
         raise MalformedAnswerError(f"{operation}: the answer is not JSON ({error}), expected JSON") from error

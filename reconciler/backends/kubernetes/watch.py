@@ -14,9 +14,11 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
+from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
+    LeftOutError,
     MalformedAnswerError,
     ThrottledError,
     UnauthorisedError,
@@ -127,8 +129,11 @@ class Watch(Generic[W]):
 
     def _list(self) -> None:
         request = self._resource.request(self._cluster, {})
-        found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
-        self._handlers.replaced([one for one in found if one is not None])
+        found = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
+        self._version = found.version
+        if found.left_out:
+            self._handlers.failed(str(LeftOutError(str(request.operation), found.left_out, ())))
+        self._handlers.replaced([one for one in found.items if one is not None])
 
     def _watch(self) -> None:
         query = {
@@ -155,7 +160,8 @@ class Watch(Generic[W]):
             about = decoded_part(bytes(event.object), _Reference, operation)
             if event.type == "ERROR":
                 kind = GoneError if about.code == 410 else MalformedAnswerError
-                raise kind(f"{operation}: {about.message or 'an error without words'}, expected changes")
+                words = without_credentials(about.message) or "an error without words"
+                raise kind(f"{operation}: {words}, expected changes")
             yield event, about
 
     def _read(self, raw: msgspec.Raw) -> W | None:

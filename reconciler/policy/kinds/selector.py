@@ -98,32 +98,31 @@ class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True,
     ] = ()
 
 
-ClustersField = Annotated[
-    ClusterSelectorFields, Meta(description="clusters selects clusters of the Fleet. All parts must match.")
-]
-NamespacesField = Annotated[
-    NamespaceSelectorFields,
-    Meta(
-        description="namespaces selects namespaces. All parts must match. Protected namespaces are never selected.",
-    ),
-]
+class ScopeFields(Fields, frozen=True, kw_only=True):
+    """Clusters and namespaces."""
+
+    clusters: Annotated[
+        ClusterSelectorFields, Meta(description="clusters selects clusters of the Fleet. All parts must match.")
+    ] = ClusterSelectorFields()
+    namespaces: Annotated[
+        NamespaceSelectorFields,
+        Meta(
+            description="namespaces selects namespaces. All parts must match. Protected namespaces are never selected."
+        ),
+    ] = NamespaceSelectorFields()
 
 
-class WorkloadsOnlyFields(Fields, frozen=True, kw_only=True):
+class WorkloadsOnlyFields(ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy selects."""
 
-    clusters: ClustersField = ClusterSelectorFields()
-    namespaces: NamespacesField = NamespaceSelectorFields()
     workloads: Annotated[
         WorkloadSelectorFields, Meta(description="workloads selects workloads by kind, name and labels.")
     ]
 
 
-class WorkloadExclusionFields(Fields, frozen=True, kw_only=True):
+class WorkloadExclusionFields(ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy does not select although its selector does. All parts must match."""
 
-    clusters: ClustersField = ClusterSelectorFields()
-    namespaces: NamespacesField = NamespaceSelectorFields()
     workloads: Annotated[
         WorkloadSelectorFields | UnsetType,
         Meta(description="workloads selects workloads. An empty list of kinds selects all kinds, custom ones too."),
@@ -142,11 +141,9 @@ class ExclusionFields(WorkloadExclusionFields, frozen=True, kw_only=True):
     ] = UNSET
 
 
-class SelectorFields(Fields, frozen=True, kw_only=True):
+class SelectorFields(ScopeFields, frozen=True, kw_only=True):
     """What an IdlingPolicy selects. At least one of services and workloads is required."""
 
-    clusters: ClustersField = ClusterSelectorFields()
-    namespaces: NamespacesField = NamespaceSelectorFields()
     services: Annotated[
         ServiceSelectorFields | UnsetType,
         Meta(

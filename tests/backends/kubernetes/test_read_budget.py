@@ -16,14 +16,26 @@ from werkzeug import Request, Response
 
 from reconciler.backends.decode.wire import Object
 from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.kubernetes import auth
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget, listed
+from reconciler.backends.kubernetes.pages import MOST_KINDS, MOST_LEFT_OUT, ReadBudget, listed
 from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
-from reconciler.errors import AnswerTooLargeError, ClusterError, MalformedAnswerError, ReadLimitError, StoppedError
+from reconciler.connection_settings import ClusterConnection
+from reconciler.errors import (
+    AnswerTooLargeError,
+    ClusterError,
+    LeftOutError,
+    MalformedAnswerError,
+    ReadLimitError,
+    StoppedError,
+)
 from reconciler.model import EVERY_KIND
+from reconciler.observe.clusters import observe
+from reconciler.observe.sources import Source
+from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.test_auth import a_kubeconfig
 
@@ -140,7 +152,8 @@ class SizedServer:
     def send(self, request: ApiRequest) -> HttpResponse:
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
         self.limits.append(limit)
-        if sum(self._sizes[start : start + limit]) > 32 << 20:
+        is_whole = "PartialObjectMetadataList" not in request.accept
+        if is_whole and sum(self._sizes[start : start + limit]) > 32 << 20:
             raise AnswerTooLargeError(f"{request.operation}: the answer is longer than 32 MiB, expected an answer")
         end = min(start + limit, len(self._sizes))
         items = [{"metadata": {"name": f"web-{number}", "namespace": "shop"}} for number in range(start, end)]
@@ -166,11 +179,60 @@ def test_small_pages_count_as_what_they_hold() -> None:
     assert len(server.listed("services", budget)) == 20_024
 
 
-def test_a_server_of_which_each_answer_is_too_large_is_asked_nine_times_for_a_list() -> None:
+def test_an_object_that_is_too_large_by_itself_is_left_out_and_named() -> None:
+    server = SizedServer([1000] * 3 + [33 << 20] + [1000] * 3)
+    with pytest.raises(LeftOutError, match=r"services: longer than is read of one answer: shop/web-3;") as left:
+        server.listed("services", ReadBudget())
+    assert left.value.read == ["web-0", "web-1", "web-2", "web-4", "web-5", "web-6"]
+
+
+def test_a_server_of_which_each_answer_is_too_large_is_asked_some_thirty_times_for_a_list() -> None:
     server = SizedServer([33 << 20] * 2000)
     with pytest.raises(AnswerTooLargeError, match="list services: the answer is longer than 32 MiB"):
         server.listed("services", ReadBudget())
-    assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, 1]
+    assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, *[1] * (2 * MOST_LEFT_OUT + 1)]
+
+
+def test_an_object_that_is_too_large_makes_its_namespace_unknown_and_no_other(
+    httpserver: HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What rests on it, or it on what, is in its namespace; taken for absent it would be decided wrongly."""
+    monkeypatch.setattr(auth, "_LARGEST_ANSWER", 1 << 18)
+    fat = "x" * (1 << 18)
+    spaces = ("default", "fat", "shop", "kube-system")
+
+    def answer(request: Request) -> Any:
+        if request.path == "/api/v1/namespaces":
+            return {"items": [{"metadata": {"name": name, "uid": name}} for name in spaces]}
+        if "kube-system" in request.path:
+            return {"metadata": {"name": "kube-system", "uid": "k"}}
+        if not request.path.endswith(("/services", "/deployments")):
+            return {"items": []}
+        start, limit = int(request.args.get("continue", "0")), int(request.args["limit"])
+        names = [("fat", "huge"), ("fat", "small"), ("shop", "web")]
+        items = [{"metadata": {"name": name, "namespace": space}, "spec": {}} for space, name in names]
+        if request.path.endswith("/services") and "PartialObject" not in request.headers["Accept"]:
+            items[0]["metadata"]["annotations"] = {"a": fat}  # type: ignore[index]
+        end = start + limit
+        return {"metadata": {"continue": str(end) if end < len(items) else ""}, "items": items[start:end]}
+
+    sources = {"east": Source(a_cluster(httpserver, tmp_path, answer))}
+    place = Place("fleet")
+    fleet = Fleet(
+        name="f",
+        place=place,
+        clusters=(FleetCluster("east", {}, ClusterConnection("east")),),
+        home="east",
+        namespace="reconciler",
+    )
+    found = observe(PolicySet(fleet), sources).clusters["east"]
+    assert [str(one.ref) for one in (*found.workloads, *found.services)] == [
+        "east/shop/Deployment/web",
+        "east/shop/Service/web",
+    ]
+    assert [one.ref.name for one in found.namespaces] == ["default", "kube-system", "shop"]
+    assert list(found.unreadable) == ["namespace fat"]
+    assert "list services: longer than is read of one answer: fat/huge" in found.unreadable["namespace fat"]
 
 
 def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:

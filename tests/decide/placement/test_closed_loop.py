@@ -154,6 +154,8 @@ CHANGES = (
 
 
 def replace_federated(world, **changes):
+    if "clusters" in changes:
+        changes["preferences"] = replace(world.federated.preferences, clusters=changes.pop("clusters"))
     return replace(world.federated, **changes)
 
 

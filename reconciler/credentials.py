@@ -1,0 +1,119 @@
+"""The credentials that this process sends, and texts without them: a server may repeat what it was sent.
+
+A credential is known by where it comes from: whoever reads a token, a password or a secret header in order to send it
+says so here. Data that a server sends are never changed, only the texts that people read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import json
+import re
+import threading
+from collections.abc import Iterable
+
+_IN_ANSWERS = "***"
+_IN_OUTPUTS = "(secret)"
+"""What stands in place of a credential; in what is printed it may be a text of YAML without quotes."""
+
+_LEAST = 8
+"""A shorter text is part of many others: it is taken out of what a server says as a whole word only."""
+
+_LEAST_WORD = 4
+"""Whoever has a shorter one gets it printed: without each "a" nobody could read an error."""
+
+_MOST = 10_000
+"""How many are known, in a process that goes on for months and gets a token every hour."""
+
+
+class _Credentials:
+    """Each with the forms in which a server may repeat it; `True`: it is no secret elsewhere."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._known: dict[str, bool] = {}
+
+    def add(self, credential: str, *, is_public: bool) -> None:
+        forms = {credential, json.dumps(credential, ensure_ascii=False)[1:-1], credential.replace("/", "\\/")}
+        with self._guard:
+            for form in forms:
+                self._known[form] = is_public and self._known.get(form, True)
+            while len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+
+    def forget(self) -> None:
+        with self._guard:
+            self._known.clear()
+
+    def in_answers(self) -> list[str]:
+        with self._guard:
+            return sorted(self._known, key=len, reverse=True)
+
+    def in_outputs(self) -> Iterable[str]:
+        with self._guard:
+            found = [one for one, is_public in self._known.items() if not is_public and len(one) >= _LEAST]
+        return sorted((one for one in found if not one.isdecimal()), key=len, reverse=True)
+
+
+_SENT = _Credentials()
+
+
+def remember(credential: str) -> None:
+    """Take `credential`, a token or a password that is to be sent, out of all that is printed from now on."""
+    if len(credential) >= _LEAST_WORD:
+        _SENT.add(credential, is_public=False)
+
+
+def remember_authorization(value: str | None) -> None:
+    """Take the value of a header, and what is behind "Bearer" or "Basic" in it, out of all that is printed."""
+    stated = (value or "").strip()
+    scheme, _, rest = stated.partition(" ")
+    rest = rest.strip()
+    remember(rest)
+    if scheme.lower() not in ("bearer", "basic"):
+        remember(stated)
+    if scheme.lower() != "basic":
+        return
+    try:
+        login = base64.b64decode(rest, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return
+    remember(login)
+    remember(login.partition(":")[2])
+
+
+def remember_header(value: str) -> None:
+    """Take the value of a header that stands in the policies out of what servers say: it should be no secret."""
+    if len(value) >= _LEAST_WORD:
+        _SENT.add(value, is_public=True)
+
+
+def forget() -> None:
+    """Let nothing be known."""
+    _SENT.forget()
+
+
+def without_credentials(said: str) -> str:
+    """Return what a server said, as part of an error or a warning, without what it was sent. It must not be cut yet."""
+    for one in _SENT.in_answers():
+        if one not in said:
+            continue
+        if len(one) >= _LEAST:
+            said = said.replace(one, _IN_ANSWERS)
+        else:
+            said = re.sub(rf"(?<!\w){re.escape(one)}(?!\w)", _IN_ANSWERS, said)
+    return said
+
+
+def printable_without_credentials(text: str) -> str:
+    """Return what is about to be printed, in whatever form, without credentials: names in it come from servers.
+
+    Short ones, and those of digits alone, stay: they are part of too many other texts.
+    """
+    for one in _SENT.in_outputs():
+        for form in {one, html.escape(one)}:
+            if form in text:
+                text = text.replace(form, _IN_OUTPUTS)
+    return text

@@ -1,0 +1,101 @@
+"""Writes into deploy/ what follows from the table of workload kinds: `python -m tests.live.write_deploy`.
+
+A section begins with a comment that names it and ends with another one; all between them is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.workload_kinds import SCALABLE_KINDS
+from tests.live.deployed import DEPLOY
+
+BEGIN, END = "# From reconciler/workload_kinds.py: ", "# To here."
+OWN_VALUES = {"horizontalpodautoscalers": "spec[.](minReplicas|maxReplicas)"}
+"""What admission lets us write on kinds that are scaled and are no workloads."""
+
+Section = Callable[[], Iterator[str]]
+
+
+def resources(subresource: str = "") -> dict[str, list[str]]:
+    """Return the resources of all kinds by API group; with "/scale" only of those that have it."""
+    found: dict[str, list[str]] = {}
+    for kind in SCALABLE_KINDS.values():
+        if not subresource or kind.status_path:
+            found.setdefault(kind.group, []).append(f"{kind.plural}{subresource}")
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def rule(group: str, names: Sequence[str], **more: str) -> Iterator[str]:
+    """Yield one rule, of a role or of an admission policy."""
+    yield "- apiGroups: [{}]".format(group or '""')
+    fields = {**more, "resources": f"[{', '.join(names)}]"}
+    for field in ("apiVersions", "operations", "resources", "verbs"):
+        if field in fields:
+            yield f"  {field}: {fields[field]}"
+
+
+def role(verbs: str, on_scale: str = "") -> Section:
+    """Return the rules of a role that has `verbs` on all kinds, and others on their /scale."""
+
+    def lines() -> Iterator[str]:
+        for subresource, chosen in (("", verbs), ("/scale", on_scale)):
+            for group, names in resources(subresource).items() if chosen else ():
+                yield from rule(group, names, verbs=f"[{chosen}]")
+
+    return lines
+
+
+def looked_at() -> Iterator[str]:
+    """Yield the rules of what an admission policy looks at."""
+    scales = resources("/scale")
+    for group, names in resources().items():
+        yield from rule(group, [*names, *scales.get(group, [])], apiVersions='["*"]', operations="[UPDATE]")
+
+
+def scale_fields() -> Iterator[str]:
+    """Yield the variable that says which field of a kind is its scale, as a regular expression."""
+    fields = {kind.plural: ".".join(kind.replicas_path).replace(".", "[.]") for kind in SCALABLE_KINDS.values()}
+    rows = [f"    '{plural}': '|{path}'" for plural, path in sorted((fields | OWN_VALUES).items())]
+    yield from ("- name: fields", "  expression: >-", "    {", *",\n".join(rows).split("\n"), "    }")
+
+
+SECTIONS: Mapping[str, Mapping[str, Section]] = {
+    "member/plan.yaml": {"the workloads": role("list")},
+    "member/apply.yaml": {"the workloads": role("get, patch", on_scale="patch")},
+    "one-namespace/rights.yaml": {"the workloads": role("list")},
+    "components/activator/rights.yaml": {"the workloads": role("get, list, patch")},
+    "member/admission/scaled.yaml": {"the workloads": looked_at, "where their scale stands": scale_fields},
+    "member/admission/others.yaml": {"the workloads": looked_at},
+}
+
+
+def written(text: str, sections: Mapping[str, Section]) -> str:
+    """Return the text of a file with `sections`, by name, written anew.
+
+    Raises:
+        ValueError: the file has one of them not once.
+    """
+    for name, lines in sections.items():
+        pattern = rf"^( *){re.escape(BEGIN + name)}\.\n.*?^ *{re.escape(END)}\n"
+
+        def made(match: re.Match[str], name: str = name, lines: Section = lines) -> str:
+            inner = (f"{BEGIN}{name}.", *lines(), END)
+            return "".join(f"{match[1]}{line}\n" for line in inner)
+
+        text, count = re.subn(pattern, made, text, flags=re.MULTILINE | re.DOTALL)
+        if count != 1:
+            raise ValueError(f"{name} stands there {count} times, expected once")
+    return text
+
+
+def files() -> dict[Path, str]:
+    """Return the files, each as it should be."""
+    return {DEPLOY / name: written((DEPLOY / name).read_text(), sections) for name, sections in SECTIONS.items()}
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.write_text(text)
