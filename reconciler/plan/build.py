@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
 from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.idling.activators import announced, announcements
-from reconciler.decide.placement.observed import unknown_since
+from reconciler.decide.placement.status import unknown_since
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups

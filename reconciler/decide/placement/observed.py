@@ -32,8 +32,8 @@ from reconciler.decide.placement.status import (
     PlacementStatus,
     Rejection,
     home_of,
+    known_since,
     read_rejection,
-    read_unreachable,
     rejection_key,
 )
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
@@ -54,7 +54,7 @@ from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, Po
 
 
 class ClusterPlacement(Struct, frozen=True):
-    """One cluster of the Fleet. `observed` None: it did not answer, and `error` says how.
+    """One cluster of the Fleet. `observed` None: it did not answer.
 
     `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
     nothing records that time (home is read-only, or no cluster answers): such a cluster is never given up.
@@ -62,7 +62,6 @@ class ClusterPlacement(Struct, frozen=True):
 
     cluster: FleetCluster
     observed: ObservedCluster | None
-    error: str = ""
     lost_since: datetime | None = None
     workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
     autoscalers: Autoscalers = Autoscalers({}, {})
@@ -70,10 +69,6 @@ class ClusterPlacement(Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.cluster.name
-
-    def unread(self, group: str, kind: str) -> str:
-        """Return the name under which objects of that kind are unreadable, "" where all were listed."""
-        return "" if self.observed is None else self.observed.unread(group, kind)
 
 
 class PlacementInputs(Struct, frozen=True):
@@ -110,7 +105,7 @@ def placement_inputs(
 ) -> PlacementInputs:
     """Return the clusters of the Fleet and what is remembered, ready to be asked."""
     home = home_of(policies.fleet, state)
-    since = _known_since(home)
+    since = known_since(home)
     wanted = frozenset(local_key(federated) for federated in policies.federated)
 
     def placement(cluster: FleetCluster) -> ClusterPlacement:
@@ -120,7 +115,7 @@ def placement_inputs(
             return ClusterPlacement(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed))
         since_now = run.now if home.cluster else None
         clock = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
-        return ClusterPlacement(cluster, None, state.unreachable.get(cluster.name, "it was not read"), clock)
+        return ClusterPlacement(cluster, None, clock)
 
     replaced = {
         found.ref: found
@@ -141,17 +136,6 @@ def placement_inputs(
         ours=ours,
         replaced=replaced,
     )
-
-
-def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
-    """Return since when each unknown cluster is known to be; `now` where nothing is remembered."""
-    kept = _known_since(home_of(fleet, state))
-    return {name: kept.get(name, now) for name in sorted(state.unreachable)}
-
-
-def _known_since(home: Home) -> dict[str, datetime]:
-    kept = home.newest.get(MEMORY)
-    return {} if kept is None else read_unreachable(kept.data)
 
 
 # One federated ReplicaSet on one cluster.
@@ -299,12 +283,11 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
 
 def _unreadable(case: _Case) -> LocalWorkload | None:
     """Whether it is there is not known where its kind could not be listed."""
-    if case.placement.observed is None:
+    observed = case.placement.observed
+    own = "" if observed is None else observed.unread(case.ref.group, case.ref.kind)
+    if observed is None or not own:
         return None
-    own = case.placement.unread(case.ref.group, case.ref.kind)
-    if not own:
-        return None
-    why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=case.placement.observed.unreadable[own])
+    why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])
     return case.undecided(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
 
 

@@ -427,3 +427,15 @@ def _is_recorded(found: ConfigMap, fleet: Fleet) -> bool:
 
 def _recorded_at(found: ConfigMap) -> datetime:
     return read_time(found.annotations.get(RECORDED_AT)) or _NEVER
+
+
+def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:
+    """Return since when each unknown cluster is known to be; `now` where nothing is remembered."""
+    kept = known_since(home_of(fleet, state))
+    return {name: kept.get(name, now) for name in sorted(state.unreachable)}
+
+
+def known_since(home: Home) -> dict[str, datetime]:
+    """Return since when each cluster is remembered not to answer."""
+    kept = home.newest.get(MEMORY)
+    return {} if kept is None else read_unreachable(kept.data)
