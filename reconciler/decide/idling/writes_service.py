@@ -52,8 +52,6 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 
 _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
-AnnotationValues = Mapping[str, str | None]
-
 
 class ServiceTargets(Struct, frozen=True):
     """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
