@@ -15,6 +15,7 @@ from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.restored_scales import restored_scales, within_targets
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.errors import ReconcilerError, reason_of
@@ -43,6 +44,8 @@ def decide(
     idled = replace(idling, decisions=_after_changes(idling.decisions, placement.decisions))
     placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
     claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}
+    placement = within_targets(placement, seen, lambda restored: decide_downscale(usable, restored, run, claims))
+    claims |= {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
     downscale = decide_downscale(usable, seen, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idled, placement, downscale)

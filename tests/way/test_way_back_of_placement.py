@@ -49,6 +49,22 @@ spec:
 """
 
 
+AT_ONE = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: nightly}
+spec:
+  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}}
+  target: {replicas: TARGET}
+"""
+AUTOSCALER = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 1, maxReplicas: 5}
+"""
+
+
 def placed(replicas: int, *clusters: str) -> str:
     return PLACED.format(replicas=replicas, clusters=", ".join(f'"{name}": {{weight: 1}}' for name in clusters))
 
@@ -155,6 +171,70 @@ def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected
     apply(folder)
     assert counts(folder) == expected
     assert all(annotations(folder, name) == {} for name, count in expected.items() if count == 6)
+
+
+@pytest.mark.parametrize(("total", "own"), [(8, 4), (10, 5), (4, 2)])
+def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
+    """A policy that gets another name, and another total at the same time."""
+    apply(folder)
+    renamed = placed(total, *NAMED).replace("name: web, namespace", "name: web2, namespace")
+    folder.write("policies/web.yaml", renamed)
+    assert "release" not in folder.plan(NOW).out
+    apply(folder)
+    assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, own)
+    assert json.loads(annotations(folder)["reconciler/placed"]) == {
+        "owner": "f/FederatedReplicaSet/shop/web2",
+        "previous": 6,
+        "replicas": own,
+    }
+    (folder.path / "policies" / "web.yaml").unlink()
+    apply(folder)
+    assert counts(folder) == ALL_SIX
+
+
+@pytest.mark.parametrize(("target", "left"), [(1, 1), (4, 4), (5, 5), (9, 6)])
+def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target, left):
+    apply(folder)
+    (folder.path / "policies" / "web.yaml").unlink()
+    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", str(target)))
+    assert "4 -> 6" not in folder.plan(NOW).out or target == 9
+    for name in OTHERS:
+        (folder.path / "snapshot" / name / "web.yaml").unlink()
+    assert folder.apply(NOW).code == 0
+    found = {name: folder.replicas(name, "shop", "Deployment", "web") for name in NAMED}
+    assert found == dict.fromkeys(NAMED, left)
+    assert "No changes. The clusters match the policies." in folder.plan(NOW).out
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["the policy is removed", "restore"])
+def test_what_an_autoscaler_controls_now_is_left_to_it(folder, by_hand):
+    apply(folder)
+    folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
+    if by_hand:
+        restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+        said = folder.call("restore", "--all", *restore)
+    else:
+        (folder.path / "policies" / "web.yaml").unlink()
+        said = folder.apply(NOW)
+    assert said.code == 0
+    assert "HorizontalPodAutoscaler/web controls it" in said.out
+    assert counts(folder) == ALL_SIX | {"prod-1": 4}
+    assert annotations(folder) == {}
+
+
+def test_what_the_policy_is_no_longer_about_gets_its_count_back_and_is_told_why(folder):
+    apply(folder)
+    for name in NAMED:
+        folder.write(f"snapshot/{name}/web-2.yaml", DEPLOYMENT.replace("name: web,", "name: web-2,"))
+    folder.write(
+        "policies/web.yaml", placed(8, *NAMED).replace("kind: Deployment, name: web", "kind: Deployment, name: web-2")
+    )
+    said = folder.plan(NOW).out
+    assert "its policy is about Deployment/web-2 now" in said
+    assert "removed" not in said
+    apply(folder)
+    assert counts(folder) == ALL_SIX
+    assert folder.replicas("prod-1", "shop", "Deployment", "web-2") == 4
 
 
 def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(folder):

@@ -48,6 +48,15 @@ def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: fr
     return workload.annotations[OWNER]
 
 
+def may_place(federated: FederatedReplicaSet, workload: Workload, fleets: frozenset[str]) -> bool:
+    """Return whether `federated` may scale `workload`, whose it may have been: with a target always, else only what is
+    its own, or what it may adopt.
+    """
+    if federated.target is not None or is_ours(workload, federated, fleets):
+        return True
+    return federated.on_conflict != "Abort" and not names_another(workload, federated, fleets)
+
+
 class Form(Struct, frozen=True):
     """What every local ReplicaSet of one federated ReplicaSet is like, replicas aside."""
 
