@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Verb
+from reconciler.decide.annotations import read_placed
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedState
 
@@ -33,6 +35,34 @@ def within_targets(
     decided = {one.key: released.get(ref) for ref, one in restored.items()}
     decisions = (decided.get(one.key, one) for one in placement.decisions)
     return replace(placement, decisions=tuple(one for one in decisions if one is not None))
+
+
+def restore_notices(state: ObservedState, restored: DesiredState, *, hold: bool) -> Iterator[Notice]:
+    """Yield what `restored`, the decisions of `reconciler restore`, does not give back, or not for long. `hold`: it is
+    to stay so, which is asked of idling alone.
+    """
+    counts = Counter(one.group.partition("/")[2] for one in restored_scales(restored).values())
+    for key, count in sorted(counts.items()):
+        them = "it" if count == 1 else "them"
+        words = f"the next run lowers {them} again while this policy says so"
+        held = "--hold does not keep that up; " if hold else ""
+        text = f"{_workloads(count)} scaled down by it; {words}; {held}remove it, or set its paused: true"
+        yield Notice("placedAgain", f"FederatedReplicaSet {key}", text, partial=hold)
+    woken = {one.ref: one.replicas_after for one in restored.decisions if one.verb is Verb.WAKE}
+    lowered = [
+        placed.previous
+        for cluster in {ref.cluster for ref in woken}
+        for one in state.clusters[cluster].workloads
+        if one.ref in woken and (placed := read_placed(one.annotations)) is not None
+        if woken[one.ref] == placed.replicas < placed.previous
+    ]
+    if lowered:
+        text = f"{_workloads(len(lowered))} idle and scaled down by placement before that; this is the wake alone"
+        yield Notice("wokenOnly", "placement", f"{text}, restore once more for the replicas of before placement")
+
+
+def _workloads(count: int) -> str:
+    return "1 workload was" if count == 1 else f"{count} workloads were"
 
 
 def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -> ObservedState:

@@ -261,10 +261,30 @@ def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_b
     assert folder.apply("2026-11-23T22:00:00Z").code == 0
     assert set(counts(folder).values()) == {0}
     restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", "2026-11-23T22:30:00Z", "--auto-approve")
-    assert folder.call("restore", "--all", *restore).code == 0
+    said = folder.call("restore", "--all", *restore)
+    assert said.code == 0
     assert counts(folder) == FOUR
-    assert folder.call("restore", "--all", *restore).code == 0
+    assert "2 workloads were idle and scaled down by placement before that; this is the wake alone" in said.out
+    said = folder.call("restore", "--all", *restore)
+    assert said.code == 0
+    assert "this is the wake alone" not in said.out
     assert counts(folder) == ALL_SIX
+
+
+@pytest.mark.parametrize(("hold", "code"), [((), 0), (("--hold", "12h"), 6)], ids=["for now", "with --hold"])
+def test_restore_says_that_a_policy_that_is_there_lowers_it_again(folder, hold, code):
+    apply(folder)
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+    said = folder.call("restore", "--all", *restore, *hold)
+    assert (said.code, counts(folder)) == (code, ALL_SIX)
+    assert "2 workloads were scaled down by it; the next run lowers them again while this policy says so" in said.out
+    assert ("--hold does not keep that up" in said.out) is bool(hold)
+    apply(folder)
+    assert counts(folder) == FOUR
+    folder.call("restore", "--all", *restore)
+    folder.write("policies/web.yaml", placed(8, *NAMED).replace("  replicas: 8\n", "  replicas: 8\n  paused: true\n"))
+    apply(folder)
+    assert counts(folder) == ALL_SIX, "as it says: a pause keeps it"
 
 
 def test_what_somebody_else_scaled_since_stays_theirs(folder):
