@@ -306,6 +306,27 @@ def test_what_placement_raised_is_not_lowered_when_it_leaves(folder):
     assert annotations(folder) == {}
 
 
+def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_matter(folder):
+    """Neither placement nor a DownscalePolicy waits for the other, nor the idling of what is placed for it."""
+    own = placed(4, "prod-1").partition("  targetRef")[0] + (
+        "  selector: {matchLabels: {app: web}}\n"
+        "  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}\n"
+    )
+    folder.write("policies/web.yaml", own)
+    folder.write("snapshot/dev/rs.yaml", DEPLOYMENT.replace("Deployment", "ReplicaSet"))
+    apply(folder)
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 4
+    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 6
+    nights = NIGHTS.replace("{namespaces", "{clusters: {include: [prod-1]}, namespaces").replace(
+        "Deployment", "ReplicaSet"
+    )
+    folder.write("policies/nights.yaml", nights)
+    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", "5").replace("Deployment", "ReplicaSet"))
+    assert folder.apply("2026-11-23T22:00:00Z").code == 0
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 0
+    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 5
+
+
 def test_a_foreign_replica_set_that_was_adopted_is_given_back_and_never_deleted(folder):
     """Also with onDelete: Delete, which is for what placement created."""
     foreign = DEPLOYMENT.replace("Deployment", "ReplicaSet")

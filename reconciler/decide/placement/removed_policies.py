@@ -41,7 +41,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.local_replica_sets import may_place
+from reconciler.decide.placement.local_replica_sets import is_about, may_place
 from reconciler.decide.placement.observed import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.status import STATUS_PREFIX, config_map_deleted
 from reconciler.decide.placement.writes import placement_group
@@ -89,6 +89,8 @@ def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) ->
     placed = {local_ref(one, name): one for one in federated for name in clusters if one.is_on(name)}
     for placement, workload, key in _marked(inputs):
         now = placed.get(workload.ref)
+        if now is not None and not is_about(now, workload.ref.cluster, workload, inputs.ours):
+            now = None
         if now is not None and (now.key == key or may_place(now, workload, inputs.ours)):
             yield _Owned(now.key, workload, is_placed=True)
         elif scale_to_restore(workload) is None or not placement.unread_autoscalers:
