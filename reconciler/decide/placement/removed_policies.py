@@ -167,8 +167,8 @@ def _released(one: _Owned, cause: Cause) -> Decision:
     """
     workload, back = one.workload, scale_to_restore(one.workload)
     if back is not None and one.autoscaler:
-        why = reason(ReasonCode.AUTOSCALED, autoscaler=one.autoscaler)
-        back, cause = None, replace(cause, reasons=(*cause.reasons, why))
+        controlled = reason(ReasonCode.AUTOSCALED, autoscaler=one.autoscaler)
+        back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
     marks = annotation_changes(workload.annotations, dict.fromkeys(keys))
