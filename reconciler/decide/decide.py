@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import Decision, DesiredState, Phase, Settled, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
@@ -14,7 +15,9 @@ from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.restored_scales import restored_scales, within_targets
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.errors import ReconcilerError, reason_of
@@ -22,6 +25,9 @@ from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 
 _ANNOTATIONS = ("metadata", "annotations")
+
+
+_UNSEEN = ObservedState({})
 
 
 def decide(
@@ -42,7 +48,9 @@ def decide(
     idling, placement, settled = _idling_and_placement(usable, seen, run, not_now, counterfactuals=counterfactuals)
     idled = replace(idling, decisions=_after_changes(idling.decisions, placement.decisions))
     placement = replace(placement, decisions=_before_wakes(placement.decisions, idled.decisions))
-    claims = {**placed_workloads(policies), **{ref: one.owner for ref, one in settled.items()}}
+    claims = {**placed_workloads(policies, seen), **{ref: one.owner for ref, one in settled.items()}}
+    placement = within_targets(placement, seen, lambda restored: decide_downscale(usable, restored, run, claims))
+    claims |= {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
     downscale = decide_downscale(usable, seen, run, claims)
     recovery = decide_recovery(policies.fleet, state, run)
     joined = recovery.joined(idled, placement, downscale)
@@ -167,15 +175,24 @@ def _written(workload: Workload, decision: Decision) -> Workload:
     )
 
 
-def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
-    """Return the policy's name for every workload that placement decides, on every cluster of the Fleet."""
-    clusters = policies.fleet.clusters
-    return {
-        local_ref(one, cluster.name): one.name
+def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dict[ObjectRef, str]:
+    """Return the policy's name for every workload that placement decides, on every cluster of the Fleet; without what
+    it leaves as it is in `state`.
+    """
+    fleets = fleet_names(policies.fleet)
+    refs = {
+        local_ref(one, cluster.name): one
         for one in policies.federated
-        for cluster in clusters
+        for cluster in policies.fleet.clusters
         if one.is_on(cluster.name)
     }
+    left = {
+        one.ref
+        for cluster in state.clusters.values()
+        for one in cluster.workloads
+        if one.ref in refs and not is_about(refs[one.ref], cluster.name, one, fleets)
+    }
+    return {ref: one.name for ref, one in refs.items() if ref not in left}
 
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

@@ -40,7 +40,7 @@ from reconciler.decide.idling.write_context import (
     decision_on,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import record_after
+from reconciler.decide.idling.writes_workload import record_after, stays_idle_as_before
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
@@ -286,6 +286,8 @@ class _Writer(Struct, frozen=True):
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
         if same is not None and same == replace(step.after, cause=same.cause):
             return {}
+        if stays_idle_as_before(step.decision.cause, current):
+            return wanted
         return {**wanted, CAUSE: cause_text(step.decision.cause, self.context.run)}
 
 
