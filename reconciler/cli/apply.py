@@ -45,7 +45,7 @@ from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
 from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply, exit_of_saved
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
-from reconciler.plan.differences import Compared, check_replicas, check_templates, compared
+from reconciler.plan.differences import Compared, check_holds, check_replicas, check_templates, compared
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
@@ -181,6 +181,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
         there, unread = read_replicas(made, approved, world)
         checked = [one for one in made.actions if one.id in approved and one.id not in unread]
         check_replicas(checked, policies or PolicySet(fleet), there, file)
+        check_holds(checked, seen, made.made_at, file)
         return replace(found, differing={**found.differing, **unread, **not_done})
 
     applied = apply_saved(

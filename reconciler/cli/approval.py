@@ -142,4 +142,7 @@ class SavedPlanDifferences:
         for action in self.made.actions:
             if action.id in found.differing:
                 numbers = f" {what_of(action.decision)}"
-                say(f"warning: {self.file}: action {action.id} ({action.ref}{numbers}): {found.differing[action.id]}")
+                where = f"warning: {self.file}: action {action.id}"
+                say(f"{where} ({action.ref}{numbers}): {found.differing[action.id]}")
+                for one in found.fields.get(action.id, ()):
+                    say(f"{where}: {one}")

@@ -19,6 +19,7 @@ from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
+from reconciler.decide.restored_scales import restore_notices
 from reconciler.errors import UsageError
 from reconciler.messages import nearest
 from reconciler.model import ObservedState, Run
@@ -84,10 +85,11 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
 
 def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
     """Return what is woken, and what gets the replicas back that it had before placement, which records no run."""
-    woken = decide_restore(fleet, state, run, restoration)
-    if restoration.runs:
-        return woken
-    return woken.joined(_scales(fleet, state, restoration, restoration.policies))
+    restored = decide_restore(fleet, state, run, restoration)
+    if not restoration.runs:
+        restored = restored.joined(_scales(fleet, state, restoration, restoration.policies))
+    notices = restore_notices(state, restored, hold=restoration.hold_until is not None)
+    return restored.joined(DesiredState(notices=tuple(notices)))
 
 
 def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, policies: tuple[str, ...]) -> DesiredState:

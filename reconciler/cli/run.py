@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import inf
@@ -27,7 +27,7 @@ from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
 from reconciler.decide.limits import policy_names
 from reconciler.decide.stopped_tenants import STOPPED
-from reconciler.errors import ExitCode, PolicyError, PromptInterruptedError, UsageError, first_exit_code
+from reconciler.errors import ExitCode, PolicyError, Problem, PromptInterruptedError, UsageError, first_exit_code
 from reconciler.messages import nearest
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
@@ -177,11 +177,24 @@ class RunOptions(Struct, frozen=True):
             PolicyError: with all problems. UsageError: a Fleet beside --context.
         """
         if self.context is None:
-            return read_policies(path, partly=partly)
+            return read_policies(path, partly=partly, in_time=self._in_time(path))
         return in_scope(
             read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path),
             self.scope,
         )
+
+    def _in_time(self, path: str) -> Callable[[], None]:
+        """Return what ends the reading of policies once it has taken half of the time that is left: wakes that are due
+        need the other half.
+        """
+        reading = self.limit.within(self.limit.left() / 2)
+
+        def check() -> None:
+            if reading.over:
+                why = self.limit.why or "reading takes more than half of --timeout"
+                raise PolicyError.of([Problem.of_path(path, f"{why}, expected policies that are read by then")])
+
+        return check
 
     @property
     def scope(self) -> Scope:

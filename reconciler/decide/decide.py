@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Undecided, Verb
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Settled, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
@@ -15,11 +15,15 @@ from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.restored_scales import restored_scales, within_targets
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
+
+_UNSEEN = ObservedState({})
 
 
 def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
@@ -34,11 +38,13 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     idling = decide_idling(usable, seen, run, counterfactuals=counterfactuals)
     recovery = decide_recovery(policies.fleet, state, run)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
-    not_now = frozenset[ObjectRef]()
+    placed, not_now = placed_workloads(policies, seen), frozenset[ObjectRef]()
     while True:
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
         placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
-        downscale = decide_downscale(usable, seen, run, settled, placed_workloads(policies))
+        placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
+        decided = placed | {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
+        downscale = decide_downscale(usable, seen, run, settled, decided)
         idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
         joined = recovery.joined(idled, placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
@@ -47,6 +53,12 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
         if not awake or not (policies.federated or policies.downscale):
             return desired
         not_now |= awake
+
+
+def _targets(
+    usable: PolicySet, run: Run, settled: Mapping[ObjectRef, Settled], placed: Mapping[ObjectRef, str]
+) -> Callable[[ObservedState], DesiredState]:
+    return lambda seen: decide_downscale(usable, seen, run, settled, placed)
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
@@ -78,15 +90,24 @@ def _after_changes(idling: Sequence[Decision], placement: Sequence[Decision]) ->
     )
 
 
-def placed_workloads(policies: PolicySet) -> dict[ObjectRef, str]:
-    """Return the policy's name for every workload that placement decides, on every cluster of the Fleet."""
-    clusters = policies.fleet.clusters
-    return {
-        local_ref(one, cluster.name): one.name
+def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dict[ObjectRef, str]:
+    """Return the policy's name for every workload that placement decides, on every cluster of the Fleet; without what
+    it leaves as it is in `state`.
+    """
+    fleets = fleet_names(policies.fleet)
+    refs = {
+        local_ref(one, cluster.name): one
         for one in policies.federated
-        for cluster in clusters
+        for cluster in policies.fleet.clusters
         if one.is_on(cluster.name)
     }
+    left = {
+        one.ref
+        for cluster in state.clusters.values()
+        for one in cluster.workloads
+        if one.ref in refs and not is_about(refs[one.ref], cluster.name, one, fleets)
+    }
+    return {ref: one.name for ref, one in refs.items() if ref not in left}
 
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:

@@ -81,6 +81,7 @@ class ReasonCode(_Code):
     CHANGED_BY_IDLING = "ChangedByIdling", "{policy} changes it in this run"
     NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
     NOT_NAMED = "NotNamed", "preferences.clusters names neither {cluster} nor *"
+    TARGET_CHANGED = "TargetChanged", "its policy is about {target} now"
     SCALE_RESTORED = "ScaleRestored", "back to the {replicas} replicas of before placement"
     POLICIES_REMOVED = "PoliciesRemoved", "{count} of {owners} policies that own objects were removed: {policies}"
 

@@ -97,8 +97,10 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
 
 
 def _without_workloads(policies: PolicySet, desired: DesiredState, state: ObservedState) -> tuple[str, ...]:
-    """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs."""
-    if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
+    """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs,
+    and so may what belongs to a tenant that is stopped.
+    """
+    if policies.stopped or state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
         return ()
     selecting = {(one.job, one.policy) for one in desired.explanations if one.selected}
     idling = (f"IdlingPolicy {one.name}" for one in policies.idling if ("idling", one.name) not in selecting)

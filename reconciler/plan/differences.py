@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct, structs
 
 from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    AWAKE_UNTIL,
     CAUSE,
+    CONTESTED,
     FEDERATED_LABEL,
     IDLED_TO,
+    ON_DELETE,
     OPENSHIFT_PREVIOUS_SCALE,
     OPENSHIFT_UNIDLE_TARGETS,
     OUR_ANNOTATIONS,
@@ -20,13 +25,14 @@ from reconciler.decide.annotations import (
     PREVIOUS_SCALE,
     SCALE_PREVIOUS,
     UNIDLE_TARGETS,
+    read_time,
 )
 from reconciler.decide.decisions import Cause, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Workload
-from reconciler.plan.documents import CauseDocument, json_value
+from reconciler.plan.documents import CauseDocument, ChangeDocument, json_value
 from reconciler.plan.json import change_document
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
@@ -44,17 +50,33 @@ _RECORDS = (
     *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
 )
 _LISTS = ("Service", "Endpoints")  # what lists the replicas of others
+_WRITTEN = ("after", "manifest")
+_HOLDS = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
+_SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
 
+class Difference(Struct, frozen=True):
+    """One field of an action: its value in the saved plan, and in the fresh one; None where there is none."""
+
+    field: str
+    saved: Any
+    fresh: Any
+
+    def __str__(self) -> str:
+        fresh = "nothing" if self.fresh is None else short(repr(self.fresh))
+        return f"{short(self.field)} is {short(repr(self.saved))}, a fresh plan has {fresh}"
+
+
 class Compared(Struct, frozen=True):
-    """`differing`: why actions of a saved plan are not those of a fresh one, by id. `causes`: those of the others, in
-    the fresh plan's words.
+    """`differing`: why actions of a saved plan are not those of a fresh one, by id, and `fields` in what. `causes`:
+    those of the others, in the fresh plan's words.
     """
 
     differing: Mapping[int, str] = NOTHING
     causes: Mapping[int, Cause] = NOTHING
+    fields: Mapping[int, tuple[Difference, ...]] = NOTHING
 
 
 def compared(saved: Plan, fresh: Plan | None) -> Compared:
@@ -63,14 +85,16 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
     Equal is what is written, what that rests on, and what must be done before. Where an action differs, or is missing
     in one of the plans, its whole group differs; records of our own aside.
     """
-    if fresh is None:
-        return Compared({action.id: NO_POLICIES for action in saved.actions})
     keys = frozenset(action.decision.key for action in saved.actions)
-    here, there = _contents(saved, keys), _contents(fresh, keys)
+    here = _contents(saved, keys)
+    if fresh is None:
+        differing = {action.id: NO_POLICIES for action in saved.actions}
+        return Compared(differing, fields=_fields(saved, here, NOTHING))
+    there = _contents(fresh, keys)
     planned = {action.decision.key: action.decision for action in fresh.actions}
     odd = {key for key in here.keys() | there.keys() if key not in here or key not in there or here[key] != there[key]}
     broken = _groups(fresh.actions, odd) | _groups([one for one in saved.actions if one.decision.key not in there], odd)
-    differing: dict[int, str] = {}
+    differing = {}
     for action in saved.actions:
         key = action.decision.key
         if key not in there:
@@ -80,7 +104,54 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
         elif planned[key].group in broken:
             differing[action.id] = NOT_WHOLE
     causes = {one.id: planned[one.decision.key].cause for one in saved.actions if one.id not in differing}
-    return Compared(differing, causes)
+    return Compared(differing, causes, _fields(saved, here, there))
+
+
+def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[int, tuple[Difference, ...]]:
+    """Return in what the actions of `saved` differ, by id: of one that only `here` has, what it writes."""
+    found: dict[int, tuple[Difference, ...]] = {}
+    for action in saved.actions:
+        key = action.decision.key
+        ours, fresh = _flat(here[key]), _flat(there[key]) if key in there else None
+        if fresh is None:
+            ours, fresh = {name: value for name, value in ours.items() if name.startswith(_WRITTEN)}, {}
+        names = [name for name in {**ours, **fresh} if ours.get(name) != fresh.get(name)]
+        found[action.id] = tuple(Difference(name, ours.get(name), fresh.get(name)) for name in names)
+    return found
+
+
+def _flat(content: tuple[ChangeDocument, list[str], str]) -> dict[str, Any]:
+    """Return the values in `content` by the names of their fields."""
+    document, needs, wait_ready = content
+    waiting: list[tuple[str, Any]] = [*{**structs.asdict(document), "needs": needs, "wait_ready": wait_ready}.items()]
+    found: dict[str, Any] = {}
+    for name, value in waiting:
+        inside = structs.asdict(value) if isinstance(value, Struct) else value
+        if isinstance(inside, dict):
+            waiting += [(f"{name} {key}", one) for key, one in inside.items()]
+        else:
+            found[name] = json_value(inside)
+    return found
+
+
+def check_holds(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
+    """Check that none of `actions` sets what would keep its object from being idled, but as a fresh plan does: that is
+    for people to say, on the object. `now` is when the plan was made.
+
+    Raises:
+        PlanFileError: one does; nobody can approve of that.
+    """
+    for action in actions:
+        for one in compared.fields.get(action.id, ()):
+            kind, _, field = one.field.partition(" ")
+            if kind not in _WRITTEN or one.saved is None:
+                continue
+            held = field.endswith(_HOLDS)
+            at = read_time(one.saved) if field.endswith(_SINCE) else None
+            if held or (at is not None and at > now):
+                raise PlanFileError(
+                    f"{where}: action {action.id} ({short(str(action.ref))}): {one}; it would not be idled; plan again"
+                )
 
 
 def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:
@@ -227,6 +298,8 @@ def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
     if parent == ["metadata", "labels"]:
         released = key == FEDERATED_LABEL and after is None
         return released or (form.labels if form is not None else NOTHING).get(key) == after
+    if path == (*_ANNOTATIONS, ON_DELETE) and after is not None:
+        return form is not None and bool(form.annotations[ON_DELETE] == after)
     if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
         return form is not None and key in form.annotations and form.annotations[key] == after
     return True

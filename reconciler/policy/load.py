@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from msgspec.structs import replace
 from reconciler.errors import PolicyError, Problem
 from reconciler.messages import alternatives, nearest, shown
 from reconciler.policy.check import cross_problems, cross_warnings
+from reconciler.policy.file_limits import first_problems
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.policy_files import Loaded, broken_fleets, left_out, load
+from reconciler.policy.policy_files import Loaded, broken_fleets, fleet_document, left_out, load
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
@@ -32,13 +34,15 @@ class _Found:
     unread: tuple[str, ...] = ()  # files that may hold one more policy
 
 
-def read_policies(path: str | Path, *, partly: bool = False) -> PolicySet:
+def read_policies(path: str | Path, *, partly: bool = False, in_time: Callable[[], None] = lambda: None) -> PolicySet:
     """Return the policies below `path`; with `partly` also where files of tenants have problems, without theirs.
+
+    `in_time` is called before each file is read, and each document judged; what it raises ends it.
 
     Raises:
         PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
-    policies, problems = check_policies(path)
+    policies, problems = check_loaded(load(path, in_time), str(path), in_time)
     if policies is None or (problems and not partly):
         raise PolicyError.of(problems)
     others = left_out(path)
@@ -59,17 +63,21 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     return check_loaded(load(path), str(path))
 
 
-def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages."""
+def check_loaded(
+    loaded: Loaded, path: str, in_time: Callable[[], None] = lambda: None
+) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages. `in_time` is called before
+    each document is judged.
+    """
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
     found.unread = tuple(problem.file for problem in found.problems)
     shaped = _make_fleet(shaped, found, loaded)
-    _make(shaped, found, complete=complete)
+    _make(shaped, found, complete=complete, in_time=in_time)
     found.problems += _not_one([one for kind, one in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
-    problems = tuple(sorted(set(_once(found.problems, loaded.problems))))
+    problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
     stopped = {found.owners.of(problem.file) for problem in problems}
     if None in stopped:
         return None, problems
@@ -173,7 +181,13 @@ def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> I
 
 
 def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem, ...]]:
-    """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it."""
+    """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it.
+
+    Where `FLEET_FILE` has it no other file is read: whatever stands in these must not keep a wake waiting.
+    """
+    if os.path.isdir(path) and (alone := fleet_document(str(Path(path)))) is not None:
+        document = policy_document(alone, "Fleet")
+        return document, tuple(sorted(document.problems))
     loaded = load(path)
     problems: list[Problem] = []
     fleets = [one for one in loaded.documents if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
@@ -206,7 +220,9 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
     return kind
 
 
-def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool) -> None:
+def _make(
+    shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool, in_time: Callable[[], None]
+) -> None:
     """Make policies of documents: calendars first, because others name them.
 
     `complete` False: some document could not be read at all, so what seems to be missing may be there.
@@ -219,6 +235,7 @@ def _make(shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bo
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
+        in_time()
         owner = found.owners.of(source.file)
         document = policy_document(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
         name = document.policy.name

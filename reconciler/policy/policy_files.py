@@ -5,25 +5,25 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import printable
+from reconciler.policy.file_limits import MOST_DOCUMENTS, FileLimits
 from reconciler.policy.kinds.fields import API_VERSION
+from reconciler.policy.policy_kinds import policy_document
+from reconciler.policy.tenants import FLEET_FILE, FileOwners
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
+from reconciler.yaml.files import FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
 _ENDINGS = (".yaml", ".yml")
 _NEARLY = (*_ENDINGS, ".txt", ".json")
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
-
-MOST_BYTES = 16 * 2**20
-"""How large all policy files may be together: some 10,000 policies."""
 
 _OURS = API_VERSION.encode()
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
@@ -42,8 +42,10 @@ class Loaded(Struct, frozen=True):
     root: str = "."  # the folder that paths of tenants are below
 
 
-def load(path: str | Path) -> Loaded:
+def load(path: str | Path, in_time: Callable[[], None] = lambda: None) -> Loaded:
     """Return the documents of all policy files below `path`, or of the one file it names.
+
+    `in_time` is called before each file; what it raises ends the reading.
 
     Raises:
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
@@ -51,15 +53,17 @@ def load(path: str | Path) -> Loaded:
     """
     root = str(Path(path))
     found = _found(root)
+    folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     read = [Documents(problems=found.problems, complete=not found.problems)]
     digest = hashlib.sha256()
-    beyond = _beyond(found)
+    limits = FileLimits({file: one.st_size for file, one in found.files.items()}, folder, lambda: _owners_in(folder))
     for file in found.files:
-        content = _content(file, root, beyond)
+        in_time()
+        content = _content(file, root, limits.left_out)
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
-        read.append(documents_in(file, content))
-    documents = tuple(document for one in read for document in one.found)
+        read.append(limits.counted(file, documents_in(file, content)))
+    documents = tuple(document for one in read for document in one.found if limits.is_used(document.file))
     problems = tuple(problem for one in read for problem in one.problems)
     if not documents and not problems:
         raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
@@ -68,31 +72,34 @@ def load(path: str | Path) -> Loaded:
         raise PolicyError.of(
             [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
         )
-    folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
 
 
-def _content(file: str, root: str, beyond: Container[str]) -> bytes | Problem:
-    """Return what is in a policy file, or why it is not read."""
+def _content(file: str, root: str, left_out: Mapping[str, Problem | None]) -> bytes | Problem:
+    """Return what is in a policy file, b"" for one of those that are left out, or why it is not read."""
     if not os.path.relpath(file, root).isprintable():
         words = "its name holds a control character or no Unicode, expected one that can be printed"
         return Problem(printable(spelt(file)), 1, 1, "", words)
-    if file in beyond:
-        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer; it is the largest left"
-        return Problem(spelt(file), 1, 1, "", words)
+    if file in left_out:
+        return left_out[file] or b""
     return read_bytes(file, root if os.path.isdir(root) else os.path.dirname(root) or ".")
 
 
-def _beyond(found: FoundFiles) -> set[str]:
-    """Return the files that are not read because all together are too large: the largest of them."""
-    sizes = {file: status.st_size for file, status in found.files.items() if status.st_size <= MAX_BYTES}
-    total, beyond = sum(sizes.values()), set[str]()
-    for file in sorted(sizes, key=lambda one: (-sizes[one], one)):
-        if total <= MOST_BYTES:
-            break
-        total -= sizes[file]
-        beyond.add(file)
-    return beyond
+def _owners_in(folder: str) -> FileOwners:
+    """Return whose the files in `folder` are by its Fleet alone; everything is the platform's where it does not say."""
+    source = fleet_document(folder)
+    document = None if source is None else policy_document(source, "Fleet")
+    if document is None or not document.is_judged(("spec", "tenants")):
+        return FileOwners()
+    return FileOwners(document.policy.tenants, document.policy.platform_paths, folder)
+
+
+def fleet_document(folder: str) -> Document | None:
+    """Return the Fleet in `FLEET_FILE`, None where there is not exactly one that can be read."""
+    file = FLEET_FILE if folder == "." else os.path.join(folder, FLEET_FILE)
+    read = documents_in(file, read_bytes(file, folder))
+    found = [one for one in read.found if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
+    return found[0] if len(found) == 1 and not read.problems else None
 
 
 def left_out(path: str | Path) -> tuple[str, ...]:
@@ -156,7 +163,7 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
     text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text[0])
+    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.

@@ -97,11 +97,11 @@ class Documents:
     complete: bool = True
 
 
-def read_documents(file: str, text: str) -> Documents:
-    """Return what stands in `text`, the content of `file`."""
+def read_documents(file: str, text: str, *, most: int | None = None) -> Documents:
+    """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents."""
     documents = Documents()
     start = 0
-    reader = _Reader(file, text, documents)
+    reader = _Reader(file, text, documents, most=most)
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start)
         if stopped_at is None:
@@ -160,7 +160,10 @@ class _RefusedError(Exception):
 class _Reader:
     """Reads one file. Limits are for the whole file. `marks`, where given, gets those of every collection."""
 
-    def __init__(self, file: str, text: str, documents: Documents, marks: Marks | None = None) -> None:
+    def __init__(
+        self, file: str, text: str, documents: Documents, marks: Marks | None = None, *, most: int | None = None
+    ) -> None:
+        self._most = most
         self._file = file
         self._text = text
         self._documents = documents
@@ -216,6 +219,9 @@ class _Reader:
                     document.lines_before = self._line + start.line
                 latest = document
                 self._documents.found.append(document)
+                if self._most is not None and len(self._documents.found) > self._most:
+                    self._documents.complete = False
+                    return
         finally:
             if latest is not None:
                 latest.text = self._text[began:]

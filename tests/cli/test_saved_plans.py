@@ -15,6 +15,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError
 from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.json import plan_from_dict
+from reconciler.untrusted_text import short
 from tests.scenarios.running import HERE, Scenario
 from tests.way.calls import Folder, Said
 
@@ -520,6 +521,33 @@ def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
     said = edited(quickstart, edit, "--approve-differences")
     assert (said.code, quickstart.objects()) == (5, before)
     assert "expected what belongs there" in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("reconciler/contested", '{"by":"argocd","since":"2026-11-20T20:00:00Z"}'),
+        ("reconciler/awake-until", "2099-01-01T00:00:00Z"),
+        ("reconciler/awake-since", "2099-01-01T00:00:00Z"),
+    ],
+)
+def test_r4_nobody_can_approve_what_keeps_a_workload_from_being_idled(quickstart, key, value):
+    before, path = quickstart.objects(), f"/metadata/annotations/{key.replace('/', '~1')}"
+    edit = both(setting("Deployment", "api", None, "before", path), setting("Deployment", "api", value, "after", path))
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before), said
+    assert f"after {path} is {value!r}, a fresh plan has " in said.err
+    assert "it would not be idled; plan again" in said.err
+
+
+def test_r4_every_field_that_differs_is_shown_before_it_is_done(quickstart):
+    path = "/metadata/annotations/idling.kubernetes.io~1unidle-targets"
+    text = MANY.replace("2147483647", "1")
+    said = edited(quickstart, both(to(1), setting("Service", "api", text, "after", path)), "--approve-differences")
+    assert said.code in (0, 6), said
+    assert "action 1: after /spec/replicas is 1, a fresh plan has 2" in said.err
+    assert "action 1: replicas after is 1, a fresh plan has 2" in said.err
+    assert f"after {path} is {short(repr(text))}, a fresh plan has " in said.err
 
 
 def test_r4_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quickstart, monkeypatch):

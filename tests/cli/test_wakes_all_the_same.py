@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
+from reconciler.yaml import reader
 from tests.way.calls import Folder
 
 NOW = "2026-11-23T07:00:00Z"
@@ -96,6 +99,28 @@ def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
     assert "OverflowError" in said.err
     assert "date value out of range" in said.err
     assert replicas(folder) == [3, 3]
+
+
+def test_policies_that_take_too_long_to_read_leave_time_for_the_wakes(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of `--timeout` is theirs: the Fleet alone is read for what is due."""
+    judged: list[str] = []
+    inside = reader.read_documents
+
+    def slow(file: str, text: str, **named: Any) -> Any:
+        judged.append(file)
+        if not file.endswith("fleet.yaml"):
+            time.sleep(0.4)
+        return inside(file, text, **named)
+
+    monkeypatch.setattr("reconciler.policy.policy_files.read_documents", slow)
+    for number in range(100):
+        folder.write(f"policies/{number}.yaml", "# nothing\n")
+    said = folder.apply(NOW, "--timeout", "4")
+    assert (said.code, replicas(folder)) == (3, [3, 3])
+    assert "error: policies: reading takes more than half of --timeout" in said.err
+    assert len(judged) < 15
 
 
 TYPO = FLEET.replace("atLeast", "atLest")

@@ -203,6 +203,15 @@ def test_a_creation_without_its_federated_replica_set(fields):
         pytest.param(FieldChange((*ANNOTATIONS, "other"), None, "x"), True, id="an annotation that is not stated"),
         pytest.param(FieldChange((*ANNOTATIONS, "other"), "x", None), True, id="an annotation of others taken off"),
         pytest.param(FieldChange((*ANNOTATIONS, "reconciler/owner"), None, "x"), False, id="an annotation of ours"),
+        pytest.param(
+            FieldChange((*ANNOTATIONS, "reconciler/on-delete"), None, "orphan"), False, id="onDelete as stated"
+        ),
+        pytest.param(
+            FieldChange((*ANNOTATIONS, "reconciler/on-delete"), "orphan", "delete"), True, id="another onDelete"
+        ),
+        pytest.param(
+            FieldChange((*ANNOTATIONS, "reconciler/on-delete"), "delete", None), False, id="onDelete taken off"
+        ),
         pytest.param(FieldChange(("spec", "minReadySeconds"), 2, 5), False, id="minReadySeconds as stated"),
         pytest.param(FieldChange(("spec", "minReadySeconds"), 2, 6), True, id="another minReadySeconds"),
         pytest.param(FieldChange(("spec", "minReadySeconds"), 2, None), True, id="minReadySeconds taken off"),
@@ -220,6 +229,7 @@ def test_a_change_that_the_policies_do_not_say(change, expected):
         (FieldChange((*LABELS, "team"), None, "shop"), True),
         (FieldChange((*ANNOTATIONS, "example.com/pager"), None, "team-shop"), True),
         (FieldChange((*ANNOTATIONS, "reconciler/owner"), None, "x"), False),
+        (FieldChange((*ANNOTATIONS, "reconciler/on-delete"), None, "delete"), True),
     ],
     ids=str,
 )

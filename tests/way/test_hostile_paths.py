@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import unicodedata
 from pathlib import Path
@@ -210,15 +211,56 @@ def test_a_fleet_with_tenants_elsewhere_than_at_its_place_is_refused(tmp_path):
         ]
 
 
-def test_a_team_that_writes_too_much_stops_itself_alone(tmp_path):
+SHORT = "{apiVersion: reconciler/v1alpha1, kind: IdlingPolicy, metadata: {name: x}, spec: {}}\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "words"),
+    [
+        pytest.param(18, "# " + "x" * 2**20, "more than 16777216 bytes", id="large files"),
+        pytest.param(
+            1200, "# " + "x" * 2**14, "more than 16777216 bytes", id="files smaller than the Fleet and others"
+        ),
+        pytest.param(1, SHORT * 10_001, "more than 10000 documents of tenant a", id="many documents in a file"),
+        pytest.param(3, SHORT * 3400, "more than 10000 documents of tenant a", id="many documents in several files"),
+    ],
+)
+def test_a_team_that_writes_too_much_stops_itself_alone(tmp_path, files, text, words):
+    """Every other file may be larger than each of theirs: what counts is what an owner has together."""
     two_teams(Folder(tmp_path), snapshot=False)
-    for number in range(18):
-        write(tmp_path, f"{number}.yaml", "# " + "x" * 2**20)
+    for name in ("fleet.yaml", "platform.yaml", "teams/b/sleep.yaml"):
+        path = tmp_path / "policies" / name
+        path.write_text(path.read_text() + "# " + "y" * 2**15 + "\n")
+    for number in range(files):
+        write(tmp_path, f"{number}.yaml", text)
     found, problems = checked(tmp_path)
     assert found is not None
     assert [one.name for one in found.stopped] == ["a"]
     assert [one.name for one in found.idling] == ["b/sleep", "tools"]
-    assert all("policies/teams/a/" in one and "more than 16777216 bytes" in one for one in problems)
+    (problem,) = problems
+    assert problem.startswith("policies/teams/a/")
+    assert words in problem
+
+
+def test_a_platform_that_writes_too_much_keeps_its_fleet(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False)
+    fleet = tmp_path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text() + "# " + "y" * 2 * 2**20)
+    for number in range(18):
+        Folder(tmp_path).write(f"policies/{number}.yaml", "# " + "x" * 2**20)
+    found, problems = checked(tmp_path)
+    assert found is None
+    large = [one for one in problems if "it is the largest left" in one]
+    assert large
+    assert not any("fleet.yaml" in one for one in large)
+
+
+def test_of_many_problems_in_a_file_the_first_are_told(tmp_path):
+    two_teams(Folder(tmp_path), snapshot=False, **{"teams/a/sleep.yaml": SHORT * 200})
+    found, problems = checked(tmp_path)
+    assert [one.name for one in found.stopped] == ["a"]
+    assert len(problems) == 101
+    assert re.fullmatch(r"policies/teams/a/sleep.yaml:[0-9:]+ and [0-9]{3} more problems of this file", problems[-1])
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -96,6 +96,17 @@ def test_a_platform_policy_decides_nothing_there_either_and_says_so(folder):
     assert (policy["outcome"], policy["reasonCode"]) == ("left as it is", "TenantStopped")
 
 
+def test_a_policy_that_may_select_what_is_of_a_stopped_team_is_not_said_to_select_nothing(folder):
+    only_a = SLEEP.replace("name: sleep", "name: only-a")
+    only_a = only_a.replace("{workloads: {}}", '{namespaces: {include: ["team-a-*"]}, workloads: {}}')
+    folder.write("policies/only-a.yaml", only_a)
+    folder.write("policies/teams/a/sleep.yaml", BROKEN)
+    assert "No workload is selected" not in folder.plan(NIGHT).out
+    folder.write("policies/only-a.yaml", only_a.replace("team-a-", "team-c-"))
+    folder.write("policies/teams/a/sleep.yaml", SLEEP)
+    assert "No workload is selected by IdlingPolicy only-a (policies/only-a.yaml:1)." in folder.plan(NIGHT).out
+
+
 def test_what_the_platform_places_in_the_namespaces_of_a_stopped_team_is_left_as_it_is(folder):
     placed = (
         "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: web, namespace: team-a-web}\n"

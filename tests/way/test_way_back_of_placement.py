@@ -49,6 +49,22 @@ spec:
 """
 
 
+AT_ONE = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: nightly}
+spec:
+  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}}
+  target: {replicas: TARGET}
+"""
+AUTOSCALER = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 1, maxReplicas: 5}
+"""
+
+
 def placed(replicas: int, *clusters: str) -> str:
     return PLACED.format(replicas=replicas, clusters=", ".join(f'"{name}": {{weight: 1}}' for name in clusters))
 
@@ -157,6 +173,70 @@ def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected
     assert all(annotations(folder, name) == {} for name, count in expected.items() if count == 6)
 
 
+@pytest.mark.parametrize(("total", "own"), [(8, 4), (10, 5), (4, 2)])
+def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
+    """A policy that gets another name, and another total at the same time."""
+    apply(folder)
+    renamed = placed(total, *NAMED).replace("name: web, namespace", "name: web2, namespace")
+    folder.write("policies/web.yaml", renamed)
+    assert "release" not in folder.plan(NOW).out
+    apply(folder)
+    assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, own)
+    assert json.loads(annotations(folder)["reconciler/placed"]) == {
+        "owner": "f/FederatedReplicaSet/shop/web2",
+        "previous": 6,
+        "replicas": own,
+    }
+    (folder.path / "policies" / "web.yaml").unlink()
+    apply(folder)
+    assert counts(folder) == ALL_SIX
+
+
+@pytest.mark.parametrize(("target", "left"), [(1, 1), (4, 4), (5, 5), (9, 6)])
+def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target, left):
+    apply(folder)
+    (folder.path / "policies" / "web.yaml").unlink()
+    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", str(target)))
+    assert "4 -> 6" not in folder.plan(NOW).out or target == 9
+    for name in OTHERS:
+        (folder.path / "snapshot" / name / "web.yaml").unlink()
+    assert folder.apply(NOW).code == 0
+    found = {name: folder.replicas(name, "shop", "Deployment", "web") for name in NAMED}
+    assert found == dict.fromkeys(NAMED, left)
+    assert "No changes. The clusters match the policies." in folder.plan(NOW).out
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["the policy is removed", "restore"])
+def test_what_an_autoscaler_controls_now_is_left_to_it(folder, by_hand):
+    apply(folder)
+    folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
+    if by_hand:
+        restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+        said = folder.call("restore", "--all", *restore)
+    else:
+        (folder.path / "policies" / "web.yaml").unlink()
+        said = folder.apply(NOW)
+    assert said.code == 0
+    assert "HorizontalPodAutoscaler/web controls it" in said.out
+    assert counts(folder) == ALL_SIX | {"prod-1": 4}
+    assert annotations(folder) == {}
+
+
+def test_what_the_policy_is_no_longer_about_gets_its_count_back_and_is_told_why(folder):
+    apply(folder)
+    for name in NAMED:
+        folder.write(f"snapshot/{name}/web-2.yaml", DEPLOYMENT.replace("name: web,", "name: web-2,"))
+    folder.write(
+        "policies/web.yaml", placed(8, *NAMED).replace("kind: Deployment, name: web", "kind: Deployment, name: web-2")
+    )
+    said = folder.plan(NOW).out
+    assert "its policy is about Deployment/web-2 now" in said
+    assert "removed" not in said
+    apply(folder)
+    assert counts(folder) == ALL_SIX
+    assert folder.replicas("prod-1", "shop", "Deployment", "web-2") == 4
+
+
 def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(folder):
     apply(folder)
     child = yaml.safe_load(DEPLOYMENT.replace("Deployment", "ReplicaSet"))
@@ -181,10 +261,30 @@ def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_b
     assert folder.apply("2026-11-23T22:00:00Z").code == 0
     assert set(counts(folder).values()) == {0}
     restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", "2026-11-23T22:30:00Z", "--auto-approve")
-    assert folder.call("restore", "--all", *restore).code == 0
+    said = folder.call("restore", "--all", *restore)
+    assert said.code == 0
     assert counts(folder) == FOUR
-    assert folder.call("restore", "--all", *restore).code == 0
+    assert "2 workloads were idle and scaled down by placement before that; this is the wake alone" in said.out
+    said = folder.call("restore", "--all", *restore)
+    assert said.code == 0
+    assert "this is the wake alone" not in said.out
     assert counts(folder) == ALL_SIX
+
+
+@pytest.mark.parametrize(("hold", "code"), [((), 0), (("--hold", "12h"), 6)], ids=["for now", "with --hold"])
+def test_restore_says_that_a_policy_that_is_there_lowers_it_again(folder, hold, code):
+    apply(folder)
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+    said = folder.call("restore", "--all", *restore, *hold)
+    assert (said.code, counts(folder)) == (code, ALL_SIX)
+    assert "2 workloads were scaled down by it; the next run lowers them again while this policy says so" in said.out
+    assert ("--hold does not keep that up" in said.out) is bool(hold)
+    apply(folder)
+    assert counts(folder) == FOUR
+    folder.call("restore", "--all", *restore)
+    folder.write("policies/web.yaml", placed(8, *NAMED).replace("  replicas: 8\n", "  replicas: 8\n  paused: true\n"))
+    apply(folder)
+    assert counts(folder) == ALL_SIX, "as it says: a pause keeps it"
 
 
 def test_what_somebody_else_scaled_since_stays_theirs(folder):
@@ -204,6 +304,27 @@ def test_what_placement_raised_is_not_lowered_when_it_leaves(folder):
     apply(folder)
     assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, 10)
     assert annotations(folder) == {}
+
+
+def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_matter(folder):
+    """Neither placement nor a DownscalePolicy waits for the other, nor the idling of what is placed for it."""
+    own = placed(4, "prod-1").partition("  targetRef")[0] + (
+        "  selector: {matchLabels: {app: web}}\n"
+        "  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}\n"
+    )
+    folder.write("policies/web.yaml", own)
+    folder.write("snapshot/dev/rs.yaml", DEPLOYMENT.replace("Deployment", "ReplicaSet"))
+    apply(folder)
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 4
+    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 6
+    nights = NIGHTS.replace("{namespaces", "{clusters: {include: [prod-1]}, namespaces").replace(
+        "Deployment", "ReplicaSet"
+    )
+    folder.write("policies/nights.yaml", nights)
+    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", "5").replace("Deployment", "ReplicaSet"))
+    assert folder.apply("2026-11-23T22:00:00Z").code == 0
+    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 0
+    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 5
 
 
 def test_a_foreign_replica_set_that_was_adopted_is_given_back_and_never_deleted(folder):

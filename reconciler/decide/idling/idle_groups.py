@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from reconciler.decide.annotations import placement_owner
 from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.facts import Fact, FactName, fact
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState
+from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
@@ -121,10 +122,18 @@ def federated_members(
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():
         key = key_of(choice.subject.scale.runs.ref)
-        if key in by_key and by_key[key].is_on(ref.cluster):
+        if key in by_key and _is_about(by_key[key], choice.subject.scale.runs):
             ruled.setdefault(key, []).append(ref)
     local = _local_workloads(state, {key: by_key[key] for key in ruled})
     return {key: _members(by_key[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
+
+
+def _is_about(federated: FederatedReplicaSet, workload: Workload) -> bool:
+    """Return whether a workload of the right name is a local one: in a cluster that the preferences do not name, only
+    one with our mark is.
+    """
+    named = federated.preference(workload.ref.cluster) is not None
+    return federated.is_on(workload.ref.cluster) and (named or placement_owner(workload.annotations) is not None)
 
 
 def _local_workloads(
@@ -135,7 +144,7 @@ def _local_workloads(
     for name in sorted(state.clusters) if federated else ():
         for workload in state.clusters[name].workloads:
             key = key_of(workload.ref)
-            if key in federated and federated[key].is_on(name):
+            if key in federated and _is_about(federated[key], workload):
                 found.setdefault(key, {})[workload.ref] = workload.spec_replicas
     return found
 

@@ -108,7 +108,7 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
     record, subject = choice.record, choice.subject
     if record is None:
         return
-    lists = [(listing.target.replicas, listing.service.ref.name) for listing in subject.listings]
+    lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
     if choice.state is IdleState.UNPROVEN:
         names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
         why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"

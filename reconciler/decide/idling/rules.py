@@ -34,10 +34,10 @@ class Rule(Struct, frozen=True):
     too, what the criteria say.
     """
 
-    states: frozenset[IdleState]
+    states: tuple[IdleState, ...]
     action: IdleAction
     facts: tuple[FactName, ...] = ()
-    results: frozenset[CriterionResult] = frozenset(CriterionResult)
+    results: tuple[CriterionResult, ...] = tuple(CriterionResult)
     without: tuple[FactName, ...] = ()
     reason: Reason | None = None
 
@@ -52,25 +52,12 @@ class Rule(Struct, frozen=True):
         return next((name for name in self.facts if name in facts), None)
 
 
-_UNREADABLE = frozenset({IdleState.UNREADABLE})
-_UNPROVEN = frozenset({IdleState.UNPROVEN})
-_FOREIGN = frozenset({IdleState.FOREIGN})
-_MANUALLY_SCALED = frozenset({IdleState.MANUALLY_SCALED})
-_TAKEN_OVER = frozenset({IdleState.TAKEN_OVER})
-_HPA_RESTORED = frozenset({IdleState.HPA_RESTORED})
-_HPA_CHANGED = frozenset({IdleState.HPA_CHANGED})
-_IDLE = frozenset({IdleState.IDLE, IdleState.HPA_NOT_PINNED})
-_IDLE_INCOMPLETE = frozenset({IdleState.IDLE_INCOMPLETE})
-_WAKE_INCOMPLETE = frozenset({IdleState.WAKE_INCOMPLETE})
-_STALE = frozenset({IdleState.STALE})
-_AWAKE = frozenset({IdleState.AWAKE})
-_UP = frozenset({IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE, IdleState.AWAKE})
-_DOWN = frozenset({IdleState.DOWN})
-_CONTESTED = frozenset({IdleState.CONTESTED})
+_IDLE = (IdleState.IDLE, IdleState.HPA_NOT_PINNED)
+_UP = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE, IdleState.AWAKE)
 
-_SAYS_IDLE = frozenset({CriterionResult.IDLE})
-_NOT_SELECTED = frozenset({CriterionResult.NOT_SELECTED})
-_NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED})
+_SAYS_IDLE = (CriterionResult.IDLE,)
+_NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
+_NOT_IDLE = (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED)
 
 KEEP_UP = (
     FactName.REQUESTED,
@@ -102,22 +89,28 @@ KEEP_UP = (
 # what cannot be read or is not ours before everything.
 RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
-    Rule(_UNREADABLE, IdleAction.LEAVE, reason=reason(ReasonCode.RECORD_UNREADABLE)),
-    Rule(_UNPROVEN, IdleAction.LEAVE, reason=reason(ReasonCode.UNPROVEN)),
-    Rule(_FOREIGN, IdleAction.LEAVE, (FactName.PROTECTED,)),
-    Rule(_FOREIGN, IdleAction.LEAVE, (FactName.BOUNDS,)),
-    Rule(_FOREIGN, IdleAction.WAKE, (FactName.REQUESTED,)),
-    Rule(_FOREIGN, IdleAction.OVERDUE, (FactName.DUE,)),
-    Rule(_FOREIGN, IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE)),
+    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, reason=reason(ReasonCode.RECORD_UNREADABLE)),
+    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, reason=reason(ReasonCode.UNPROVEN)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (FactName.PROTECTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (FactName.BOUNDS,)),
+    Rule((IdleState.FOREIGN,), IdleAction.WAKE, (FactName.REQUESTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (FactName.DUE,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE)),
     # what was scaled by hand is respected, unless it was a tool, and its policy insists
-    Rule(_MANUALLY_SCALED, IdleAction.IDLE, (FactName.INSISTS,), _SAYS_IDLE, without=(*KEEP_UP, FactName.OBSERVED)),
-    Rule(_MANUALLY_SCALED, IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
+    Rule(
+        (IdleState.MANUALLY_SCALED,),
+        IdleAction.IDLE,
+        (FactName.INSISTS,),
+        _SAYS_IDLE,
+        without=(*KEEP_UP, FactName.OBSERVED),
+    ),
+    Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
-    Rule(_TAKEN_OVER, IdleAction.WAKE, (FactName.REQUESTED,)),
-    Rule(_TAKEN_OVER, IdleAction.RELEASE, reason=reason(ReasonCode.TAKEN_OVER)),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (FactName.REQUESTED,)),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, reason=reason(ReasonCode.TAKEN_OVER)),
     # what is idle is woken by the first of these
-    Rule(_HPA_RESTORED, IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
-    Rule(_HPA_CHANGED, IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
+    Rule((IdleState.HPA_RESTORED,), IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
+    Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.REQUESTED,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.EXCLUDED,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.DUE,), _NOT_IDLE),
@@ -130,14 +123,14 @@ RULES: tuple[Rule, ...] = (
     Rule(_IDLE, IdleAction.KEEP),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
     Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, FactName.OBSERVED)),
-    Rule(_AWAKE, IdleAction.OBSERVE, (FactName.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
-    Rule(_IDLE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
-    Rule(_WAKE_INCOMPLETE, IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
-    Rule(_STALE, IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
-    Rule(_AWAKE, IdleAction.LEAVE, KEEP_UP, _SAYS_IDLE),
-    Rule(_AWAKE, IdleAction.LEAVE),
-    Rule(_DOWN, IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
-    Rule(_CONTESTED, IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED)),
+    Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (FactName.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
+    Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
+    Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
+    Rule((IdleState.STALE,), IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
+    Rule((IdleState.AWAKE,), IdleAction.LEAVE, KEEP_UP, _SAYS_IDLE),
+    Rule((IdleState.AWAKE,), IdleAction.LEAVE),
+    Rule((IdleState.DOWN,), IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
+    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED)),
 )
 
 _RULES_OF = {state: tuple(rule for rule in RULES if state in rule.states) for state in IdleState}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
-from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Listing, ServiceState, Subject, record_of
+from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Listing, ServiceState, Subject
 
 Classified = tuple[IdleState, Record | None]
 """A state, and what it goes back to: of its own record and those of its Services the newest; None: it is not idled."""
@@ -82,7 +82,7 @@ def _live_listings(subject: Subject) -> list[Listing]:
 
 
 def _newest_listed(listings: Iterable[Listing]) -> Record | None:
-    records = (record_of(listing) for listing in listings)
+    records = (listing.record for listing in listings)
     return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 

@@ -200,18 +200,17 @@ class ServiceState(Struct, frozen=True):
         return bool(self.verdict.won)
 
     @property
+    def readings(self) -> tuple[Reading[ServiceRecord], ...]:
+        """What the marks on it and on its Endpoints say."""
+        return tuple(one for one in (self.on_service, self.on_endpoints) if one is not None)
+
+    @property
     def record(self) -> ServiceRecord | None:
-        for reading in (self.on_service, self.on_endpoints):
-            if reading is not None and reading.ours and reading.record is not None:
-                return reading.record
-        return None
+        return next((one.record for one in self.readings if one.ours and one.record is not None), None)
 
     @property
     def foreign(self) -> ServiceRecord | None:
-        for reading in (self.on_service, self.on_endpoints):
-            if reading is not None and not reading.ours and reading.record is not None:
-                return reading.record
-        return None
+        return next((one.record for one in self.readings if not one.ours and one.record is not None), None)
 
     @property
     def has_record(self) -> bool:
@@ -220,22 +219,23 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        readings = (self.on_service, self.on_endpoints)
-        return next((reading.problem for reading in readings if reading is not None and reading.problem), "")
+        return next((one.problem for one in self.readings if one.problem), "")
 
     @property
     def is_foreign(self) -> bool:
         """Whether somebody else marked it, in a way that can be read or not."""
-        return any(reading is not None and not reading.ours for reading in (self.on_service, self.on_endpoints))
+        return any(not one.ours for one in self.readings)
 
 
 class Listing(Struct, frozen=True):
-    """That our mark on `service` lists a scalable. `is_behind`: it is behind that Service, as far as is known."""
+    """That our mark on the Service named `service` lists a scalable, with `record` as it stands there.
 
-    service: ServiceState
-    record: ServiceRecord
-    target: UnidleTarget
-    is_behind: bool = True
+    `is_behind`: it is behind that Service, as far as is known.
+    """
+
+    service: str
+    record: Record
+    is_behind: bool
 
 
 class Subject(Struct, frozen=True):
@@ -292,7 +292,7 @@ class Subject(Struct, frozen=True):
         if not self.services:
             return ()
         return tuple(
-            Listing(service, service.record, target, service.ref not in self.listed_only)
+            Listing(service.ref.name, record_of(service.record, target), service.ref not in self.listed_only)
             for service in self.services
             if service.record is not None
             for target in service.record.targets
@@ -313,7 +313,7 @@ class Subject(Struct, frozen=True):
     def listed_foreign(self) -> Record | None:
         """What somebody else wrote about it in the mark of one of its Services."""
         found = (
-            _record_of(service.foreign, target)
+            record_of(service.foreign, target)
             for service in self.services
             if service.foreign is not None
             for target in service.foreign.targets
@@ -338,7 +338,8 @@ class Subject(Struct, frozen=True):
         return awake_since(self.scale.written)
 
 
-def _record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
+def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
+    """Return the record that the mark of a Service holds of one of its scalables, as it stands there."""
     # A Service has one floor for all that it lists, the highest; each was idled to less than it had.
     return Record(
         record.idled_at,
@@ -350,11 +351,6 @@ def _record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
         None,
         record.cause,
     )
-
-
-def record_of(listing: Listing) -> Record:
-    """Return the record that a Service's mark holds of one of its scalables, as it stands there."""
-    return _record_of(listing.record, listing.target)
 
 
 def is_recorded(service: ServiceState) -> bool:

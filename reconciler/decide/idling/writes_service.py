@@ -40,7 +40,7 @@ from reconciler.decide.idling.write_context import (
     decision_on,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import record_after
+from reconciler.decide.idling.writes_workload import record_after, stays_idle_as_before
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
@@ -51,8 +51,6 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
 _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
-
-AnnotationValues = Mapping[str, str | None]
 
 
 class ServiceTargets(Struct, frozen=True):
@@ -288,6 +286,8 @@ class _Writer(Struct, frozen=True):
             return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
         if same is not None and same == replace(step.after, cause=same.cause):
             return {}
+        if stays_idle_as_before(step.decision.cause, current):
+            return wanted
         return {**wanted, CAUSE: cause_text(step.decision.cause, self.context.run)}
 
 

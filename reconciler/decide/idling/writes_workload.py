@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     AWAKE_UNTIL,
+    CAUSE,
     CONTESTED,
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
@@ -24,6 +25,7 @@ from reconciler.decide.annotations import (
     UNDONE,
     WAKE_REQUESTED_AT,
     format_time,
+    json_object,
     quoted,
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, annotation_changes, annotation_tests
@@ -328,6 +330,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
     wanted = annotations_of(record, scale.written, cause, at, context.run)
     if not moved and SCALE_TIME in scale.written.annotations:
         del wanted[SCALE_TIME]
+    if stays_idle_as_before(cause, scale.written.annotations):
+        del wanted[CAUSE]
     change = scale.change_to(record.idled_to) if moved else scale.unchanged()
     changes = (change, *annotation_changes(scale.written.annotations, wanted))
     if not moved:
@@ -342,6 +346,14 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         replicas_before=scale.replicas,
         replicas_after=record.idled_to,
     )
+
+
+def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
+    """Return whether the cause in `annotations` says why it is idle, and `cause`, of the same policy, only that its
+    record changes.
+    """
+    same = json_object(annotations.get(CAUSE)).get("policy") == cause.policy
+    return same and cause.reasons[:1] == (reason(ReasonCode.RECORD_UPDATED),)
 
 
 def _moves(choice: Choice, record: Record) -> bool:

@@ -20,7 +20,9 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
+from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.placement.observed import (
+    ClusterPlacement,
     LocalWorkload,
     PlacementInputs,
     local_workload,
@@ -124,10 +126,11 @@ def _gives_way(
 
 
 def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Iterator[PolicyExplanation]:
-    """Yield that the targets in clusters which the preferences do not name stay as they are."""
+    """Yield that what others made in clusters which the preferences do not name stays as it is."""
     for placement in inputs.placements:
         ref = local_ref(federated, placement.name)
-        if ref in placement.workloads and not federated.is_on(placement.name) and federated.is_within(placement.name):
+        there = ref in placement.workloads and federated.is_within(placement.name)
+        if there and not _is_about(federated, placement, inputs):
             why = reason(ReasonCode.NOT_NAMED, cluster=placement.name)
             named = change_if(CounterfactualCode.FIELD_IS, field="preferences.clusters", value=f"with {placement.name}")
             yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), named)
@@ -135,9 +138,12 @@ def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Itera
 
 def _where_it_is(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
     """Return `inputs` without the clusters of which `federated` says nothing: there it does not exist."""
-    if not federated.within and federated.target is None:
-        return inputs
-    return replace(inputs, placements=tuple(one for one in inputs.placements if federated.is_on(one.name)))
+    return replace(inputs, placements=tuple(one for one in inputs.placements if _is_about(federated, one, inputs)))
+
+
+def _is_about(federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs) -> bool:
+    workload = placement.workloads.get(local_ref(federated, placement.name))
+    return is_about(federated, placement.name, workload, inputs.ours)
 
 
 def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:

@@ -14,6 +14,7 @@ from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     ON_DELETE,
     OWNER,
+    PLACED,
     POLICY_DIGEST,
     compact,
     placement_owner,
@@ -46,6 +47,26 @@ def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: fr
     if owner is None or (owner[0] in fleets and owner[1] == federated.key):
         return ""
     return workload.annotations[OWNER]
+
+
+def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | None, fleets: frozenset[str]) -> bool:
+    """Return whether `federated` says anything of `workload` (None: of what is not there) on `cluster`: where its
+    preferences do not name the cluster, only of what it made there itself.
+    """
+    if not federated.is_on(cluster):
+        return False
+    if workload is None or federated.preference(cluster) is not None:
+        return True
+    return is_ours(workload, federated, fleets) and PLACED not in workload.annotations
+
+
+def may_place(federated: FederatedReplicaSet, workload: Workload, fleets: frozenset[str]) -> bool:
+    """Return whether `federated` may scale `workload`, whose it may have been: with a target always, else only what is
+    its own, or what it may adopt.
+    """
+    if federated.target is not None or is_ours(workload, federated, fleets):
+        return True
+    return federated.on_conflict != "Abort" and not names_another(workload, federated, fleets)
 
 
 class Form(Struct, frozen=True):

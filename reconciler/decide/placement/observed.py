@@ -70,6 +70,12 @@ class ClusterPlacement(Struct, frozen=True):
     def name(self) -> str:
         return self.cluster.name
 
+    @property
+    def unread_autoscalers(self) -> str:
+        """The list of autoscalers that could not be read, "" where both were."""
+        unreadable = self.observed.unreadable if self.observed is not None else {}
+        return next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), "")
+
 
 class PlacementInputs(Struct, frozen=True):
     """What every federated ReplicaSet of a run is decided in.
@@ -332,11 +338,11 @@ def _scaled_down_by_others(case: _Case) -> LocalWorkload | None:
 
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     """What else might steer it could not be listed, so it keeps what it has."""
-    unreadable = case.placement.observed.unreadable if case.placement.observed is not None else {}
-    found = next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), None)
-    if found is None:
+    found = case.placement.unread_autoscalers
+    if not found or case.placement.observed is None:
         return None
-    return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list=found, problem=unreadable[found])))
+    why = reason(ReasonCode.LIST_UNREADABLE, list=found, problem=case.placement.observed.unreadable[found])
+    return case.undecided(case.held(why))
 
 
 def _restricted(case: _Case) -> LocalWorkload | None:

@@ -27,6 +27,7 @@ from reconciler.decide.annotations import (
     placement_owner,
     read_placed,
 )
+from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -40,10 +41,11 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.fleet_guard import FLEET, fleet_guard
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.observed import PlacementInputs
+from reconciler.decide.placement.local_replica_sets import is_about, may_place
+from reconciler.decide.placement.observed import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.status import STATUS_PREFIX, config_map_deleted
 from reconciler.decide.placement.writes import placement_group
-from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Writes
@@ -52,10 +54,14 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 
 
 class _Owned(Struct, frozen=True):
-    """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet they name."""
+    """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet that they name, or of
+    the one that places it now (`is_placed`) and takes over what they say; `autoscaler` controls it, "" for none.
+    """
 
     key: str
     workload: Workload
+    is_placed: bool = False
+    autoscaler: str = ""
 
 
 def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> DesiredState:
@@ -64,7 +70,7 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
     lost a folder must not delete anything.
     """
-    marked = list(_owned(inputs))
+    marked = list(_owned(federated.values(), inputs))
     guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_exceed)
     decisions = [*_left(marked, federated, inputs.fleet), *_statuses(federated, inputs)]
     if not guard.tripped:
@@ -75,9 +81,25 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
 
 
-def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
-    """Yield every workload with our annotations that may be written to. What is copied to an owned object does not
-    count.
+def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:
+    """Yield every workload with our annotations that may be written to. What gets replicas back waits until it is known
+    which autoscaler controls it.
+    """
+    clusters = [one.name for one in inputs.placements]
+    placed = {local_ref(one, name): one for one in federated for name in clusters if one.is_on(name)}
+    for placement, workload, key in _marked(inputs):
+        now = placed.get(workload.ref)
+        if now is not None and not is_about(now, workload.ref.cluster, workload, inputs.ours):
+            now = None
+        if now is not None and (now.key == key or may_place(now, workload, inputs.ours)):
+            yield _Owned(now.key, workload, is_placed=True)
+        elif scale_to_restore(workload) is None or not placement.unread_autoscalers:
+            yield _Owned(key, workload, autoscaler=placement.autoscalers.name_of(workload.ref) or "")
+
+
+def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workload, str]]:
+    """Yield every workload with our annotations that may be written to, and the key that they name. What is copied to
+    an owned object does not count.
     """
     protected = inputs.fleet.protected
     for placement in inputs.placements:
@@ -96,32 +118,27 @@ def _owned(inputs: PlacementInputs) -> Iterator[_Owned]:
                 continue
             if restriction(placement.cluster, workload.ref.namespace) is not None:
                 continue
-            yield _Owned(owner[1], workload)
+            yield placement, workload, owner[1]
 
 
 def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet], fleet: Fleet) -> Iterator[Decision]:
     """Yield what becomes of the workloads that no federated ReplicaSet is about any more."""
     for one in marked:
-        if not _still_placed(one, federated):
+        policy = federated.get(one.key)
+        if policy is None:
             yield _decision(one)
-            continue
-        policy, cluster = federated[one.key], one.workload.ref.cluster
-        if policy.paused or policy.is_on(cluster):
-            continue
-        tenant = fleet.tenant(policy.tenant)
-        if tenant is not None and not policy.is_within(cluster):
-            why = reason(ReasonCode.NOT_OF_TENANT, tenant=tenant.name)
-            yield _released(one, Cause(policy.name, str(tenant.place), (why,)))
-        else:
-            why = reason(ReasonCode.NOT_NAMED, cluster=cluster)
-            yield _released(one, Cause(policy.name, str(policy.place), (why,)))
+        elif not one.is_placed and not policy.paused:
+            yield _released(one, Cause(policy.name, *_why_left(policy, one.workload.ref, fleet)))
 
 
-def _still_placed(one: _Owned, federated: Mapping[str, FederatedReplicaSet]) -> bool:
-    policy = federated.get(one.key)
-    if policy is None or local_ref(policy, one.workload.ref.cluster) != one.workload.ref:
-        return False
-    return policy.target is None or OWNER not in one.workload.annotations
+def _why_left(policy: FederatedReplicaSet, ref: ObjectRef, fleet: Fleet) -> tuple[str, Reasons]:
+    """Return where it is stated that `policy` is not about `ref` any more, and in words."""
+    tenant, about = fleet.tenant(policy.tenant), local_ref(policy, ref.cluster)
+    if about != ref:
+        return str(policy.place), (reason(ReasonCode.TARGET_CHANGED, target=f"{about.kind}/{about.name}"),)
+    if tenant is not None and not policy.is_within(ref.cluster):
+        return str(tenant.place), (reason(ReasonCode.NOT_OF_TENANT, tenant=tenant.name),)
+    return str(policy.place), (reason(ReasonCode.NOT_NAMED, cluster=ref.cluster),)
 
 
 def _decision(one: _Owned) -> Decision:
@@ -148,9 +165,12 @@ def _released(one: _Owned, cause: Cause) -> Decision:
     """Return the decision that takes all of ours off a workload, and leaves it running.
 
     What placement scaled down and did not create gets the replicas back that it had, unless somebody else has scaled it
-    since.
+    since, or an autoscaler controls it now.
     """
     workload, back = one.workload, scale_to_restore(one.workload)
+    if back is not None and one.autoscaler:
+        controlled = reason(ReasonCode.AUTOSCALED, autoscaler=one.autoscaler)
+        back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
     marks = annotation_changes(workload.annotations, dict.fromkeys(keys))
@@ -208,9 +228,13 @@ def decide_scales_to_restore(
     What is idle is woken first, by its own record.
     """
     decisions = [
-        _released(_Owned(owner[1], workload), Cause(owner[1].partition("/")[2], "", (reason(ReasonCode.RESTORED),)))
+        _released(
+            _Owned(owner[1], workload, autoscaler=autoscalers.name_of(workload.ref) or ""),
+            Cause(owner[1].partition("/")[2], "", (reason(ReasonCode.RESTORED),)),
+        )
         for cluster in fleet.clusters
         if cluster.writes is not Writes.NOTHING and cluster.name in state.clusters
+        for autoscalers in (autoscalers_of(state.clusters[cluster.name]),)
         for workload in state.clusters[cluster.name].workloads
         if workload.ref.namespace not in fleet.protected
         if scale_to_restore(workload) is not None and IDLED_AT not in workload.annotations and named(workload.ref)

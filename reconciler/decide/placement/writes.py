@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     OBSERVED_CAPACITY,
+    ON_DELETE,
     OUR_ANNOTATIONS,
     OWNER,
     PLACED,
+    POLICY_DIGEST,
     SCALE_PREVIOUS,
     SCALE_REASON,
     PlacedScale,
     compact,
+    placement_owner,
     placement_owner_text,
     read_placed,
 )
@@ -162,7 +165,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
             yield _created(write, form)
         return
     if form is None:
-        yield from _scaled(write, workload, ())
+        yield from _scaled(write, workload, tuple(_taken_over(write, workload)))
         return
     another = selector_differs(workload, form)
     if write.spec_replicas and another:
@@ -219,7 +222,10 @@ def _scaled(
     if before != after:
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
         annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
-        marks = (*marks, *annotation_changes(workload.annotations, annotations))
+        marks = (
+            *(one for one in marks if one.path[-1] not in annotations),
+            *annotation_changes(workload.annotations, annotations),
+        )
         change = replicas_change(workload.replicas, after, workload.replicas_path)
         phase = Phase.INCREASE if after > before else write.shrinking
         tests = _tests(workload, (*marks, *known))
@@ -252,6 +258,19 @@ def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
     previous = workload.spec_replicas if known is None else known.previous
     owner = placement_owner_text(write.inputs.fleet, write.result.federated.key)
     return {PLACED: PlacedScale(previous, write.spec_replicas, owner).text}
+
+
+def _taken_over(write: _LocalWrite, workload: Workload) -> Iterator[FieldChange]:
+    """Yield the changes that make a target ours alone that another federated ReplicaSet of ours placed, or made."""
+    federated, inputs = write.result.federated, write.inputs
+    known, maker = read_placed(workload.annotations), placement_owner(workload.annotations)
+    if known is not None and known.key is not None and known.key[0] in inputs.ours and known.key[1] != federated.key:
+        record = replace(known, owner=placement_owner_text(inputs.fleet, federated.key))
+        yield from annotation_changes(workload.annotations, {PLACED: record.text})
+    if maker is not None and maker[0] in inputs.ours:
+        yield from annotation_changes(workload.annotations, dict.fromkeys((OWNER, POLICY_DIGEST, ON_DELETE)))
+        if FEDERATED_LABEL in workload.labels:
+            yield FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels[FEDERATED_LABEL], None)
 
 
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:

@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
-from reconciler.decide.idling.subjects import Listing, ServiceState, record_of
+from reconciler.decide.idling.subjects import record_of
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS, PolicyVerdict, Verdict, deciding_policies
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
@@ -384,7 +384,7 @@ class TestSeveralLists:
 def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
     target = UnidleTarget.of(WEB, 3)
     record = ServiceRecord(NIGHT, (target,), floor)
-    assert record_of(Listing(ServiceState(a_service()), record, target)).idled_to == idled_to
+    assert record_of(record, target).idled_to == idled_to
 
 
 def test_what_stands_at_zero_beside_it_adds_no_floor_to_the_mark():

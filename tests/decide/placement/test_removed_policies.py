@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.model import OwnerReference
-from reconciler.policy.types import Place, Tenant
+from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
 from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place
 
+WEST = ClusterPreference(weight=1)
 CAPACITY = "reconciler/observed-capacity"
 
 
@@ -96,9 +99,13 @@ def test_its_status_goes_too():
     assert (forgotten.group, forgotten.cause.policy) == ("placement/shop/gone", "gone")
 
 
-def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind():
-    desired = without(a_local("west", 3), policies=[a_placed()])
-    assert [one.verb for one in about(desired, "west")] == [Verb.RELEASE]
+@pytest.mark.parametrize("on_delete", ["Orphan", "Delete"])
+def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind(on_delete):
+    """It was not removed, so what it says of that does not count."""
+    desired = without(a_local("west", 3, a_federated(on_delete=on_delete)), policies=[a_placed()])
+    assert [(one.verb, one.cause.why) for one in about(desired, "west")] == [
+        (Verb.RELEASE, "its policy is about Deployment/web now")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +151,32 @@ def test_in_a_cluster_that_its_tenant_lost_it_is_released_and_never_deleted(paus
         ("fleet.yaml:12", "its policy is of tenant a, which does not have this cluster any more")
     ] * released
     assert about(desired, "east") == []
+
+
+def test_what_another_policy_targets_now_is_neither_released_nor_deleted():
+    """One that a policy made which is gone: its marks go with the first write of who places it now."""
+    made = a_left_one(on_delete="Delete")
+    policy = a_placed(3, name="new", target=TargetRef("apps/v1", "ReplicaSet", "gone"), clusters={"west": WEST})
+    (repaired,) = about(without(made, policies=[policy]), "west")
+    assert (repaired.verb, repaired.cause.why) == (Verb.REPAIR, "tracking annotations are updated")
+    assert {one.path[-1] for one in repaired.changes} == {
+        *("reconciler/owner", "reconciler/policy-digest", "reconciler/on-delete", "reconciler/frs"),
+    }
+
+
+def test_what_another_policy_may_not_adopt_is_released_first():
+    policy = a_federated(3, name="gone")
+    made = a_left_one(owner="production/FederatedReplicaSet/shop/other")
+    assert [one.verb for one in about(without(made, policies=[policy]), "west")] == [Verb.RELEASE]
+
+
+def test_what_gets_its_count_back_waits_until_it_is_known_what_controls_it():
+    record = '{"owner":"production/FederatedReplicaSet/shop/web","previous":6,"replicas":3}'
+    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={PLACED: record}),))
+    (released,) = place(a_cluster("east"), west, federated=()).decisions
+    assert (released.replicas_before, released.replicas_after) == (3, 6)
+    unread = replace(west, unreadable={"horizontalpodautoscalers": "forbidden"})
+    assert place(a_cluster("east"), unread, federated=()).decisions == ()
 
 
 class TestGuard:

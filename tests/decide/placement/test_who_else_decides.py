@@ -12,6 +12,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Overridden, Settled, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
+from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_workload
 
 from .placements import (
@@ -68,6 +69,30 @@ def released(cluster, reason, replicas=0, **changed):
     }
     annotations = {**a_local(cluster, 1).annotations, **{key: text for key, text in left.items() if text is not None}}
     return settled(cluster, replicas, annotations=annotations)
+
+
+class TestClustersThatArePreferredByNothing:
+    """The preferences name east alone, and west has a ReplicaSet of the name."""
+
+    east_only = a_federated(3, clusters={"east": ClusterPreference(weight=1)}, on_conflict="Overwrite")
+
+    def desired(self, **west):
+        return place(settled("east", 3), settled("west", 6, **west), federated=self.east_only)
+
+    def test_what_others_made_there_stays_as_it_is(self):
+        desired = self.desired(annotations={}, labels={})
+        assert about(desired, "west") == []
+        said = next(one for one in desired.explanations if one.ref.cluster == "west")
+        assert (said.outcome, said.why) == ("left as it is", "preferences.clusters names neither west nor *")
+
+    def test_what_is_ours_is_taken_away(self):
+        assert numbers(self.desired()) == {"west": "scale 6 -> 0"}
+
+    def test_what_was_adopted_gets_its_count_back(self):
+        record = '{"previous":9,"replicas":6,"owner":"production/FederatedReplicaSet/shop/web"}'
+        marks = {**a_local("west", 6).annotations, "reconciler/placed": record}
+        desired = self.desired(annotations=marks)
+        assert numbers(desired) == {"west": "release 6 -> 9"}
 
 
 class TestIdling:
