@@ -44,6 +44,7 @@ from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import Action, patch_of, write_of
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
@@ -68,16 +69,12 @@ T = TypeVar("T")
 IdleServices: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
 
 
-class WakeView:
+class WakeView(KubernetesCluster):
     """One cluster as a wake reads and writes it. Which kinds it serves is asked anew every few minutes."""
 
-    name = CLUSTER
-
     def __init__(self, client: ApiClient) -> None:
-        self._client = client
-        self._asked_at = -_DISCOVERED_SECONDS
-        self._budget = ReadBudget()
-        self._cluster = self._opened()
+        super().__init__(CLUSTER, client, budget=ReadBudget())
+        self._asked = TimeLimit(0)
 
     def begin(self) -> None:
         """Let another reading begin, with all its pages."""
@@ -88,30 +85,13 @@ class WakeView:
         return ""
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
-        if self._client.limit.now() - self._asked_at > _DISCOVERED_SECONDS:
-            self._cluster, self._asked_at = self._opened(), self._client.limit.now()
-        return self._cluster.scale_kinds()
+        if self._asked.over:
+            self.forget_kinds()
+            self._asked = TimeLimit(_DISCOVERED_SECONDS)
+        return super().scale_kinds()
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
-        return () if resource in _UNREAD else self._cluster.list(resource, namespace=namespace, labels=labels)
-
-    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        return self._cluster.get(resource, namespace, name)
-
-    def now(self) -> datetime:
-        return self._cluster.now()
-
-    def user(self) -> str:
-        return self._cluster.user()
-
-    def secret(self, namespace: str, name: str, key: str) -> str:
-        return self._cluster.secret(namespace, name, key)
-
-    def write(self, write: Write) -> None:
-        self._cluster.write(write)
-
-    def _opened(self) -> KubernetesCluster:
-        return KubernetesCluster(CLUSTER, self._client, budget=self._budget)
+        return () if resource in _UNREAD else super().list(resource, namespace=namespace, labels=labels)
 
 
 class Waker:

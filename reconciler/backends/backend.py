@@ -23,13 +23,14 @@ from reconciler.backends.protocols import (
     Cluster,
     Lock,
     MetricsSource,
+    NoMetrics,
     Resource,
     StateStore,
     Traffic,
 )
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UsageError
-from reconciler.model import JOURNAL, QueryAnswer
+from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
 
 
@@ -128,14 +129,5 @@ def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSou
     try:
         reached = with_allowed_files(settings, settings.prometheus)
     except UnauthorisedError as error:
-        return _NotAsked(str(error))
+        return NoMetrics(str(error))
     return PrometheusMetrics(reached, live.at, live.settings.limit, live.settings.timeout)
-
-
-class _NotAsked(Struct, frozen=True):
-    """A metrics source that is not asked anything, and why."""
-
-    why: str
-
-    def query(self, text: str) -> QueryAnswer:  # noqa: ARG002 - the same for all
-        return QueryAnswer(error=self.why)

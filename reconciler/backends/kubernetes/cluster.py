@@ -149,6 +149,11 @@ class KubernetesCluster:
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
         ObjectWriter(self._requests, plural, scale).write(write)
 
+    def forget_kinds(self) -> None:
+        """Ask anew what it serves."""
+        with self._guard:
+            self._discovery = None
+
     def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
