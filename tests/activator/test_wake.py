@@ -96,6 +96,7 @@ def test_what_is_behind_the_service_is_restored_and_nothing_else(sleepers: Sleep
     assert IDLED_AT not in sleepers.deployment("web")
     assert sleepers.deployment("web")[AWAKE_SINCE] <= sleepers.service("web")[REQUESTED]
     assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
+    assert sleepers.events("") == [], "that a mark went is told by no Event"
 
 
 def test_several_services_of_a_namespace_wake_at_once(sleepers: Sleepers) -> None:
