@@ -1,4 +1,4 @@
-"""A signal wakes the workloads of a Service: the decisions of `reconciler wake`, carried out as in a run, without lock."""
+"""A signal wakes the workloads of a Service, as `reconciler wake` decides and a run carries out, without the lock."""
 
 from __future__ import annotations
 

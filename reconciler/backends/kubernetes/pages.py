@@ -229,6 +229,15 @@ def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]
     return found
 
 
+def answer_to(requests: ApiClient, request: ApiRequest, shape: type[W]) -> W:
+    """Return the answer to `request` as `shape`.
+
+    Raises:
+        ClusterError: there is none, or it is not of that shape.
+    """
+    return decoded(requests.send(request), shape, request.operation)
+
+
 def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:
     """Return an answer's body as `shape`.
 
