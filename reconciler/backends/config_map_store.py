@@ -84,7 +84,7 @@ def entry_write(
     value: str | None,
     labels: Mapping[str, str] = OUR_LABELS,
 ) -> Write:
-    """Return what sets the entry at `place`, its field and key, of the ConfigMap `ref`, and tests that it is as `found`.
+    """Return what sets the entry at `place`, field and key, of the ConfigMap `ref`, and tests that it is as `found`.
 
     None as `value` takes it out. Where there is no ConfigMap, or no such field, it is made: a test below something that
     is absent fails.
