@@ -70,7 +70,7 @@ class Sleepers:
         path = self.folder.path / "activator.yaml"
         write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
         reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
-        return WakeView(ApiClient(Connection(reached, largest_read=None), RequestSettings()))
+        return WakeView(ApiClient(Connection(reached), RequestSettings()))
 
     def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
         """A waker under a ServiceAccount; its clock is so many seconds `behind`."""
