@@ -16,9 +16,9 @@ from msgspec import field
 from reconciler.activator.objects import Backend
 from reconciler.activator.wake import CLUSTER
 from reconciler.backends.decode.wire import Wire
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
-from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.client import ApiClient, object_request
+from reconciler.backends.kubernetes.pages import answer_to
+from reconciler.backends.protocols import PODS
 from reconciler.connection_settings import Address, is_forbidden, is_loopback
 from reconciler.errors import NotFoundError, reason_of
 
@@ -121,9 +121,8 @@ class PodAddresses:
             self._failed(f"pods of {namespace}", why)
 
     def _read(self, namespace: str, name: str) -> Addresses:
-        operation = Operation(CLUSTER, "get", "pods", namespace, name)
-        request = ApiRequest("GET", one("", "v1", "pods", namespace, name), operation, seconds=_READ_SECONDS)
+        request = object_request(CLUSTER, "get", PODS.key, namespace, name, seconds=_READ_SECONDS)
         try:
-            return decoded(self._client.send(request), _Pod, operation).addresses
+            return answer_to(self._client, request, _Pod).addresses
         except NotFoundError:
             return frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -14,9 +15,7 @@ from reconciler.activator.objects import WatchedSlice
 from reconciler.backends.decode.objects import noun_of
 from reconciler.backends.decode.shapes import LeaseManifest
 from reconciler.backends.decode.wire import micro_time
-from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, collection, one
-from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
 from reconciler.errors import ClusterError, NotFoundError
@@ -149,31 +148,16 @@ class Publication:
 
     def _apply(
         self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], seconds: float | None = None
-    ) -> HttpResponse:
-        return self._client.send(
-            ApiRequest(
-                "PATCH",
-                one(*resource.key, namespace, manifest["metadata"]["name"]),
-                self._operation("patch", resource, namespace, manifest["metadata"]["name"]),
-                query=_MANAGER,
-                body=msgspec.json.encode(manifest),
-                content_type=APPLY_PATCH,
-                writes=True,
-                seconds=seconds,
-            )
-        )
+    ) -> None:
+        body = msgspec.json.encode(manifest)
+        how = {"query": _MANAGER, "body": body, "content_type": APPLY_PATCH, "writes": True, "seconds": seconds}
+        name = manifest["metadata"]["name"]
+        self._client.send(object_request(self._cluster, "patch", resource.key, namespace, name, **how))
 
     def _delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
-        operation = self._operation("delete", resource, namespace, name)
-        try:
-            self._client.send(ApiRequest("DELETE", one(*resource.key, namespace, name), operation, writes=True))
-        except NotFoundError:
-            return  # it went with its Service, or another replica was faster
+        request = object_request(self._cluster, "delete", resource.key, namespace, name, writes=True)
+        with suppress(NotFoundError):  # it went with its Service, or another replica was faster
+            self._client.send(request)
 
     def _list(self, resource: Resource[Any], labels: str, namespace: str = "") -> ApiRequest:
-        path = collection(*resource.key, namespace)
-        operation = self._operation("list", resource, namespace, "")
-        return ApiRequest("GET", path, operation, query={"labelSelector": labels})
-
-    def _operation(self, verb: str, resource: Resource[Any], namespace: str, name: str) -> Operation:
-        return Operation(self._cluster, verb, f"{resource.plural}.{resource.group}", namespace, name)
+        return object_request(self._cluster, "list", resource.key, namespace, query={"labelSelector": labels})

@@ -1,16 +1,16 @@
-"""A signal wakes the workloads of a Service, by the decisions and patches of `reconciler wake`, without the lock."""
+"""A signal wakes the workloads of a Service, as `reconciler wake` decides and a run carries out, without the lock."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.apply.events import event_of
-from reconciler.apply.run import group_sequences
+from reconciler.apply.outcomes import OutcomeStatus, unlocked
+from reconciler.apply.run import Applying, apply_actions, no_progress
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
@@ -23,7 +23,7 @@ from reconciler.decide.annotations import (
     format_time,
     optional_instant,
 )
-from reconciler.decide.decisions import FieldChange, annotation_changes, annotation_tests
+from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.records import ServiceRecord, read_service_record, service_record_annotations
 from reconciler.decide.idling.restore import of_every_fleet
@@ -42,8 +42,9 @@ from reconciler.model import (
 from reconciler.observe.clusters import Scope, observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
-from reconciler.plan.model import Action, patch_of, write_of
+from reconciler.plan.model import patch_of
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
+from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
@@ -68,16 +69,12 @@ T = TypeVar("T")
 IdleServices: TypeAlias = dict[str, tuple[Service, ServiceRecord]]
 
 
-class WakeView:
+class WakeView(KubernetesCluster):
     """One cluster as a wake reads and writes it. Which kinds it serves is asked anew every few minutes."""
 
-    name = CLUSTER
-
     def __init__(self, client: ApiClient) -> None:
-        self._client = client
-        self._asked_at = -_DISCOVERED_SECONDS
-        self._budget = ReadBudget()
-        self._cluster = self._opened()
+        super().__init__(CLUSTER, client, budget=ReadBudget())
+        self._asked = TimeLimit(0)
 
     def begin(self) -> None:
         """Let another reading begin, with all its pages."""
@@ -88,30 +85,18 @@ class WakeView:
         return ""
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
-        if self._client.limit.now() - self._asked_at > _DISCOVERED_SECONDS:
-            self._cluster, self._asked_at = self._opened(), self._client.limit.now()
-        return self._cluster.scale_kinds()
+        if self._asked.over:
+            self.forget_kinds()
+            self._asked = TimeLimit(_DISCOVERED_SECONDS)
+        return super().scale_kinds()
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
-        return () if resource in _UNREAD else self._cluster.list(resource, namespace=namespace, labels=labels)
-
-    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        return self._cluster.get(resource, namespace, name)
-
-    def now(self) -> datetime:
-        return self._cluster.now()
-
-    def user(self) -> str:
-        return self._cluster.user()
-
-    def secret(self, namespace: str, name: str, key: str) -> str:
-        return self._cluster.secret(namespace, name, key)
+        return () if resource in _UNREAD else super().list(resource, namespace=namespace, labels=labels)
 
     def write(self, write: Write) -> None:
-        self._cluster.write(write)
-
-    def _opened(self) -> KubernetesCluster:
-        return KubernetesCluster(CLUSTER, self._client, budget=self._budget)
+        """Carry out `write`, but for an Event that is counted on: about what failed, which is tried again soon."""
+        if write.verb != "event" or not write.patch:
+            super().write(write)
 
 
 class Waker:
@@ -119,6 +104,7 @@ class Waker:
 
     def __init__(self, view: WakeView, namespace: str, now: Callable[[], datetime], *, read_only: bool = False) -> None:
         self._view = view
+        self._access = unlocked(view, namespace, TimeLimit())
         self._now = now
         self.read_only = read_only
         self._readers = Readers(WorkerPool(2 * _READERS, _READERS), seconds=30.0)
@@ -218,9 +204,7 @@ class Waker:
         late |= self._each(done, lambda service, record: self._clear(runs, service, record))
         known = {one.ref for one in cluster.workloads}
         unread = {name: _unread(cluster, known, *both) for name, both in idle.items()}
-        together = group_sequences(number(in_order([one for one in decisions if one.group in every])))
-        found = self._writers.each(CLUSTER, lambda actions: self._write_group(actions, run), together, WRITERS)
-        failed = {actions[0].decision.group: why for actions, why in zip(together, found, strict=True) if why}
+        failed = self._written([one for one in decisions if one.group in every], run)
         return {
             name: "; ".join(
                 [*filter(None, [late[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
@@ -228,21 +212,20 @@ class Waker:
             for name, own in groups.items()
         }
 
-    def _write_group(self, actions: Sequence[Action], run: Run) -> str:
-        """Carry out what belongs together, in its order: workloads come before the marks that need them."""
-        done: set[int] = set()
-        problem = ""
-        for action in actions:
-            if not done.issuperset(action.needs):
-                continue
-            try:
-                self._view.write(write_of(action.decision))
-            except ClusterError as error:
-                problem = str(error)
-                continue
-            done.add(action.id)
-            self._tell(event_of(action, run))
-        return problem
+    def _written(self, decisions: Iterable[Decision], run: Run) -> dict[str, str]:
+        """Carry out `decisions` as a run does; return what is wrong with the groups of those that were not done.
+
+        Somebody waits for all of them: no tier waits until another one is ready.
+        """
+        actions = number(in_order([replace(one, wake_tier="", wait_ready="") for one in decisions]))
+        accesses = {CLUSTER: self._access}
+        limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
+        outcomes = apply_actions(actions, Applying(accesses, run, self._fleet.namespace, limit, no_progress, pool=pool))
+        failed: dict[str, str] = {}
+        for action, outcome in zip(actions, outcomes, strict=True):
+            if outcome.status is not OutcomeStatus.APPLIED:
+                failed.setdefault(action.decision.group, outcome.message)
+        return failed
 
     def _tell(self, event: Write) -> None:
         try:

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
-from reconciler.backends.config_map_store import entry_patch
+from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
 from reconciler.decide.decisions import Decision, Verb
@@ -289,15 +289,8 @@ class History:
         found = self._found(day)
         known = Day() if found is None else _day(found)
         text = packed(Day((*known.changes, *changes), known.dropped))
-        ref = self._ref(day)
-        if found is None:
-            metadata = {"name": ref.name, "namespace": ref.namespace, "labels": _LABELS}
-            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: text}}
-            self._cluster.write(Write("create", ref, "v1", manifest=manifest))
-            return True
-        patch = entry_patch("binaryData", found.binary_data, _KEY, text, found.binary_data.get(_KEY))
-        self._cluster.write(Write("patch", ref, "v1", uid=found.uid, patch=patch))
-        return False
+        self._cluster.write(entry_write(self._ref(day), found, ("binaryData", _KEY), text, _LABELS))
+        return found is None
 
     def _forget(self, day: date) -> None:
         """Delete what is too old, once a day; what was not deleted in a week stays.

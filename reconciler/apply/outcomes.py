@@ -6,8 +6,11 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, StateStore
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.errors import ReconcilerError, RefusedError, ThrottledError, UnauthorisedError, UnreachableError
+from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
@@ -64,3 +67,29 @@ class Access(Struct, frozen=True):
     picker: PodPickerClient
     limit: TimeLimit
     pool: WorkerPool = field(default_factory=WorkerPool)
+
+
+class _Unlocked:
+    """In place of the lock of what is written without one."""
+
+    def acquire(self, limit: TimeLimit) -> None:  # noqa: ARG002 - it is free
+        return
+
+    def held(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        return
+
+
+class _NoOpinion:
+    """In place of a pod picker, which is somebody else's service: the controller's order decides."""
+
+    def pick(self, request: PickerRequest) -> PickerAnswer:  # noqa: ARG002 - whatever it is
+        return PickerAnswer()
+
+
+def unlocked(cluster: Cluster, namespace: str, limit: TimeLimit, pool: WorkerPool | None = None) -> Access:
+    """Return what is written without a lock, and without asking pickers; `namespace` is our own."""
+    store = ConfigMapStore(cluster, namespace, JOURNAL)
+    return Access(cluster, store, _Unlocked(), _NoOpinion(), limit, pool or WorkerPool(0))

@@ -90,6 +90,10 @@ TIER_WAIT_SECONDS = 600.0
 OutcomeProgress = Callable[[Action, Outcome], None]
 
 
+def no_progress(_: Action, __: Outcome) -> None:
+    """Report to nobody."""
+
+
 class Applying(Struct, frozen=True):
     """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there."""
 

@@ -23,13 +23,14 @@ from reconciler.backends.protocols import (
     Cluster,
     Lock,
     MetricsSource,
+    NoMetrics,
     Resource,
     StateStore,
     Traffic,
 )
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UsageError
-from reconciler.model import JOURNAL, QueryAnswer
+from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
 
 
@@ -85,29 +86,25 @@ class LiveSettings(Struct, frozen=True):
 
 def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
     """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
-    clients = live.settings.clients
-    found = [(one, Connection(one, client=clients.get(one.name))) for one in connections]
-    backends = {settings.name: _open_server(settings, connection, live) for settings, connection in found}
+    opened: dict[str, Backend] = {}
+    reached: dict[str, Connection] = {}
+    for settings in connections:
+        budget = ReadBudget()
+        connection = Connection(settings, budget, live.settings.clients.get(settings.name))
+        opened[settings.name] = _open_server(settings, connection, budget, live)
+        reached[settings.name] = connection
 
     def warnings() -> tuple[str, ...]:
-        return tuple(
-            f"{settings.name}: {WEAKNESSES[connection.weakness]}"
-            for settings, connection in found
-            if connection.weakness
-        )
+        return tuple(f"{name}: {WEAKNESSES[one.weakness]}" for name, one in reached.items() if one.weakness)
 
-    return Opened(backends, warnings)
+    return Opened(opened, warnings)
 
 
-def _open_server(settings: ClusterConnection, connection: Connection, live: LiveSettings) -> Backend:
+def _open_server(
+    settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
+) -> Backend:
     requests = ApiClient(connection, live.settings)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
-    budget = ReadBudget()
-
-    def begin() -> None:
-        budget.renew()
-        connection.renew_budget()
-
     cluster = KubernetesCluster(settings.name, requests, recorder, budget)
     return Backend(
         name=settings.name,
@@ -118,7 +115,7 @@ def _open_server(settings: ClusterConnection, connection: Connection, live: Live
         traffic=requests.traffic,
         preflight=Preflight(settings.name, requests, connection),
         reading=requests.reading,
-        begin=begin,
+        begin=budget.renew,
     )
 
 
@@ -128,14 +125,5 @@ def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSou
     try:
         reached = with_allowed_files(settings, settings.prometheus)
     except UnauthorisedError as error:
-        return _NotAsked(str(error))
+        return NoMetrics(str(error))
     return PrometheusMetrics(reached, live.at, live.settings.limit, live.settings.timeout)
-
-
-class _NotAsked(Struct, frozen=True):
-    """A metrics source that is not asked anything, and why."""
-
-    why: str
-
-    def query(self, text: str) -> QueryAnswer:  # noqa: ARG002 - the same for all
-        return QueryAnswer(error=self.why)

@@ -5,7 +5,7 @@ comment, found by its marker among those that we wrote ourselves, created or upd
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -56,6 +56,14 @@ class RestApi:
             CommentError: there is no such answer.
         """
         return self._called("GET", path, None, answer)
+
+    def pages(self, path: str, item: type[T]) -> Iterator[T]:
+        """Yield each `item` of the list at `path`, which ends where the parameters of pages belong; errors as `get`."""
+        for page in range(1, _MOST_PAGES + 1):
+            found: list[T] = self.get(f"{path}per_page={_PER_PAGE}&page={page}", list[item])  # type: ignore[valid-type]
+            yield from found
+            if len(found) < _PER_PAGE:
+                return
 
     def send(self, method: str, path: str, body: Mapping[str, str]) -> None:
         """Send `body`; POST is sent once, other methods until they are answered.
@@ -158,6 +166,11 @@ class _GitHubComment(msgspec.Struct):
     user: _GitHubUser | None = None
 
 
+def _marked(written: Iterable[_GitHubComment | _GitLabNote], marker: str) -> Comment | None:
+    found = (Comment(one.id, one.body or "") for one in written)
+    return next((one for one in found if one.body.startswith(marker)), None)
+
+
 class GitHubComments:
     """Source: GitHub REST API, "Issue comments": every pull request is an issue."""
 
@@ -171,15 +184,9 @@ class GitHubComments:
 
     def own(self, marker: str) -> Comment | None:
         """Return our comment. Only bots count: anybody may write a comment with our marker, and edit it afterwards."""
-        for page in range(1, _MOST_PAGES + 1):
-            path = f"/repos/{self._repository}/issues/{self._number}/comments?per_page={_PER_PAGE}&page={page}"
-            found = self._api.get(path, list[_GitHubComment])
-            for one in found:
-                if (one.body or "").startswith(marker) and one.user is not None and one.user.type == "Bot":
-                    return Comment(one.id, one.body or "")
-            if len(found) < _PER_PAGE:
-                return None
-        return None
+        found = self._api.pages(f"/repos/{self._repository}/issues/{self._number}/comments?", _GitHubComment)
+        bots = (one for one in found if one.user is not None and one.user.type == "Bot")
+        return _marked(bots, marker)
 
     def create(self, body: str) -> None:
         self._api.send("POST", f"/repos/{self._repository}/issues/{self._number}/comments", {"body": body})
@@ -244,15 +251,8 @@ class GitLabNotes:
     def own(self, marker: str) -> Comment | None:
         """Return our note. Only those of the token's own user count: anybody may write a note with our marker."""
         user = self._api.get("/user", _GitLabUser).id
-        for page in range(1, _MOST_PAGES + 1):
-            path = f"{self._notes}?per_page={_PER_PAGE}&page={page}&sort=asc&order_by=created_at"
-            found = self._api.get(path, list[_GitLabNote])
-            for one in found:
-                if (one.body or "").startswith(marker) and one.author.id == user:
-                    return Comment(one.id, one.body or "")
-            if len(found) < _PER_PAGE:
-                return None
-        return None
+        found = self._api.pages(f"{self._notes}?sort=asc&order_by=created_at&", _GitLabNote)
+        return _marked((one for one in found if one.author.id == user), marker)
 
     def create(self, body: str) -> None:
         self._api.send("POST", self._notes, {"body": body})

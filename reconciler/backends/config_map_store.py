@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from reconciler.backends.protocols import CONFIG_MAPS, Cluster
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
@@ -52,17 +53,7 @@ class ConfigMapStore:
         if value == expected:
             return
         self._check_size(data, entry, value or "")
-        if found is None:
-            manifest = {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": self._ref.name, "namespace": self._ref.namespace, "labels": OUR_LABELS},
-                "data": {entry: value},
-            }
-            self._cluster.write(Write("create", self._ref, "v1", manifest=manifest))
-        else:
-            patch = entry_patch("data", found.data, entry, value, expected)
-            self._cluster.write(Write("patch", self._ref, "v1", uid=found.uid, patch=patch))
+        self._cluster.write(entry_write(self._ref, found, ("data", entry), value))
 
     def _check_size(self, data: Mapping[str, str], entry: str, value: str) -> None:
         """What makes it smaller is never refused."""
@@ -86,18 +77,30 @@ def entry_name(key: str) -> str:
     return _ESCAPED.sub(lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), key)
 
 
-def entry_patch(
-    field: str, found: Mapping[str, str], entry: str, value: str | None, expected: str | None
-) -> tuple[PatchOperation, ...]:
-    """Return what sets one entry of `field` ("data" or "binaryData"), which has `found`, and tests for `expected`.
+def entry_write(
+    ref: ObjectRef,
+    found: ConfigMap | None,
+    place: tuple[Literal["data", "binaryData"], str],
+    value: str | None,
+    labels: Mapping[str, str] = OUR_LABELS,
+) -> Write:
+    """Return what sets the entry at `place`, field and key, of the ConfigMap `ref`, and tests that it is as `found`.
 
-    None is an entry that is not there: as `value` it takes it out. Where the field is not there either, it is made; a
-    test below something absent fails.
+    None as `value` takes it out. Where there is no ConfigMap, or no such field, it is made: a test below something that
+    is absent fails.
     """
-    if not found:
-        return PatchOperation("test", f"/{field}", None), PatchOperation("add", f"/{field}", {entry: value})
-    path = f"/{field}/{entry}"
-    test = PatchOperation("test", path, expected)
-    if value is None:
-        return test, PatchOperation("remove", path)
-    return test, PatchOperation("add" if expected is None else "replace", path, value)
+    field, entry = place
+    if found is None:
+        metadata = {"name": ref.name, "namespace": ref.namespace, "labels": labels}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, field: {entry: value}}
+        return Write("create", ref, "v1", manifest=manifest)
+    entries = found.data if field == "data" else found.binary_data
+    path, former = f"/{field}/{entry}", entries.get(entry)
+    patch = [PatchOperation("test", path, former)]
+    if not entries:
+        patch = [PatchOperation("test", f"/{field}", None), PatchOperation("add", f"/{field}", {entry: value})]
+    elif value is None:
+        patch += [PatchOperation("remove", path)]
+    else:
+        patch += [PatchOperation("add" if former is None else "replace", path, value)]
+    return Write("patch", ref, "v1", uid=found.uid, patch=tuple(patch))

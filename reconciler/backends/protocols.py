@@ -171,6 +171,15 @@ class MetricsSource(Protocol):
         """
 
 
+class NoMetrics(Struct, frozen=True):
+    """A metrics source that is not asked anything, and why."""
+
+    why: str = NO_METRICS
+
+    def query(self, text: str) -> QueryAnswer:  # noqa: ARG002 - the same for all
+        return QueryAnswer(error=self.why)
+
+
 class PodPickerClient(Protocol):
     def pick(self, request: PickerRequest) -> PickerAnswer:
         """Return the picker's answer.

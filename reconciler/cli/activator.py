@@ -65,7 +65,7 @@ def activator_command(context: str | None, **flags: Any) -> int:
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
     options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
-    connection = Connection(reached, largest_read=None)
+    connection = Connection(reached)
     client, wakes = (ApiClient(connection, options.settings) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
     ports = _ports(flags["port_range"], flags["http_port"])

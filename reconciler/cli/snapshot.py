@@ -12,9 +12,9 @@ import click
 from msgspec.structs import replace
 
 from reconciler.backends.decode.wire import Wire
-from reconciler.backends.protocols import Resource
+from reconciler.backends.protocols import NoMetrics, Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
-from reconciler.backends.snapshot.recorder import NoMetrics, RecordedCluster, RecordedMetrics, Recorder
+from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import (
     context_option,
     live_options,

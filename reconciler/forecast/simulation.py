@@ -14,13 +14,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, unlocked
+from reconciler.apply.run import no_progress
 from reconciler.backends.backend import Opened
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
@@ -28,7 +27,6 @@ from reconciler.forecast.moments import calendar_edges, recorded_moments
 from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.kind_names import names_kind
 from reconciler.model import (
-    JOURNAL,
     NOTHING,
     ObjectRef,
     ObservedState,
@@ -234,19 +232,13 @@ class Simulation:
             cluster = MemoryCluster.copy_of(backend.cluster, victim_order(lambda: self._now))
             self._clusters[name] = cluster
             sources[name] = Source(cluster, None if backend.metrics is None else HeldMetrics(backend.metrics))
-            accesses[name] = Access(
-                cluster=cluster,
-                store=ConfigMapStore(cluster, self._policies.fleet.namespace, JOURNAL),
-                lock=_Unshared(),
-                picker=_NoOpinion(),
-                limit=TimeLimit(clock=SettledClock()),
-                pool=_HERE,
-            )
+            limit = TimeLimit(clock=SettledClock())
+            accesses[name] = unlocked(cluster, self._policies.fleet.namespace, limit, _HERE)
         return World(sources, accesses, "snapshot", Readers(_HERE))
 
 
 _HERE = WorkerPool(0)
-_EVERYTHING = Control(choose=lambda made: made.actions, progress=lambda _action, _outcome: None)
+_EVERYTHING = Control(choose=lambda made: made.actions, progress=no_progress)
 
 
 class HeldMetrics(Struct, frozen=True):
@@ -256,26 +248,6 @@ class HeldMetrics(Struct, frozen=True):
 
     def query(self, text: str) -> QueryAnswer:
         return replace(self.recorded.query(text), at=None)
-
-
-class _Unshared:
-    """The lock of what nobody else has."""
-
-    def acquire(self, limit: TimeLimit) -> None:  # noqa: ARG002 - it is free
-        return
-
-    def held(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        return
-
-
-class _NoOpinion:
-    """In place of a pod picker, which is somebody else's service: the controller's order decides."""
-
-    def pick(self, request: Any) -> PickerAnswer:  # noqa: ARG002 - whatever it is
-        return PickerAnswer()
 
 
 def _merged(manifest: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> Iterator[PatchOperation]:

@@ -70,7 +70,7 @@ class Sleepers:
         path = self.folder.path / "activator.yaml"
         write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
         reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
-        return WakeView(ApiClient(Connection(reached, largest_read=None), RequestSettings()))
+        return WakeView(ApiClient(Connection(reached), RequestSettings()))
 
     def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
         """A waker under a ServiceAccount; its clock is so many seconds `behind`."""
@@ -96,6 +96,7 @@ def test_what_is_behind_the_service_is_restored_and_nothing_else(sleepers: Sleep
     assert IDLED_AT not in sleepers.deployment("web")
     assert sleepers.deployment("web")[AWAKE_SINCE] <= sleepers.service("web")[REQUESTED]
     assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
+    assert sleepers.events("") == [], "that a mark went is told by no Event"
 
 
 def test_several_services_of_a_namespace_wake_at_once(sleepers: Sleepers) -> None:

@@ -32,6 +32,8 @@ class View:
         workload = a_workload("web", cluster=CLUSTER, replicas=0, annotations={**IDLE, **SCALE})
         self._lists: dict[str, tuple[Any, ...]] = {"Service": services, "Deployment": (workload,)}
 
+    def begin(self) -> None: ...
+
     def identity(self) -> str:
         return ""
 

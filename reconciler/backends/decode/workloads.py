@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources, decoded_value
+from reconciler.backends.decode.shapes import (
+    CustomResourceDefinition,
+    CustomVersion,
+    Subresources,
+    WholeTemplate,
+    decoded_value,
+)
 from reconciler.backends.decode.wire import (
     CustomManagedFields,
     CustomMetadata,
@@ -82,36 +88,35 @@ def _status(status: shapes.WorkloadStatus | None) -> dict[str, Any]:
     }
 
 
-def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
-    spec = decoded.spec or shapes.WorkloadSpec()
-    labels = _template_labels(spec.template)
-    return _status(decoded.status) | {
+def _scaled(
+    spec: Any, template: shapes.PodTemplate | None, selector: LabelSelector | None, status: shapes.WorkloadStatus | None
+) -> dict[str, Any]:
+    """Return what the built-in kinds with replicas say alike."""
+    labels = _template_labels(template)
+    return _status(status) | {
         "replicas": spec.replicas,
-        "selector": decoded_selector(spec.selector) or _default_selector(labels),
+        "selector": selector or _default_selector(labels),
         "template_labels": labels,
     }
 
 
+def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
+    spec = decoded.spec or shapes.WorkloadSpec()
+    return _scaled(spec, spec.template, decoded_selector(spec.selector), decoded.status)
+
+
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
-    labels = _template_labels(spec.template.read if spec.template is not None else None)
-    return _status(decoded.status) | {
-        "replicas": spec.replicas,
-        "selector": decoded_selector(spec.selector) or _default_selector(labels),
-        "template_labels": labels,
+    template = spec.template or WholeTemplate(None, shapes.PodTemplate())
+    return _scaled(spec, template.read, decoded_selector(spec.selector), decoded.status) | {
         "min_ready_seconds": spec.min_ready_seconds,
-        "template": spec.template.raw if spec.template is not None else None,
+        "template": template.raw,
     }
 
 
 def _replication_controller(decoded: shapes.ReplicationController, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicationControllerSpec()
-    labels = _template_labels(spec.template)
-    return _status(decoded.status) | {
-        "replicas": spec.replicas,
-        "selector": _default_selector(spec.selector or labels),
-        "template_labels": labels,
-    }
+    return _scaled(spec, spec.template, _default_selector(spec.selector or {}), decoded.status)
 
 
 def _cron_job(decoded: shapes.CronJob, _: WorkloadKind | None) -> dict[str, Any]:

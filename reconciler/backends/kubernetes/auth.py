@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 _LARGEST_ANSWER = 32 << 20
 """Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
 
-LARGEST_READ = 1 << 30
-"""Bytes of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
-
 _FRESH_SECONDS = 60.0
 
 WEAKNESSES = {
@@ -68,26 +65,19 @@ class Connection:
     than the limit that is given.
     """
 
-    def __init__(
-        self, settings: ClusterConnection, largest_read: int | None = LARGEST_READ, client: Any = None
-    ) -> None:
-        """`largest_read` is how many bytes one reading may have, None: a process without end has no end.
+    def __init__(self, settings: ClusterConnection, budget: ByteBudget | None = None, client: Any = None) -> None:
+        """`budget` is how many bytes may be read, None: a process without end has no end.
 
         `client` is a `kubernetes.client.ApiClient` whose connection counts in place of what `settings` say.
         """
         self._settings = settings
         self._client = client
         self._guard = threading.Lock()
-        self._budget = None if largest_read is None else ByteBudget(largest_read)
+        self._budget = budget
         self._endpoint: ApiServer | None = None
         self._header: str | None = None
         self._asked_at = 0.0
         self._replaced_at = -_FRESH_SECONDS
-
-    def renew_budget(self) -> None:
-        """Let another reading begin, with all its bytes left."""
-        if self._budget is not None:
-            self._budget.renew()
 
     @property
     def weakness(self) -> str:

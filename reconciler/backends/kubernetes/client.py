@@ -57,17 +57,6 @@ class RequestSettings(Struct, frozen=True):
 DEFAULTS = RequestSettings()
 
 
-def collection(group: str, version: str, plural: str, namespace: str = "") -> str:
-    """Return the path of all objects of a resource, in one namespace where one is given."""
-    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    return f"{root}/namespaces/{quote(namespace, safe='')}/{plural}" if namespace else f"{root}/{plural}"
-
-
-def one(group: str, version: str, plural: str, namespace: str, name: str) -> str:
-    """Return the path of one object; names may hold what paths may not."""
-    return f"{collection(group, version, plural, namespace)}/{quote(name, safe='')}"
-
-
 def resource_name(group: str, resource: str) -> str:
     """Return a resource, "deployments/scale", as roles and messages name it: deployments.apps/scale, pods."""
     plural, slash, subresource = resource.partition("/")
@@ -91,6 +80,27 @@ class ApiRequest(Struct, frozen=True):
     writes: bool = False
     seconds: float | None = None
     last: bool = False
+
+
+_METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
+
+
+def object_request(
+    cluster: str, verb: str, key: tuple[str, str, str], namespace: str = "", name: str = "", **how: Any
+) -> ApiRequest:
+    """Return what asks for `verb` on one object; without a name on all of its kind, in one namespace where given.
+
+    `key` is (group, version, plural); after the plural there may be a subresource, "deployments/scale". `how` are other
+    fields of the request.
+    """
+    group, version, resource = key
+    plural, slash, subresource = resource.partition("/")
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    path += f"/namespaces/{quote(namespace, safe='')}/{plural}" if namespace else f"/{plural}"
+    if name and verb != "create":
+        path += f"/{quote(name, safe='')}{slash}{subresource}"  # names may hold what paths may not
+    operation = Operation(cluster, verb, resource_name(group, resource), namespace, name)
+    return ApiRequest(_METHODS.get(verb, "GET"), path, operation, **how)
 
 
 @dataclass(slots=True)

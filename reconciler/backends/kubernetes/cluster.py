@@ -25,13 +25,11 @@ from reconciler.backends.kubernetes.client import (
     ApiClient,
     ApiRequest,
     Attempts,
-    collection,
-    one,
-    resource_name,
+    object_request,
 )
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, decoded, decoded_object, listed
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, decoded, decoded_object, listed
 from reconciler.backends.kubernetes.rbac import Right, is_allowed, own_user
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
@@ -117,9 +115,8 @@ class KubernetesCluster:
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
-        operation = self._question("get", resource, namespace, name)
-        path = one(*resource.key, namespace, name)
-        read: Any = decoded(self._requests.send(ApiRequest("GET", path, operation)), shape_of(resource), operation)
+        request = object_request(self._name, "get", resource.key, namespace, name)
+        read: Any = answer_to(self._requests, request, shape_of(resource))
         if self._recorder is not None:
             self._recorder(resource, [read])
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
@@ -138,9 +135,9 @@ class KubernetesCluster:
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""
-        operation = Operation(self._name, "get", "secrets", namespace, name)
-        answer = self._requests.send(ApiRequest("GET", one("", "v1", "secrets", namespace, name), operation))
-        return secret_value(decoded(answer, SecretManifest, operation), key, f"{self._name}/{namespace}/Secret/{name}")
+        request = object_request(self._name, "get", ("", "v1", "secrets"), namespace, name)
+        found = answer_to(self._requests, request, SecretManifest)
+        return secret_value(found, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all; see `ObjectWriter.write` for what it raises."""
@@ -148,6 +145,11 @@ class KubernetesCluster:
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
         ObjectWriter(self._requests, plural, scale).write(write)
+
+    def forget_kinds(self) -> None:
+        """Ask anew what it serves."""
+        with self._guard:
+            self._discovery = None
 
     def _discovered(self) -> ServedKinds:
         with self._guard:
@@ -171,13 +173,8 @@ class KubernetesCluster:
         query = {"labelSelector": labels} if labels else {}
         if (resource.group, resource.kind) == (EVENTS.group, EVENTS.kind):
             query["fieldSelector"] = f"reason={NEED_PODS}"
-        return ApiRequest(
-            "GET",
-            collection(*resource.key, inside),
-            self._question("list", resource, inside),
-            query=query,
-            accept=METADATA_ONLY if shape_of(resource) is Object else "application/json",
-        )
+        accept = METADATA_ONLY if shape_of(resource) is Object else "application/json"
+        return object_request(self._name, "list", resource.key, inside, query=query, accept=accept)
 
     def _listed(self, resource: Resource[T], request: ApiRequest) -> Sequence[tuple[str, str, T, bool]]:
         """Return the items as (namespace, name, noun, whether a list shows it)."""
@@ -206,9 +203,6 @@ class KubernetesCluster:
             self._recorder(resource, [item for _, item in found if item is not None])
         return [row for row, _ in found]
 
-    def _question(self, verb: str, resource: Resource[Any], namespace: str = "", name: str = "") -> Operation:
-        return Operation(self._name, verb, resource_name(resource.group, resource.plural), namespace, name)
-
 
 def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
     """Return the nouns of what a list shows, sorted by namespace and name."""
@@ -216,7 +210,6 @@ def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
 
 
 _MANAGED = {"fieldManager": FIELD_MANAGER}
-_METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
 
 class _Written(msgspec.Struct):
@@ -344,11 +337,12 @@ class ObjectWriter:
 
     def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""
-        path = self._path(write) + subresource
-        if verb == "create":
-            path = collection(write.ref.group, _version(write), self._plural, write.ref.namespace)
-        operation = self._question(verb, write, subresource)
-        return ApiRequest(_METHODS[verb], path, operation, body=msgspec.json.encode(body), writes=True, **how)
+        more = {"body": msgspec.json.encode(body), "writes": True, **how}
+        return self._about(verb, write, subresource, **more)
+
+    def _about(self, verb: str, write: Write, subresource: str = "", **how: Any) -> ApiRequest:
+        ref, key = write.ref, (write.ref.group, _version(write), self._plural + subresource)
+        return object_request(ref.cluster, verb, key, ref.namespace, ref.name, **how)
 
     def _send(self, request: ApiRequest, write: Write, attempts: Attempts | None = None) -> HttpResponse:
         """Send a write and return the answer.
@@ -391,16 +385,8 @@ class ObjectWriter:
             return False
 
     def _read(self, write: Write) -> Any:
-        operation = self._question("get", write)
-        answer = self._requests.send(ApiRequest("GET", self._path(write), operation))
-        return decoded_object(answer, operation)
-
-    def _path(self, write: Write) -> str:
-        return one(write.ref.group, _version(write), self._plural, write.ref.namespace, write.ref.name)
-
-    def _question(self, verb: str, write: Write, subresource: str = "") -> Operation:
-        resource = resource_name(write.ref.group, self._plural + subresource)
-        return Operation(write.ref.cluster, verb, resource, write.ref.namespace, write.ref.name)
+        request = self._about("get", write)
+        return decoded_object(self._requests.send(request), request.operation)
 
 
 def _version(write: Write) -> str:

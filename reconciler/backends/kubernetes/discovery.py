@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.decode.workloads import scale_kind_of
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import MOST_KINDS, decoded
+from reconciler.backends.kubernetes.pages import MOST_KINDS, answer_to, decoded
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND
@@ -33,6 +33,7 @@ _NO_SCALE_OF_OURS = frozenset(
     }
 )
 
+_DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _CUSTOM_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", re.ASCII)
 _PLURAL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
@@ -207,21 +208,19 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKin
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
     """
     name = f"{found.plural}.{found.group}"
-    operation = Operation(cluster, "get", "customresourcedefinitions.apiextensions.k8s.io", name=name)
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+    request = object_request(cluster, "get", _DEFINITIONS, name=name)
     try:
-        answer = requests.send(ApiRequest("GET", path, operation))
+        kind = scale_kind_of(answer_to(requests, request, CustomResourceDefinition))
     except NotFoundError:
         return WorkloadKind(found.group, found.version, found.kind, found.plural)
-    kind = scale_kind_of(decoded(answer, CustomResourceDefinition, operation))
     if kind is None:
         return None
     paths = (("spec", kind.replicas_path), ("status", kind.status_path))
     is_own = (kind.group, kind.plural) == (found.group, found.plural)
     if not is_own or not all(path[0] == top and len(path) > 1 and all(path) for top, path in paths):
         raise MalformedAnswerError(
-            f"{operation}: describes another kind, or replicas elsewhere, expected {name} with replicas below .spec "
-            "and .status"
+            f"{request.operation}: describes another kind, or replicas elsewhere, expected {name} with replicas "
+            "below .spec and .status"
         )
     return kind
 
@@ -286,8 +285,8 @@ def _asked_one_by_one(
 
 def _of_version(requests: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
     operation = Operation(cluster, "get", f"/apis/{version.group_version}")
-    answer = requests.send(ApiRequest("GET", f"/apis/{version.group_version}", operation))
-    resources = decoded(answer, _OldResources, operation).resources or ()
+    request = ApiRequest("GET", f"/apis/{version.group_version}", operation)
+    resources = answer_to(requests, request, _OldResources).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
     return [
         Served(group, version.version, one.kind, one.name, one.namespaced is not False, one.name in scaled)

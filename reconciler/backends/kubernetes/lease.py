@@ -12,8 +12,7 @@ import msgspec
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.decode.wire import Wire, micro_time
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, collection, one
-from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import (
@@ -49,7 +48,6 @@ _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 3.0
 """How long a request about the lease may take: while it hangs the lease runs out."""
 
-_METHODS = {"get": "GET", "create": "POST", "patch": "PATCH"}
 _FASTER = "somebody who was faster"
 
 
@@ -157,7 +155,7 @@ class LeaseLock:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
         began = self._requests.limit.now()
         try:
-            lease = decoded(self._ask("get"), LockManifest, self._question("get"))
+            lease = self._lease(self._ask("get"), "get")
         except ClusterError:
             return False
         if lease.spec.holder_identity != self._holder:
@@ -178,7 +176,7 @@ class LeaseLock:
         except NotFoundError:
             self._create()
             answer = self._ask("get")
-        lease = decoded(answer, LockManifest, self._question("get"))
+        lease = self._lease(answer, "get")
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
         if not is_ours and not self._is_free(lease, began):
@@ -232,7 +230,7 @@ class LeaseLock:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
         began = self._requests.limit.now()
         answer = self._change(version, {**changes, "renewTime": micro_time(self._server_now())})
-        lease = decoded(answer, LockManifest, self._question("patch"))
+        lease = self._lease(answer, "patch")
         self._set_time(answer)
         with self._guard:
             self._version = lease.metadata.resource_version
@@ -247,15 +245,14 @@ class LeaseLock:
         return self._ask("patch", patch, content_type=JSON_PATCH, last=last)
 
     def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
-        path = one(*LEASES.key, self._namespace, NAME)
-        if verb == "create":
-            path = collection(*LEASES.key, self._namespace)
         encoded = None if body is None else msgspec.json.encode(body)
-        request = ApiRequest(_METHODS[verb], path, self._question(verb), body=encoded, seconds=_ANSWER_SECONDS, **how)
-        return self._requests.send(request)
+        return self._requests.send(self._request(verb, body=encoded, **how))
 
-    def _question(self, verb: str) -> Operation:
-        return Operation(self._cluster, verb, f"{LEASES.plural}.{LEASES.group}", self._namespace, NAME)
+    def _request(self, verb: str, **how: Any) -> ApiRequest:
+        return object_request(self._cluster, verb, LEASES.key, self._namespace, NAME, seconds=_ANSWER_SECONDS, **how)
+
+    def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
+        return decoded(answer, LockManifest, self._request(verb).operation)
 
     def _set_time(self, answer: HttpResponse) -> None:
         """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Object
-from reconciler.backends.http.client import HttpResponse
+from reconciler.backends.http.client import ByteBudget, HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.credentials import without_credentials
@@ -37,6 +37,9 @@ server.
 
 MOST_PAGES_OF_A_LIST = 400
 
+MOST_BYTES = 1 << 30
+"""Of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
+
 MOST_KINDS = 200
 """Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
 
@@ -46,18 +49,19 @@ MOST_LEFT_OUT = 10
 _ATTEMPTS = 3
 
 
-class ReadBudget:
-    """What may still be read of one cluster; any thread may take from it."""
+class ReadBudget(ByteBudget):
+    """What may still be read of one cluster, pages and bytes; any thread may take from it."""
 
     def __init__(self, pages: int = MOST_PAGES) -> None:
+        super().__init__(MOST_BYTES)
         self._pages = pages
-        self._left = pages * PAGE
-        self._guard = threading.Lock()
+        self._items_left = pages * PAGE
 
     def renew(self) -> None:
-        """Let another reading begin, with all pages left."""
+        """Let another reading begin, with all that it may take."""
+        super().renew()
         with self._guard:
-            self._left = self._pages * PAGE
+            self._items_left = self._pages * PAGE
 
     def take_page(self, operation: Operation, number: int, items: int = PAGE) -> None:
         """Count the page `number` of a list, the first is 1; each has so many `items` at most.
@@ -71,8 +75,8 @@ class ReadBudget:
         if number == 1:
             return
         with self._guard:
-            self._left -= items
-            if self._left < 0:
+            self._items_left -= items
+            if self._items_left < 0:
                 raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")
 
 
@@ -227,6 +231,15 @@ def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]
     except NOT_JSON as error:
         raise MalformedAnswerError(f"{operation}: the answer is no object ({error}), expected one in JSON") from error
     return found
+
+
+def answer_to(requests: ApiClient, request: ApiRequest, shape: type[W]) -> W:
+    """Return the answer to `request` as `shape`.
+
+    Raises:
+        ClusterError: there is none, or it is not of that shape.
+    """
+    return decoded(requests.send(request), shape, request.operation)
 
 
 def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:

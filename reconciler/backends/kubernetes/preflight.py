@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, one
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
-from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.pages import answer_to, decoded
 from reconciler.backends.kubernetes.rbac import Right, is_allowed
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
@@ -93,10 +93,9 @@ class Preflight:
         Raises:
             ClusterError: it cannot be read.
         """
-        operation = Operation(self._cluster, "get", "leases.coordination.k8s.io", namespace, NAME)
-        path = one(*LEASES.key, namespace, NAME)
+        request = object_request(self._cluster, "get", LEASES.key, namespace, NAME)
         try:
-            spec = decoded(self._requests.send(ApiRequest("GET", path, operation)), LockManifest, operation).spec
+            spec = answer_to(self._requests, request, LockManifest).spec
         except NotFoundError:
             return None
         if not spec.holder_identity:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import decoded
+from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import NotFoundError
 from reconciler.model import EVERY_KIND
@@ -145,8 +145,8 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = requests.send(ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review)))
-    return decoded(answer, _Review, operation).status.allowed
+    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review))
+    return answer_to(requests, request, _Review).status.allowed
 
 
 class _UserInfo(msgspec.Struct):
@@ -171,8 +171,8 @@ def own_user(requests: ApiClient, cluster: str) -> str:
     """
     operation = Operation(cluster, "create", "selfsubjectreviews.authentication.k8s.io")
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review))
     try:
-        answer = requests.send(ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review)))
+        return answer_to(requests, request, _UserReview).status.user_info.username
     except NotFoundError:
         return ""
-    return decoded(answer, _UserReview, operation).status.user_info.username

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.decode.wire import Wire
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, collection, resource_name
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
 from reconciler.credentials import without_credentials
@@ -53,9 +53,9 @@ class WatchedResource(Struct, Generic[W], frozen=True):
 
     def request(self, cluster: str, query: Mapping[str, str]) -> ApiRequest:
         """Return what asks for a page of them, or watches them."""
-        operation = Operation(cluster, "watch" if "watch" in query else "list", resource_name(self.group, self.plural))
+        verb, key = "watch" if "watch" in query else "list", (self.group, self.version, self.plural)
         selected = {"labelSelector": self.labels} if self.labels else {}
-        return ApiRequest("GET", collection(self.group, self.version, self.plural), operation, {**selected, **query})
+        return object_request(cluster, verb, key, query={**selected, **query})
 
 
 class WatchHandlers(Struct, Generic[W], frozen=True):

@@ -14,7 +14,7 @@ With it the folder says what is unknown: what could not be read, and why, and wh
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,6 @@ from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,
     NAMESPACES,
-    NO_METRICS,
     OUR_CONFIG_MAPS,
     Cluster,
     MetricsSource,
@@ -291,14 +290,7 @@ class RecordedCluster:
         return self._cluster.name
 
     def identity(self) -> str:
-        asked = ReadKey.of(NAMESPACES, name=_IDENTITY)
-        try:
-            found = self._cluster.identity()
-        except ClusterError as error:
-            self._recorder.asked(asked, error)
-            raise
-        self._recorder.asked(asked, None)
-        return found
+        return self._noted(ReadKey.of(NAMESPACES, name=_IDENTITY), self._cluster.identity)
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         try:
@@ -311,18 +303,15 @@ class RecordedCluster:
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
         asked = ReadKey.of(resource, namespace=namespace, labels=labels)
-        try:
-            found = self._cluster.list(resource, namespace=namespace, labels=labels)
-        except ClusterError as error:
-            self._recorder.asked(asked, error)
-            raise
-        self._recorder.asked(asked, None)
-        return found
+        return self._noted(asked, lambda: self._cluster.list(resource, namespace=namespace, labels=labels))
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         asked = ReadKey.of(resource, namespace=namespace, name=name)
+        return self._noted(asked, lambda: self._cluster.get(resource, namespace, name))
+
+    def _noted(self, asked: ReadKey, read: Callable[[], T]) -> T:
         try:
-            found = self._cluster.get(resource, namespace, name)
+            found = read()
         except ClusterError as error:
             self._recorder.asked(asked, error)
             raise
@@ -353,10 +342,3 @@ class RecordedMetrics:
         answer = self._metrics.query(text)
         self._recorder.answered(text, answer)
         return answer
-
-
-class NoMetrics:
-    """What a cluster without a metrics source answers."""
-
-    def query(self, _: str) -> QueryAnswer:
-        return QueryAnswer(error=NO_METRICS)
