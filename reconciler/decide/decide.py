@@ -38,8 +38,9 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
     idling = decide_idling(usable, seen, run, counterfactuals=counterfactuals)
     recovery = decide_recovery(policies.fleet, state, run)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
-    placed, not_now = placed_workloads(policies, seen), frozenset[ObjectRef]()
-    while True:
+    placed, desired, not_now = placed_workloads(policies, seen), DesiredState(), frozenset[ObjectRef]()
+    while True:  # until the workloads that limits keep awake are those that the other jobs know of: they only grow
+        not_now |= held_idles(desired)
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
         placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
         placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
@@ -48,11 +49,9 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
         idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
         joined = recovery.joined(idled, placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
-        desired = within_limits(with_stopped(found, policies, state, run), policies, state, run)
-        awake = held_idles(desired) - not_now
-        if not awake or not (policies.federated or policies.downscale):
+        desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
+        if held_idles(desired) <= not_now or not (policies.federated or policies.downscale):
             return desired
-        not_now |= awake
 
 
 def _targets(

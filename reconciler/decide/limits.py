@@ -32,6 +32,9 @@ _BOUND = (Phase.MOVE, Phase.DECREASE)
 _WORDS = {"workloads": "idle", "replicas": "remove"}
 
 
+_NOTHING_YET = DesiredState()
+
+
 class Base(Struct, frozen=True):
     """What shares are taken of: workloads, and the sum of what runs of them."""
 
@@ -64,17 +67,38 @@ class Bases(Struct, frozen=True):
         return min(decision.removed, max(0, running - decision.replicas_after))
 
 
-def within_limits(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-    """Return `desired` with what exceeds a limit held back; what a limit held back before is counted again."""
+def within_limits(
+    desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run, before: DesiredState = _NOTHING_YET
+) -> DesiredState:
+    """Return `desired` with what exceeds a limit held back.
+
+    `before` is what was decided before: the idles that a limit held back there stay held back, so that what the other
+    jobs decide since, as these workloads stay awake, is true. They count there, and not again.
+    """
     guarded = tuple(one for one in desired.held_back if one.limit is None)
-    limited = hold_back(desired.wanted, policies, _bases(policies, state, desired), run.allow_exceed)
-    return replace(desired, decisions=limited.decisions, held_back=(*guarded, *limited.held_back), limits=limited.uses)
+    remaining = _Remaining(desired.wanted)
+    still = tuple(
+        replace(one, decisions=remaining.take_out(taking))
+        for one in _limited(before)
+        if (taking := remaining.left_of(remaining.with_keys(idle.key for idle in one.decisions if idle.idles)))
+    )
+    limited = hold_back(remaining.all(), policies, _bases(policies, state, desired), run.allow_exceed)
+    uses = {(one.name, one.unit, one.cluster): one for one in limited.uses}
+    for one in before.limits if still else ():
+        key = (one.name, one.unit, one.cluster)
+        uses[key] = max(one, uses.get(key, one), key=lambda use: use.used)
+    held_back = (*guarded, *still, *limited.held_back)
+    return replace(desired, decisions=limited.decisions, held_back=held_back, limits=tuple(uses.values()))
+
+
+def _limited(desired: DesiredState) -> Iterator[HeldBack]:
+    """Yield what a limit holds back, and not a guard."""
+    return (one for one in desired.held_back if one.limit is not None)
 
 
 def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:
     """Return the workloads that limits keep from going idle."""
-    held = (one for one in desired.held_back if one.limit is not None)
-    return frozenset(decision.ref for one in held for decision in one.decisions if decision.idles)
+    return frozenset(decision.ref for one in _limited(desired) for decision in one.decisions if decision.idles)
 
 
 class Limited(Struct, frozen=True):
@@ -259,6 +283,10 @@ class _Remaining:
         if rule.cluster:
             return self._on_cluster.get(rule.cluster, ())
         return chain.from_iterable(self._on_cluster.values())
+
+    def with_keys(self, keys: Iterable[str]) -> list[Decision]:
+        """Return the decisions of `keys` that there are."""
+        return [self._decisions[self._positions[key]] for key in keys if key in self._positions]
 
     def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
         """Return those of `decisions` that are left."""

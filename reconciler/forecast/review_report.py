@@ -75,8 +75,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
         "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
         "baseReplicaHours": round(review.before_hours, 4),
-        "fields": msgspec.to_builtins(changes.fields),
-        "renamed": msgspec.to_builtins(changes.renamed),
+        "fields": [msgspec.to_builtins(one) for one in changes.fields],
+        "renamed": [msgspec.to_builtins(one) for one in changes.renamed],
         "removed": list(changes.removed),
         "added": list(changes.added),
         "owned": [

@@ -82,6 +82,10 @@ class Run:
         return Said(self.process.exitcode, self.out.read_text(), self.err.read_text())
 
 
+def _without_events(found: Mapping[Key, Object]) -> dict[Key, Object]:
+    return {key: one for key, one in found.items() if key[2] != "Event"}
+
+
 @dataclass
 class Stage:
     """`planes` and `proxies` by the cluster's name; `folder` holds the policies."""
@@ -123,11 +127,11 @@ class Stage:
         self.clear()
 
     def filled(self) -> dict[Key, Object]:
-        """The objects of the world of everything.py, which is made anew only where anything was written since."""
+        """What `objects` has of the world of everything.py, made anew only where anything was written since."""
         if self._filled is None or self._there() != self._filled:
             self.fill()
             self._filled = self._there()
-        return dict(self._filled)
+        return _without_events(self._filled)
 
     def _fill(self, name: str, objects: Iterable[Object]) -> None:
         api = self.planes[name].api
@@ -143,7 +147,7 @@ class Stage:
 
     def objects(self) -> dict[Key, Object]:
         """Every object of the world as the API servers have it, Events and what the servers make themselves aside."""
-        return {key: one for key, one in self._there().items() if key[2] != "Event"}
+        return _without_events(self._there())
 
     def _there(self) -> dict[Key, Object]:
         return {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.live.test_quiet import SMALL
 from tests.real.objects import a_deployment, a_namespace
 from tests.real.worlds import create, create_missing, replicas_of
@@ -20,12 +22,13 @@ DUE = {
 }
 
 
-def test_deployments_of_250_kilobytes_are_read_and_others_are_woken(empty_stage: Stage) -> None:
+@pytest.mark.parametrize("count", [160, pytest.param(400, marks=pytest.mark.soak)])
+def test_deployments_of_250_kilobytes_are_read_and_others_are_woken(empty_stage: Stage, count: int) -> None:
     empty_stage.clear()  # the test before it on these clusters may have left a fault
     api = empty_stage.planes["east"].api
     create_missing(api, [a_namespace("fat"), a_namespace("asleep")])
     try:
-        large = [a_deployment(f"large-{number:03}", 0) for number in range(160)]
+        large = [a_deployment(f"large-{number:03}", 0) for number in range(count)]
         for one in large:
             one["metadata"]["annotations"] = {"example.com/large": "x" * 250_000}
         create(api, large, "fat")

@@ -28,7 +28,7 @@ from reconciler.policy.types import (
 
 
 class CriterionResult(StrEnum):
-    """NOBODY: no policy selects it."""
+    """NOT_SELECTED: no policy selects it."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -51,7 +51,7 @@ class Evaluation(Struct, frozen=True):
 
 
 Evaluator = Callable[[str, str | None], Evaluation]
-"""(namespace, Service or None) -> verdict."""
+"""(namespace, Service or None) -> evaluation."""
 
 
 def _any_service(_namespace: str, _service: str) -> bool:

@@ -6,7 +6,8 @@ Each decision goes one way; what a reader asks stands in the module named:
 - judge: what a schedule or a metric says (`criteria.py`), which policies count, and all of them as one (`verdicts.py`);
 - choose: what holds besides, such as minAge, an exclusion or a request (`facts.py`), the table (`rules.py`), and what
   becomes of it (`choices.py`);
-- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`);
+- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`), and what all
+  that leaves to the other jobs (`settled.py`);
 - write: decisions on all objects concerned (`writes.py`); and what is said of it (`explain.py`, `notices.py`), with
   what would change it (`what_would_change.py`).
 """
@@ -21,7 +22,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of, guarded_choices
 from reconciler.decide.idling.explain import explained
-from reconciler.decide.idling.idle_groups import federated_members, settled
+from reconciler.decide.idling.idle_groups import federated_members, idled_together
 from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import IdleAction
@@ -43,7 +44,7 @@ def decide_idling(
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies.federated, state, alone)
-    choices = staggered(settled(alone, federated), run.now, owner_in(policies.fleet))
+    choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
     schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
     places = {policy.name: str(policy.place) for policy in policies.idling}
     context = WriteContext(policies.fleet, run, places, schedules)

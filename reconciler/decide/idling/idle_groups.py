@@ -30,7 +30,7 @@ class ServiceBackends(Struct, frozen=True):
     refs: list[ObjectRef]
 
 
-def settled(
+def idled_together(
     choices: Mapping[ObjectRef, Choice], federated: Mapping[LocalKey, FederatedMembers]
 ) -> dict[ObjectRef, Choice]:
     """Return the choices where what goes idle together does: behind each Service, and on all clusters."""

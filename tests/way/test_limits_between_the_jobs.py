@@ -1,0 +1,88 @@
+"""What a limit keeps from going idle is awake for the other jobs, in the same run and in what it writes."""
+
+from __future__ import annotations
+
+import json
+
+from tests.way.calls import Folder
+
+POLICIES = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: prod}
+spec:
+  home: east
+  clusters: [{name: east}, {name: west}]
+  limits: {idledWorkloads: {share: 100%, atLeast: 100}, removedReplicas: {share: 100%, atLeast: 1000}}
+  platformPaths: [fleet.yaml]
+  tenants:
+    - name: a
+      kinds: [IdlingPolicy, DownscalePolicy, FederatedReplicaSet]
+      paths: ["teams/a/**"]
+      clusters: ["*"]
+      namespaces: ["a-*"]
+      limits: {removedReplicas: {share: 0%, atLeast: 20}}
+"""
+OF_TENANT = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector:
+    namespaces: {include: ["a-*"]}
+    workloads: {matchExpressions: [{key: app, operator: In, values: [big, web]}]}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
+---
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: workers}
+spec:
+  selector: {namespaces: {include: ["a-*"]}, workloads: {kinds: [Deployment]}}
+  target: {replicas: 4}
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: a-1}
+spec:
+  replicas: 2
+  preferences: {rebalance: true, clusters: {east: {weight: 1}, west: {weight: 1}}}
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+"""
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a-1}\n"
+DEPLOYMENT = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: a-1, labels: {{app: {name}}}, creationTimestamp: "2026-10-01T09:00:00Z"}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: main, image: "web:1"}}]}}}}
+"""
+DAY, NIGHT = "2026-11-25T12:00:00Z", "2026-11-25T21:00:00Z"
+
+
+def deployment(name: str, replicas: int) -> str:
+    return DEPLOYMENT.format(name=name, replicas=replicas)
+
+
+def test_an_idle_that_a_limit_held_back_stays_so_once_the_others_decide(tmp_path):
+    """Once `big` counts as awake, the DownscalePolicy takes of the same limit: only one of both passes."""
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", POLICIES)
+    folder.write("policies/teams/a/all.yaml", OF_TENANT)
+    east = NAMESPACE + deployment("big", 15) + deployment("other", 10) + deployment("web", 1)
+    folder.write("snapshot/east/all.yaml", east)
+    folder.write("snapshot/west/all.yaml", NAMESPACE + deployment("web", 1))
+    folder.apply(DAY, "--policy", "a-1/web")
+
+    planned = json.loads(folder.plan(NIGHT, "-o", "json").out)
+    folder.apply(NIGHT)
+
+    status = folder.objects()["east", "reconciler", "ConfigMap", "reconciler-status-a-1.web"]
+    clusters = json.loads(status["metadata"]["annotations"]["reconciler/status"])["clusters"]
+    web = {name: folder.replicas(name, "a-1", "Deployment", "web") for name in ("east", "west")}
+    assert {name: one["running"] for name, one in clusters.items()} == web == {"east": 1, "west": 1}
+    assert not any("idle" in one for one in clusters.values())
+    assert folder.replicas("east", "a-1", "Deployment", "big") == 4
+    assert all(one["limit"]["used"] <= 27 for one in planned["heldBack"]), "of 27 replicas"
