@@ -99,6 +99,12 @@ class PolicyError(_MalformedError):
     """Policies that cannot be used."""
 
 
+class UnreadPoliciesError(PolicyError):
+    """Policies that were not read in time. Nothing is known to be wrong with them."""
+
+    exit_code = ExitCode.NOTHING_DONE
+
+
 class SnapshotError(_MalformedError):
     """A snapshot directory that cannot be read."""
 

@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from reconciler.credentials import printable_without_credentials
+
 LONGEST_VALUE = 1000
 """How many characters of one text are shown where room is short; no name in Kubernetes is longer than 253."""
 
@@ -28,6 +30,7 @@ def escaped(text: str) -> str:
 
 def short(text: str) -> str:
     """Return `text` as one printable line; of one that is too long the beginning, and how long it is."""
+    text = printable_without_credentials(text)  # of one that is cut, or written as markup, nobody would find the rest
     line = one_line(text[: 4 * LONGEST_VALUE])
     if len(line) <= LONGEST_VALUE and len(text) <= 4 * LONGEST_VALUE:
         return line

@@ -31,7 +31,7 @@ def test_what_stands_where_a_kind_is_scaled(kind: str, replicas: int, value: obj
 
 
 def test_a_kind_that_is_not_known_has_replicas_and_a_controller_that_chooses_pods() -> None:
-    found = workload_kind("LeaderWorkerSet")
+    found = workload_kind("Widget")
 
     assert found == WorkloadKind("", "", "", "")
     assert (found.counts, found.pods, found.takes_deletion_cost) == (True, "Controller", False)

@@ -111,13 +111,12 @@ class PodAddresses:
         """Hand on the first failure of a namespace, then nothing until there was none for a while."""
         now = asyncio.get_running_loop().time()
         failed_at = self._failed_at.get(namespace)
+        lately = failed_at is not None and now - failed_at < _FAILING_SECONDS
         if why:
             self._failed_at[namespace] = now
-        elif failed_at is None or now - failed_at < _FAILING_SECONDS:
-            return
-        else:
+        elif failed_at is not None and not lately:
             del self._failed_at[namespace]
-        if not why or failed_at is None:
+        if not lately and (why or failed_at is not None):
             self._failed(f"pods of {namespace}", why)
 
     def _read(self, namespace: str, name: str) -> Addresses:

@@ -49,6 +49,10 @@ HistogramIgnoredInMixedRangeInfo, IncompatibleTypesInBinOpInfo.
 S = TypeVar("S")
 
 
+_WHOSE = re.compile(r"(?i)(orgid|tenant|tenant-?id|user|project|account)$")
+"""Headers that say whose data are asked for, such as X-Scope-OrgID: a namespace may be called so too."""
+
+
 class _Wrong(Exception):
     """No usable answer: what is, and what was expected."""
 
@@ -130,8 +134,9 @@ class PrometheusMetrics:
         """Read the files that the connection names, once."""
         if self._client is None:
             self._headers = {**_HEADERS, **dict(self._connection.headers), **self._authorization()}
-            for _, value in self._connection.headers:
-                remember_header(value)
+            for name, value in self._connection.headers:
+                if not _WHOSE.search(name):
+                    remember_header(value)
             self._client = _client(self._connection)
 
     def _exchanged(self, form: str, limit: TimeLimit) -> HttpResponse:

@@ -29,6 +29,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import say, say_json
 from reconciler.cli.run import RunOptions, cut_by_signals, exit_words
+from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan
@@ -293,7 +294,8 @@ class ProgressBar(Progress):
     def _update(self, words: str) -> None:
         if self._drawing is not None:
             task = self._drawing.task_ids[0]
-            self._drawing.update(task, description=one_line(words), completed=self._written, bar=self._bar)
+            shown = printable_without_credentials(one_line(words))
+            self._drawing.update(task, description=shown, completed=self._written, bar=self._bar)
 
     @property
     def _bar(self) -> str:

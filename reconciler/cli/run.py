@@ -27,7 +27,15 @@ from reconciler.connection_settings import CredentialSources
 from reconciler.decide.decisions import Decision
 from reconciler.decide.limits import policy_names
 from reconciler.decide.stopped_tenants import STOPPED
-from reconciler.errors import ExitCode, PolicyError, Problem, PromptInterruptedError, UsageError, first_exit_code
+from reconciler.errors import (
+    ExitCode,
+    PolicyError,
+    Problem,
+    PromptInterruptedError,
+    UnreadPoliciesError,
+    UsageError,
+    first_exit_code,
+)
 from reconciler.messages import nearest
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
@@ -193,7 +201,10 @@ class RunOptions(Struct, frozen=True):
         def check() -> None:
             if begun and reading.over:
                 why = self.limit.why or "reading takes more than half of --timeout"
-                raise PolicyError.of([Problem.of_path(path, f"{why}, expected policies that are read by then")])
+                problem = Problem.of_path(path, f"{why}, expected policies that are read by then")
+                error = UnreadPoliciesError.of([problem])
+                error.exit_code = self.limit.ended(error.exit_code)
+                raise error
 
         return check
 

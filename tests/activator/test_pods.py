@@ -131,6 +131,14 @@ def test_what_failed_is_over_once_nothing_failed_for_a_while(monkeypatch: pytest
     assert told == [("pods of shop", "forbidden"), ("pods of shop", "")]
 
 
+def test_another_failure_long_after_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler.activator.pods, "_FAILING_SECONDS", 0.0)
+    server = Server({("shop", name): ForbiddenError(name) for name in ("first", "second")})
+    failures: list[str] = []
+    has(server, Backend("10.0.0.1", 80, "first"), Backend("10.0.0.1", 80, "second"), failures=failures)
+    assert sorted(failures) == ["first", "second"]
+
+
 @given(st.data())
 def test_nobodys_address_is_a_nodes_own_a_clouds_or_one_of_many(data: st.DataObject) -> None:
     """Loopback, link-local, multicast, unspecified and metadata addresses, also those that IPv6 carries inside."""

@@ -50,6 +50,11 @@ def as_text(said: str) -> Response:
     return Response("x" * 190 + f" {said}" * 30, 403)
 
 
+def a_long_text(said: str) -> Response:
+    """All but the last letter of it is before the place where a text without JSON ends."""
+    return Response(" " * ((1 << 16) - len(said) + 1) + said, 403)
+
+
 def an_escaped_text(said: str) -> Response:
     return Response(said.replace("/", "\\/"), 403)
 
@@ -64,6 +69,7 @@ ANSWERS = [
     pytest.param(partial(a_refusal, status=401), id="unauthorised"),
     pytest.param(as_text, id="text"),
     pytest.param(an_escaped_text, id="escaped text"),
+    pytest.param(a_long_text, id="a text that is cut"),
     pytest.param(a_redirect, id="redirect"),
 ]
 

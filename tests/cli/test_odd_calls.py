@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -128,6 +129,28 @@ def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quicks
     assert (said.code, said.out) == (64, "")
     assert flags[-1] in said.err
     assert quickstart.objects() == before
+
+
+@pytest.mark.parametrize(
+    ("timeout", "ending", "code", "words"),
+    [
+        pytest.param(
+            "0.4", lambda: time.sleep(0.3), 1, "reading takes more than half of --timeout", id="half of the time"
+        ),
+        pytest.param("60", lambda: os.kill(os.getpid(), signal.SIGTERM), 143, "stopped by SIGTERM", id="a signal"),
+    ],
+)
+def test_a_plan_whose_policies_are_not_read_in_time_does_not_call_them_malformed(
+    quickstart, monkeypatch, timeout, ending, code, words
+):
+    def slow(path, *, partly, in_time):
+        ending()
+        in_time()
+
+    monkeypatch.setattr("reconciler.cli.run.read_policies", slow)
+    said = quickstart.plan(NOW, "--timeout", timeout)
+    assert (said.code, said.out) == (code, "")
+    assert words in said.err
 
 
 def test_a_timeout_before_anything_was_done_is_nothing_done(quickstart):

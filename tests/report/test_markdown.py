@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.credentials import remember
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
@@ -283,3 +284,10 @@ def test_nothing_from_a_plan_becomes_a_link_a_script_or_a_picture(data, plan, ap
     page = page_of_markdown(render_markdown(plan, data.draw(outcomes_of(plan)) if applied else None))
     assert {"a", "img", "script", "em", "blockquote", "ol"}.isdisjoint(page.tags)
     assert page.tags.count("details") == page.tags.count("summary")
+
+
+@pytest.mark.parametrize("token", ["eyJh_bGci_Oi*JIUzI1NiI", "t" * 3 * LONGEST_VALUE], ids=["markup", "too long"])
+def test_a_credential_is_taken_out_before_a_text_is_escaped_or_cut(token):
+    remember(token)
+    assert prose(f"no {token} here") == "no (secret) here"
+    assert code(token) == "`(secret)`"

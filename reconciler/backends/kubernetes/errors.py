@@ -75,8 +75,8 @@ def refusal_status(answer: HttpResponse) -> ApiStatus:
     try:
         found = decoded_json(ApiStatus, answer.body)
     except NOT_JSON:
-        found = ApiStatus(message=bytes(answer.body[:_MOST_TEXT]).decode("utf-8", "replace"))
-    return ApiStatus(without_credentials(found.message or ""), found.reason)
+        found = ApiStatus(message=bytes(answer.body).decode("utf-8", "replace"))
+    return ApiStatus(without_credentials(found.message or "")[:_MOST_TEXT], found.reason)
 
 
 def no_answer(operation: Operation, error: HttpError) -> ClusterError:

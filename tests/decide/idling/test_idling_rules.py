@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.facts import _CHECKS, FactName
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
+from reconciler.decide.idling.what_would_change import _LIFTS
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
@@ -103,6 +104,24 @@ def test_each_rule_has_a_case() -> None:
     decided = {id(choose(state, result, facts)[0]) for _, state, result, facts, _ in CASES}
 
     assert [rule for rule in RULES if id(rule) not in decided] == []
+
+
+SET_BY_NEIGHBOURS = {
+    FactName.CLUSTER_UNREAD,
+    FactName.FEDERATED_PAUSED,
+    FactName.RUNS_ELSEWHERE,
+    FactName.SERVICE_RUNS,
+    FactName.PODS_UNREAD,
+}
+NOBODY_LIFTS = {FactName.ITSELF, FactName.TERMINATING, FactName.READ_ONLY, FactName.DUE}
+
+
+def test_each_condition_is_looked_for_and_what_lifts_it_is_known() -> None:
+    """A new one without a check would never hold, and one without a lift leaves `explain` silent."""
+    own = set(FactName) - SET_BY_NEIGHBOURS
+
+    assert own - _CHECKS.keys() == set()
+    assert own - NOBODY_LIFTS - _LIFTS.keys() == set()
 
 
 @given(state=STATES, result=RESULTS, facts=FACTS)
