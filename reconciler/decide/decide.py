@@ -46,7 +46,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactua
         placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
         decided = placed | {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
-        idled = replace(idling.desired, decisions=_after_changes(idling.desired.decisions, placement.decisions))
+        changed = _after_changes(idling.desired.decisions, placement.decisions, not_now)
+        idled = replace(idling.desired, decisions=changed)
         joined = recovery.joined(idled, placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
@@ -70,13 +71,16 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     return DesiredState(decisions=(*first, *kept))
 
 
-def _after_changes(idling: Sequence[Decision], placement: Sequence[Decision]) -> tuple[Decision, ...]:
+def _after_changes(
+    idling: Sequence[Decision], placement: Sequence[Decision], not_now: frozenset[ObjectRef]
+) -> tuple[Decision, ...]:
     """Return the decisions of idling where a wake needs what placement changes of the same object first.
 
-    An object that is created anew is woken by the next run, which finds its record on it.
+    An object that is created anew is woken by the next run, which finds its record on it. The idle of one of `not_now`
+    stays, to be held back with all that is bound to it.
     """
     changed = {one.ref: one.key for one in placement if one.verb is Verb.OVERWRITE}
-    anew = {one.ref for one in placement if one.verb is Verb.DELETE}
+    anew = {one.ref for one in placement if one.verb is Verb.DELETE} - not_now
     if not changed and not anew:
         return tuple(idling)
     dropped = {one.key for one in idling if one.ref in anew}

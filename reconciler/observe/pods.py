@@ -239,4 +239,4 @@ def asked_pickers(
             notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
     decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
     left = without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))
-    return within_limits(left, policies, state, run)  # what is deferred counts no more
+    return within_limits(left, policies, state, run, desired)  # what is deferred counts no more

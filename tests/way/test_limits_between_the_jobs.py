@@ -86,3 +86,80 @@ def test_an_idle_that_a_limit_held_back_stays_so_once_the_others_decide(tmp_path
     assert not any("idle" in one for one in clusters.values())
     assert folder.replicas("east", "a-1", "Deployment", "big") == 4
     assert all(one["limit"]["used"] <= 27 for one in planned["heldBack"]), "of 27 replicas"
+
+
+REPLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: f}
+spec:
+  home: east
+  clusters: [{name: east}]
+  limits: {idledWorkloads: {share: 0%, atLeast: 0}}
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: a-1}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web, tier: front}}
+  template: {metadata: {labels: {app: web, tier: front}}, spec: {containers: [{name: main, image: "web:1"}]}}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [a-1]}, services: {}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
+"""
+OURS = """\
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web
+  namespace: a-1
+  labels: {reconciler/frs: web}
+  annotations: {reconciler/owner: f/FederatedReplicaSet/a-1/web, reconciler/on-delete: orphan}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "web:1"}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a-1}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+"""
+
+
+def test_what_is_made_anew_as_its_idle_is_held_back_leaves_no_service_recorded_as_idle(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", REPLACED)
+    folder.write("snapshot/east/all.yaml", NAMESPACE + OURS)
+
+    planned = json.loads(folder.plan(NIGHT, "-o", "json").out)
+    folder.apply(NIGHT)
+
+    assert [one["allow"] for one in planned["heldBack"]] == ["nights"]
+    assert folder.replicas("east", "a-1", "ReplicaSet", "web") == 3
+    assert "annotations" not in folder.objects()["east", "a-1", "Service", "web"]["metadata"]
+
+
+def test_what_a_limit_held_back_stays_so_where_pod_pickers_are_asked(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", POLICIES)
+    asked = "  target: {replicas: 4}\n  podPicker: {http: {host: picker.a-1.svc, port: 9}, onError: fallback}\n"
+    folder.write("policies/teams/a/all.yaml", OF_TENANT.replace("  target: {replicas: 4}\n", asked))
+    east = NAMESPACE + deployment("big", 15) + deployment("other", 10) + deployment("web", 1)
+    folder.write("snapshot/east/all.yaml", east)
+    folder.write("snapshot/west/all.yaml", NAMESPACE + deployment("web", 1))
+    folder.apply(DAY, "--policy", "a-1/web")
+
+    idles = {
+        flags: [one["object"]["name"] for one in json.loads(folder.plan(NIGHT, "-o", "json", *flags).out)["actions"]
+                if one["verb"] == "idle"]
+        for flags in ((), ("--call-pickers",))
+    }  # fmt: skip
+
+    assert idles == {(): [], ("--call-pickers",): []}

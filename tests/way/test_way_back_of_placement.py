@@ -206,19 +206,24 @@ def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target
     assert "No changes. The clusters match the policies." in folder.plan(NOW).out
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["the policy is removed", "restore"])
-def test_what_an_autoscaler_controls_now_is_left_to_it(folder, by_hand):
+def test_what_an_autoscaler_controls_now_is_left_to_it_when_the_policy_is_removed(folder):
     apply(folder)
     folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
-    if by_hand:
-        restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
-        said = folder.call("restore", "--all", *restore)
-    else:
-        (folder.path / "policies" / "web.yaml").unlink()
-        said = folder.apply(NOW)
+    (folder.path / "policies" / "web.yaml").unlink()
+    said = folder.apply(NOW)
     assert said.code == 0
     assert "HorizontalPodAutoscaler/web controls it" in said.out
     assert counts(folder) == ALL_SIX | {"prod-1": 4}
+    assert annotations(folder) == {}
+
+
+def test_what_an_autoscaler_controls_now_is_given_back_by_hand(folder):
+    """The record goes with what it says, and never without it."""
+    apply(folder)
+    folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
+    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
+    assert folder.call("restore", "--all", *restore).code == 0
+    assert counts(folder) == ALL_SIX
     assert annotations(folder) == {}
 
 

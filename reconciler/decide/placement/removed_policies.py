@@ -27,7 +27,6 @@ from reconciler.decide.annotations import (
     placement_owner,
     read_placed,
 )
-from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -55,13 +54,15 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 
 class _Owned(Struct, frozen=True):
     """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet that they name, or of
-    the one that places it now (`is_placed`) and takes over what they say; `autoscaler` controls it, "" for none.
+    the one that places it now (`is_placed`) and takes over what they say; `autoscaler` controls it, "" for none. What
+    gets replicas back `waits` until it is known which one does.
     """
 
     key: str
     workload: Workload
     is_placed: bool = False
     autoscaler: str = ""
+    waits: bool = False
 
 
 def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> DesiredState:
@@ -82,9 +83,7 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
 
 
 def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:
-    """Yield every workload with our annotations that may be written to. What gets replicas back waits until it is known
-    which autoscaler controls it.
-    """
+    """Yield every workload with our annotations that may be written to."""
     clusters = [one.name for one in inputs.placements]
     placed = {local_ref(one, name): one for one in federated for name in clusters if one.is_on(name)}
     for placement, workload, key in _marked(inputs):
@@ -93,8 +92,9 @@ def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) ->
             now = None
         if now is not None and (now.key == key or may_place(now, workload, inputs.ours)):
             yield _Owned(now.key, workload, is_placed=True)
-        elif scale_to_restore(workload) is None or not placement.unread_autoscalers:
-            yield _Owned(key, workload, autoscaler=placement.autoscalers.name_of(workload.ref) or "")
+        else:
+            waits = scale_to_restore(workload) is not None and bool(placement.unread_autoscalers)
+            yield _Owned(key, workload, autoscaler=placement.autoscalers.name_of(workload.ref) or "", waits=waits)
 
 
 def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workload, str]]:
@@ -125,6 +125,8 @@ def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet]
     """Yield what becomes of the workloads that no federated ReplicaSet is about any more."""
     for one in marked:
         policy = federated.get(one.key)
+        if one.waits:
+            continue
         if policy is None:
             yield _decision(one)
         elif not one.is_placed and not policy.paused:
@@ -225,16 +227,15 @@ def decide_scales_to_restore(
     """Return the decisions that give what `named` accepts the replicas back that it had before placement.
 
     `policies` are globs of the names of federated ReplicaSets, () for all; `any_fleet`: also what other Fleets placed.
-    What is idle is woken first, by its own record.
+    What is idle is woken first, by its own record. Who asks for it by hand gets it, whatever an autoscaler makes of it.
     """
     decisions = [
         _released(
-            _Owned(owner[1], workload, autoscaler=autoscalers.name_of(workload.ref) or ""),
+            _Owned(owner[1], workload),
             Cause(owner[1].partition("/")[2], "", (reason(ReasonCode.RESTORED),)),
         )
         for cluster in fleet.clusters
         if cluster.writes is not Writes.NOTHING and cluster.name in state.clusters
-        for autoscalers in (autoscalers_of(state.clusters[cluster.name]),)
         for workload in state.clusters[cluster.name].workloads
         if workload.ref.namespace not in fleet.protected
         if scale_to_restore(workload) is not None and IDLED_AT not in workload.annotations and named(workload.ref)

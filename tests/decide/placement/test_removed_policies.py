@@ -179,6 +179,22 @@ def test_what_gets_its_count_back_waits_until_it_is_known_what_controls_it():
     assert place(a_cluster("east"), unread, federated=()).decisions == ()
 
 
+def test_what_waits_for_that_counts_among_the_removed_all_the_same():
+    record = '{"owner":"production/FederatedReplicaSet/shop/NAME","previous":6,"replicas":3}'
+    waiting = [
+        a_workload(name, cluster="west", replicas=3, annotations={PLACED: record.replace("NAME", name)})
+        for name in ("one", "two")
+    ]
+    west = a_cluster("west", workloads=(a_left_one(on_delete="Delete"), *waiting))
+    desired = place(
+        a_cluster("east"), replace(west, unreadable={"horizontalpodautoscalers": "forbidden"}), federated=()
+    )
+    assert desired.decisions == ()
+    assert [(one.why, [it.verb for it in one.decisions]) for one in desired.held_back] == [
+        ("3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two", [Verb.DELETE])
+    ]
+
+
 class TestGuard:
     """More than a quarter of the policies that own marks (and more than one) are gone at once: nothing is done."""
 
