@@ -146,20 +146,56 @@ def test_what_is_made_anew_as_its_idle_is_held_back_leaves_no_service_recorded_a
     assert "annotations" not in folder.objects()["east", "a-1", "Service", "web"]["metadata"]
 
 
+PICKED = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: pick}
+spec:
+  selector: {namespaces: {include: [prod]}, workloads: {}}
+  target: {replicas: 1}
+  podPicker: {http: {host: picker.prod.svc, port: 9}, onError: fallback}
+"""
+OWNED = """\
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  {name: u-1, namespace: prod, labels: {app: u}, uid: rs, ownerReferences: [{apiVersion: apps/v1, kind: Deployment,
+   name: u, uid: of-u, controller: true}]}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: u}}
+  template: {metadata: {labels: {app: u}}, spec: {containers: [{name: main, image: "web:1"}]}}
+"""
+POD = """\
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  {name: u-NUMBER, namespace: prod, labels: {app: u}, uid: u-NUMBER, creationTimestamp: "2026-11-01T00:00:00Z",
+   ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: u-1, uid: rs, controller: true}]}
+spec: {nodeName: node, containers: [{name: main, image: "web:1"}]}
+status: {phase: Running, conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-11-01T00:00:00Z"}]}
+"""
+
+
 def test_what_a_limit_held_back_stays_so_where_pod_pickers_are_asked(tmp_path):
     folder = Folder(tmp_path)
-    folder.write("policies/fleet.yaml", POLICIES)
-    asked = "  target: {replicas: 4}\n  podPicker: {http: {host: picker.a-1.svc, port: 9}, onError: fallback}\n"
-    folder.write("policies/teams/a/all.yaml", OF_TENANT.replace("  target: {replicas: 4}\n", asked))
-    east = NAMESPACE + deployment("big", 15) + deployment("other", 10) + deployment("web", 1)
-    folder.write("snapshot/east/all.yaml", east)
+    platform = POLICIES.replace("[fleet.yaml]", '[fleet.yaml, "platform/**"]').replace(
+        "  home: east\n", '  home: east\n  podPickers: {allowedHosts: ["*.svc"]}\n'
+    )
+    folder.write("policies/fleet.yaml", platform)
+    folder.write("policies/platform/pick.yaml", PICKED)
+    folder.write("policies/teams/a/all.yaml", OF_TENANT)
+    picked = deployment("u", 3).replace("namespace: a-1", "namespace: prod, uid: of-u") + OWNED
+    picked += "".join(POD.replace("NUMBER", str(number)) for number in range(3))
+    east = NAMESPACE + "---\n" + NAMESPACE.replace("a-1", "prod") + deployment("big", 15) + deployment("other", 10)
+    folder.write("snapshot/east/all.yaml", east + deployment("web", 1) + picked)
     folder.write("snapshot/west/all.yaml", NAMESPACE + deployment("web", 1))
     folder.apply(DAY, "--policy", "a-1/web")
 
-    idles = {
-        flags: [one["object"]["name"] for one in json.loads(folder.plan(NIGHT, "-o", "json", *flags).out)["actions"]
-                if one["verb"] == "idle"]
-        for flags in ((), ("--call-pickers",))
-    }  # fmt: skip
+    said = {flags: json.loads(folder.plan(NIGHT, "-o", "json", *flags).out) for flags in ((), ("--call-pickers",))}
 
-    assert idles == {(): [], ("--call-pickers",): []}
+    for planned in said.values():
+        assert [one["object"]["name"] for one in planned["actions"] if one["verb"] == "idle"] == []
+    assert any(one["kind"] == "picker" for one in said["--call-pickers",]["notices"]), "it was asked"
