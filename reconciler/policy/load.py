@@ -73,10 +73,12 @@ def check_loaded(
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
     found.unread = tuple(problem.file for problem in found.problems)
+    in_time()
     shaped = _make_fleet(shaped, found, loaded)
     _make(shaped, found, complete=complete, in_time=in_time)
     found.problems += _not_one([one for kind, one in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
+    in_time()
     problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
     stopped = {found.owners.of(problem.file) for problem in problems}
     if None in stopped:
