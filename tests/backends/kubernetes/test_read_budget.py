@@ -139,7 +139,7 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
     )
     assert [one.ref.name for one in cluster.list(SERVICES)] == names
     limits = [request.args["limit"] for request, _ in httpserver.log if request.path.endswith("/services")]
-    assert limits == ["500", "250", "125", "125"]
+    assert limits == ["500", "250", "125", "250"]
 
 
 class SizedServer:
@@ -170,7 +170,30 @@ def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
     server, budget = SizedServer([1_400_000] * 24 + [1000] * 40), ReadBudget()
     for number in range(30):
         assert len(server.listed(f"kind{number}s", budget)) == 64
-    assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 15, 15]
+    assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 30, 60]
+
+
+def test_after_what_is_too_large_pages_become_as_large_as_before() -> None:
+    """In pages of one, 20,000 objects are 20,000 requests, one after the other."""
+    server = SizedServer([33 << 20] + [1000] * 20_000)
+    with pytest.raises(LeftOutError):
+        server.listed("services", ReadBudget())
+    assert server.limits[9:20] == [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
+    assert len(server.limits) == 58
+
+
+def test_where_all_objects_are_large_few_answers_are_read_for_nothing() -> None:
+    """What is too large counts against the bytes that may be read of a cluster."""
+    server = SizedServer([1_400_000] * 600)
+    assert len(server.listed("services", ReadBudget())) == 600
+    assert [limit for limit in server.limits if limit > 15] == [500, 250, 125, 62, 31, *[30] * 5]
+
+
+def test_a_list_of_small_pages_and_large_ones_has_no_more_pages_than_its_objects_need() -> None:
+    server = SizedServer([33 << 20, *[20 << 20] * 450, *[1000] * 30_000])
+    with pytest.raises(LeftOutError) as left:
+        server.listed("services", ReadBudget())
+    assert len(left.value.read) == 30_450
 
 
 def test_small_pages_count_as_what_they_hold() -> None:
