@@ -107,36 +107,28 @@ def listed(
         LeftOutError: single objects are too large; it has all others. ClusterError: a page could not be read, or is
             none, or there are more than `budget` has left.
     """
-    found = listed_at(requests, request, shape, reduced, budget)
-    if found.left_out:
-        raise LeftOutError(str(request.operation), found.left_out, found.items)
-    return found.items
-
-
-class Listing(msgspec.Struct, Generic[T]):
-    """`version` is that of the list, from which on its changes can be watched. `left_out` are the objects that are too
-    large, as (namespace, name).
-    """
-
-    items: list[T]
-    version: str
-    left_out: list[tuple[str, str]]
+    return listed_at(requests, request, shape, reduced, budget)[0]
 
 
 def listed_at(
     requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
-) -> Listing[T]:
-    """Return what `listed` does, with what belongs to it."""
+) -> tuple[list[T], str]:
+    """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
     for attempt in range(_ATTEMPTS):
-        found: Listing[T] = Listing([], "", [])
+        found: list[T] = []
+        left_out: list[tuple[str, str]] = []
+        version = ""
         try:
-            for page in _pages(requests, request, shape, budget, found.left_out):
-                found.items += map(reduced, page.items or ())
-                found.version = page.metadata.resource_version
-            return found
+            for page in _pages(requests, request, shape, budget, left_out):
+                found += map(reduced, page.items or ())
+                version = page.metadata.resource_version
         except GoneError:
             if attempt == _ATTEMPTS - 1:
                 raise
+            continue
+        if left_out:
+            raise LeftOutError(str(request.operation), left_out, found)
+        return found, version
     raise AssertionError("the last attempt returns or raises")
 
 
