@@ -30,7 +30,6 @@ from reconciler.errors import (
     LeftOutError,
     MalformedAnswerError,
     ReadLimitError,
-    StoppedError,
 )
 from reconciler.model import EVERY_KIND
 from reconciler.observe.clusters import observe
@@ -148,6 +147,9 @@ class SizedServer:
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self.limits: list[int] = []
+
+    def check_reading(self, _: Operation) -> None:
+        """Somebody always waits."""
 
     def send(self, request: ApiRequest) -> HttpResponse:
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
@@ -276,7 +278,8 @@ def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver:
     assert len(httpserver.log) == 2
 
 
-def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_lock", [False, True])
+def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path, has_lock: bool) -> None:
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
             requests.reading.cut("too slow")
@@ -284,11 +287,27 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
 
     cluster = a_cluster(httpserver, tmp_path, answer)
     requests = cluster._requests
+    requests.fence = (lambda: True) if has_lock else None
     with pytest.raises(ClusterError):
         cluster.list(SERVICES)
-    with pytest.raises(StoppedError, match="list services: not sent, too slow"):
+    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
         cluster.list(SERVICES)
     assert len(httpserver.log) <= 11
+
+
+def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_path: Path) -> None:
+    def answer(_: Request) -> Any:
+        if len(httpserver.log) == 10:
+            requests.reading.cut("too slow")
+        return {"metadata": {"name": "kube-system", "uid": "k"}}
+
+    cluster = a_cluster(httpserver, tmp_path, answer, kinds=30)
+    requests = cluster._requests
+    requests.fence = lambda: True
+    with pytest.raises(ReadLimitError, match=r"get customresourcedefinitions.*: not asked, too slow"):
+        cluster.scale_kinds()
+    assert len(httpserver.log) <= 12
+    assert cluster.identity() == "k"  # single objects are read to the end
 
 
 @pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])
