@@ -81,6 +81,11 @@ class TimeLimit:
             self._why = why
             self._end = self._clock.monotonic()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether somebody cut this one, while what it is within went on."""
+        return bool(self._why)
+
     def left(self, grace: float = 0.0) -> float:
         """Return how many seconds are left, 0 or less where it is over; infinite where it has no end.
 

@@ -299,7 +299,8 @@ def _unread(
 ) -> list[str]:
     """Return why targets of a Service are unknown: they are not woken, and nobody knows whether they run."""
     refs = [ref for ref in _targets(service, record) if ref not in known]
-    return sorted({cluster.unreadable[key] for ref in refs if (key := cluster.unread(ref.group, ref.kind))})
+    keys = {cluster.unread(ref.group, ref.kind, ref.namespace) for ref in refs} - {""}
+    return sorted({cluster.unreadable[key] for key in keys})
 
 
 _GROUPS = {kind: group for group, kind in SCALABLE_KINDS}

@@ -40,6 +40,7 @@ from reconciler.model import (
     QueryKey,
     Workload,
     unreadable_key,
+    unreadable_namespace_key,
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.queries import render_query
@@ -264,7 +265,7 @@ class _ClusterReader:
                 for asked, why in found.items()
                 if isinstance(why, str)
             }
-            | {f"namespace {space}": why for space, why in self._left_out.items()},
+            | {unreadable_namespace_key(space): why for space, why in self._left_out.items()},
         )
 
     def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:

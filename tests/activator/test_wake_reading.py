@@ -35,6 +35,9 @@ class PagedServer:
         self._pages = pages
         self._long = long
 
+    def check_reading(self, _: object) -> None:
+        """Somebody always waits."""
+
     def send(self, request: ApiRequest) -> HttpResponse:
         if request.path in ("/apis", "/api"):
             return HttpResponse(200, {}, json.dumps(served()).encode())

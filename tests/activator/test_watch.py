@@ -38,6 +38,9 @@ class Server:
         self._watches = 0
         self.limit = TimeLimit(clock=self)
 
+    def check_reading(self, _: object) -> None:
+        """Somebody always waits."""
+
     def send(self, _: object) -> Any:
         return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5"},"items":[]}')
 
@@ -145,15 +148,15 @@ def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_for
     assert recorded.failed[-1] == ""  # what goes on has no failure any more
 
 
-def test_an_object_that_is_too_large_is_left_out_and_told() -> None:
-    """Otherwise all idle Services would be forgotten."""
-    told: list[str] = []
-    lists: list[list[Any]] = []
-    server = SizedServer([1000, 33 << 20, 1000])
-    handlers: WatchHandlers[Any] = WatchHandlers(lists.append, lambda *_: None, told.append)
-    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers)._list()
-    assert [one.metadata.name for one in lists[0]] == ["web-0", "web-2"]
-    assert told == ["member: list services: longer than is read of one answer: shop/web-1; expected smaller objects"]
+def test_while_an_object_is_too_large_what_is_known_stays_and_all_is_listed_again() -> None:
+    """Taken for absent, a NetworkPolicy would let in what it keeps out, and an idle Service would be forgotten."""
+    server, recorded = SizedServer([1000, 33 << 20, 1000]), Recorded()
+    watch = Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers())
+    assert not watch._lasted(TimeLimit())
+    assert not watch._lasted(TimeLimit())
+    assert (recorded.replaced, server.limits.count(500)) == ([], 2)
+    words = "member: list services: longer than is read of one answer: shop/web-1; expected smaller objects"
+    assert recorded.failed == [words, words]
 
 
 def test_a_list_that_goes_on_where_it_was_already_ends_with_a_failure() -> None:

@@ -100,6 +100,7 @@ def test_what_is_only_to_be_made_has_the_labels_of_its_manifest():
         ),
         pytest.param(("zzz",), {}, '--namespace: "zzz" matches none of 2 known', id="nothing like it"),
         pytest.param(("zzz",), {"namespaces": "forbidden"}, None, id="they cannot be read: any may be there"),
+        pytest.param(("fat",), {"namespace fat": "too large"}, None, id="it alone cannot be read"),
         pytest.param(
             ("zzz",), {"pods": "forbidden"}, '--namespace: "zzz" matches none of 2 known', id="others cannot be read"
         ),

@@ -20,7 +20,7 @@ from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
-from reconciler.errors import LockLostError, StoppedError
+from reconciler.errors import LockLostError, ReadLimitError, StoppedError
 from reconciler.model import NOTHING
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
@@ -140,6 +140,15 @@ class ApiClient:
     def now(self) -> datetime:
         """Return the server's time by its last answer, ours where no answer had one."""
         return datetime.now(UTC) + self._ahead
+
+    def check_reading(self, operation: Operation) -> None:
+        """Check that somebody waits for what is read: also with the lock, while single objects are read to the end.
+
+        Raises:
+            ReadLimitError: nobody does any more.
+        """
+        if self.reading.is_cut:
+            raise ReadLimitError(f"{operation}: not asked, {self.reading.why}")
 
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.

@@ -209,6 +209,7 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKin
     """
     name = f"{found.plural}.{found.group}"
     request = object_request(cluster, "get", _DEFINITIONS, name=name)
+    requests.check_reading(request.operation)
     try:
         kind = scale_kind_of(answer_to(requests, request, CustomResourceDefinition))
     except NotFoundError:
@@ -285,6 +286,7 @@ def _asked_one_by_one(
 
 def _of_version(requests: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
     operation = Operation(cluster, "get", f"/apis/{version.group_version}")
+    requests.check_reading(operation)
     request = ApiRequest("GET", f"/apis/{version.group_version}", operation)
     resources = answer_to(requests, request, _OldResources).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}

@@ -63,17 +63,14 @@ class ReadBudget(ByteBudget):
         with self._guard:
             self._items_left = self._pages * PAGE
 
-    def take_page(self, operation: Operation, number: int, items: int = PAGE) -> None:
-        """Count the page `number` of a list, the first is 1; each has so many `items` at most.
+    def take_page(self, operation: Operation, before: int, items: int) -> None:
+        """Count a page of at most so many `items` after the first one of a list, which had room for `before`.
 
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
-        most = MOST_PAGES_OF_A_LIST * PAGE // items
-        if number > most:
-            raise MalformedAnswerError(f"{operation}: has more than {most} pages, expected its end")
-        if number == 1:
-            return
+        if before + items > MOST_PAGES_OF_A_LIST * PAGE:
+            raise MalformedAnswerError(f"{operation}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
         with self._guard:
             self._items_left -= items
             if self._items_left < 0:
@@ -110,44 +107,37 @@ def listed(
         LeftOutError: single objects are too large; it has all others. ClusterError: a page could not be read, or is
             none, or there are more than `budget` has left.
     """
-    found = listed_at(requests, request, shape, reduced, budget)
-    if found.left_out:
-        raise LeftOutError(str(request.operation), found.left_out, found.items)
-    return found.items
-
-
-class Listing(msgspec.Struct, Generic[T]):
-    """`version` is that of the list, from which on its changes can be watched. `left_out` are the objects that are too
-    large, as (namespace, name).
-    """
-
-    items: list[T]
-    version: str
-    left_out: list[tuple[str, str]]
+    return listed_at(requests, request, shape, reduced, budget)[0]
 
 
 def listed_at(
     requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
-) -> Listing[T]:
-    """Return what `listed` does, with what belongs to it."""
+) -> tuple[list[T], str]:
+    """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
     for attempt in range(_ATTEMPTS):
-        found: Listing[T] = Listing([], "", [])
+        found: list[T] = []
+        left_out: list[tuple[str, str]] = []
+        version = ""
         try:
-            for page in _pages(requests, request, shape, budget, found.left_out):
-                found.items += map(reduced, page.items or ())
-                found.version = page.metadata.resource_version
-            return found
+            for page in _pages(requests, request, shape, budget, left_out):
+                found += map(reduced, page.items or ())
+                version = page.metadata.resource_version
         except GoneError:
             if attempt == _ATTEMPTS - 1:
                 raise
+            continue
+        if left_out:
+            raise LeftOutError(str(request.operation), left_out, found)
+        return found, version
     raise AssertionError("the last attempt returns or raises")
 
 
 class _PageRequests:
     """Asks for one page after another. One that is too large is asked for again with half as many items, and so are
-    those after it: large objects of one namespace keep nobody from reading the others. That happens eight times at most
-    for a list, and what other lists needed does not count: large objects of one kind keep nobody from reading others.
-    A single object that is too large is left out, and its name added to `left_out`.
+    those after it: large objects of one namespace keep nobody from reading the others. What other lists needed does not
+    count: large objects of one kind keep nobody from reading others. After pages that fitted the next one is twice as
+    large: as soon as one has, and after twice as many each time that this was too large at once, as what does not fit
+    is read for nothing. A single object that is too large is left out, and its name added to `left_out`.
     """
 
     def __init__(self, client: ApiClient, request: ApiRequest, left_out: list[tuple[str, str]]) -> None:
@@ -155,23 +145,40 @@ class _PageRequests:
         self._request = request
         self._left_out = left_out
         self.items = PAGE
+        self._fitted = 0  # pages of this size
+        self._enough = 1  # so many have to fit before a larger one is asked for
+        self._has_grown = False
 
     def send(self, token: str) -> HttpResponse:
         """Return the page that begins at `token`.
 
         Raises:
-            ClusterError: it could not be read.
+            ClusterError: it could not be read, or nobody waits for it any more.
         """
         while True:
+            self._client.check_reading(self._request.operation)
             query = {**self._request.query, "limit": str(self.items)} | ({"continue": token} if token else {})
             try:
-                return self._client.send(replace(self._request, query=query))
+                answer = self._client.send(replace(self._request, query=query))
             except AnswerTooLargeError:
                 if self.items == 1:
                     if len(self._left_out) >= MOST_LEFT_OUT:
                         raise
                     return self._without_items(query)
-                self.items //= 2
+                self._shrink()
+            else:
+                self._grow()
+                return answer
+
+    def _shrink(self) -> None:
+        if self._has_grown and not self._fitted:
+            self._enough *= 2
+        self.items, self._fitted, self._has_grown = self.items // 2, 0, False
+
+    def _grow(self) -> None:
+        self._fitted += 1
+        if self._fitted >= self._enough and self.items < PAGE:
+            self.items, self._fitted, self._has_grown = min(PAGE, 2 * self.items), 0, True
 
     def _without_items(self, query: dict[str, str]) -> HttpResponse:
         """Return a page of one object without it: where the list goes on says the server with its metadata alone."""
@@ -187,8 +194,8 @@ def _pages(
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
     requests = _PageRequests(client, request, left_out)
-    budget.take_page(request.operation, 1)
-    tokens = [""]
+    tokens = {""}
+    asked = PAGE
     answer = requests.send("")
     while True:
         page: _Page[W] = decoded(answer, page_of, request.operation)
@@ -198,8 +205,9 @@ def _pages(
             return
         if token in tokens:
             raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
-        tokens.append(token)
-        budget.take_page(request.operation, len(tokens), requests.items)
+        tokens.add(token)
+        budget.take_page(request.operation, asked, requests.items)
+        asked += requests.items
         following = _in_background(partial(requests.send, token))
         yield page
         answer = following.result()

@@ -18,7 +18,6 @@ from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
-    LeftOutError,
     MalformedAnswerError,
     ThrottledError,
     UnauthorisedError,
@@ -129,11 +128,9 @@ class Watch(Generic[W]):
 
     def _list(self) -> None:
         request = self._resource.request(self._cluster, {})
-        found = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
-        self._version = found.version
-        if found.left_out:
-            self._handlers.failed(str(LeftOutError(str(request.operation), found.left_out, ())))
-        self._handlers.replaced([one for one in found.items if one is not None])
+        # What is too large is not absent: nothing is replaced then, and all is listed again.
+        found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
+        self._handlers.replaced([one for one in found if one is not None])
 
     def _watch(self) -> None:
         query = {

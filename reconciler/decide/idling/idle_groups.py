@@ -17,7 +17,7 @@ from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, Workload
+from reconciler.model import ObjectRef, ObservedState, Workload, unreadable_namespace_key
 from reconciler.policy.types import FederatedReplicaSet
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
@@ -153,12 +153,18 @@ def _members(
     federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
 ) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
-    unread = next((name for name in sorted(state.unreachable) if _may_run_on(federated, name)), "")
+    unread = next((name for name in sorted(_unread_on(federated, state)) if _may_run_on(federated, name)), "")
     held = fact(FactName.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:
         held = fact(FactName.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
+
+
+def _unread_on(federated: FederatedReplicaSet, state: ObservedState) -> set[str]:
+    """Return the clusters that did not answer, or of which the namespace of `federated` is unknown."""
+    key = unreadable_namespace_key(federated.namespace)
+    return {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
 
 
 def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:

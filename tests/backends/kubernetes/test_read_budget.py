@@ -30,7 +30,6 @@ from reconciler.errors import (
     LeftOutError,
     MalformedAnswerError,
     ReadLimitError,
-    StoppedError,
 )
 from reconciler.model import EVERY_KIND
 from reconciler.observe.clusters import observe
@@ -139,7 +138,7 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
     )
     assert [one.ref.name for one in cluster.list(SERVICES)] == names
     limits = [request.args["limit"] for request, _ in httpserver.log if request.path.endswith("/services")]
-    assert limits == ["500", "250", "125", "125"]
+    assert limits == ["500", "250", "125", "250"]
 
 
 class SizedServer:
@@ -148,6 +147,9 @@ class SizedServer:
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self.limits: list[int] = []
+
+    def check_reading(self, _: Operation) -> None:
+        """Somebody always waits."""
 
     def send(self, request: ApiRequest) -> HttpResponse:
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
@@ -170,7 +172,30 @@ def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
     server, budget = SizedServer([1_400_000] * 24 + [1000] * 40), ReadBudget()
     for number in range(30):
         assert len(server.listed(f"kind{number}s", budget)) == 64
-    assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 15, 15]
+    assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 30, 60]
+
+
+def test_after_what_is_too_large_pages_become_as_large_as_before() -> None:
+    """In pages of one, 20,000 objects are 20,000 requests, one after the other."""
+    server = SizedServer([33 << 20] + [1000] * 20_000)
+    with pytest.raises(LeftOutError):
+        server.listed("services", ReadBudget())
+    assert server.limits[9:20] == [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
+    assert len(server.limits) == 58
+
+
+def test_where_all_objects_are_large_few_answers_are_read_for_nothing() -> None:
+    """What is too large counts against the bytes that may be read of a cluster."""
+    server = SizedServer([1_400_000] * 600)
+    assert len(server.listed("services", ReadBudget())) == 600
+    assert [limit for limit in server.limits if limit > 15] == [500, 250, 125, 62, 31, *[30] * 5]
+
+
+def test_a_list_of_small_pages_and_large_ones_has_no_more_pages_than_its_objects_need() -> None:
+    server = SizedServer([33 << 20, *[20 << 20] * 450, *[1000] * 30_000])
+    with pytest.raises(LeftOutError) as left:
+        server.listed("services", ReadBudget())
+    assert len(left.value.read) == 30_450
 
 
 def test_small_pages_count_as_what_they_hold() -> None:
@@ -253,7 +278,8 @@ def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver:
     assert len(httpserver.log) == 2
 
 
-def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_lock", [False, True])
+def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path, has_lock: bool) -> None:
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
             requests.reading.cut("too slow")
@@ -261,11 +287,27 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
 
     cluster = a_cluster(httpserver, tmp_path, answer)
     requests = cluster._requests
+    requests.fence = (lambda: True) if has_lock else None
     with pytest.raises(ClusterError):
         cluster.list(SERVICES)
-    with pytest.raises(StoppedError, match="list services: not sent, too slow"):
+    with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
         cluster.list(SERVICES)
     assert len(httpserver.log) <= 11
+
+
+def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_path: Path) -> None:
+    def answer(_: Request) -> Any:
+        if len(httpserver.log) == 10:
+            requests.reading.cut("too slow")
+        return {"metadata": {"name": "kube-system", "uid": "k"}}
+
+    cluster = a_cluster(httpserver, tmp_path, answer, kinds=30)
+    requests = cluster._requests
+    requests.fence = lambda: True
+    with pytest.raises(ReadLimitError, match=r"get customresourcedefinitions.*: not asked, too slow"):
+        cluster.scale_kinds()
+    assert len(httpserver.log) <= 12
+    assert cluster.identity() == "k"  # single objects are read to the end
 
 
 @pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])

@@ -330,6 +330,13 @@ class TestFederated:
         world.unreachable = {"west"}
         assert self.run(world).desired.decisions == ()
 
+    @pytest.mark.parametrize(("namespace", "idled"), [("shop", False), ("other", True)])
+    def test_not_while_its_namespace_on_a_cluster_cannot_be_read(self, namespace, idled):
+        west = a_cluster("west", unreadable={f"namespace {namespace}": "too large"})
+        state = replace(SIMPLE, clusters={**SIMPLE.clusters, "west": west})
+        outcome = decided(state, fleet=self.fleet, federated=(fed(),))
+        assert bool(outcome.desired.decisions) is idled
+
     @pytest.mark.parametrize(
         "clusters",
         [

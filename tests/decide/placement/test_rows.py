@@ -477,3 +477,17 @@ def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
     )
     (written,) = [one for one in desired.decisions if one.ref.name.startswith("reconciler-status-")]
     assert json.loads(written.changes[-1].after)["clusters"]["west"]["why"] == why
+
+
+def test_replicas_in_a_namespace_that_cannot_be_read_count_where_they_are():
+    """Neither the namespace nor what is in it is gone, so nothing moves."""
+    left_out = a_cluster("b", namespaces=(a_namespace("default", cluster="b"),), unreadable={"namespace shop": "no"})
+    result = place(
+        settled("a", 3),
+        left_out,
+        settled("c", 3),
+        fleet=a_fleet("a", "b", "c"),
+        federated=a_federated(9, clusters={name: ClusterPreference(weight=1) for name in "abc"}),
+    )
+    assert [one.ref for one in result.decisions if one.replicas_after is not None] == []
+    assert rows(result)["b"][1] == "namespace shop cannot be read: no"

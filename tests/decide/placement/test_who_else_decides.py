@@ -174,9 +174,11 @@ class TestIdling:
         assert numbers(desired) == {}
         assert row(desired, "west").why == "idle, nights decides"
 
-    @pytest.mark.parametrize("unreadable", ["horizontalpodautoscalers", "scaledobjects", "replicasets"])
+    @pytest.mark.parametrize(
+        "unreadable", ["horizontalpodautoscalers", "scaledobjects", "replicasets", "namespace shop"]
+    )
     def test_defect_4_nothing_starts_elsewhere_while_a_list_of_an_idle_cluster_cannot_be_read(self, unreadable):
-        seen = () if unreadable == "replicasets" else idle("west").workloads
+        seen = () if unreadable in ("replicasets", "namespace shop") else idle("west").workloads
         west = a_cluster("west", workloads=seen, unreadable={unreadable: "forbidden"})
         north = a_cluster("north", config_maps=(a_status(IDLED_STATUS, cluster="north"),))
         assert numbers(place(north, west, federated=a_federated(9))) == {}
