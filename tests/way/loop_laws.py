@@ -310,7 +310,14 @@ class Laws:
         placed = self.git.spread
         trouble = self.world.down or set(self.git.states.values()) != {"Active"} or self.git.limit is not None
         if placed is not None and not placed.paused and not trouble and not self._asleep("spread"):
-            check(5, self._total() == placed.replicas, f"{self._total()} at rest, {placed.replicas} are wanted")
+            # What others made, or an earlier policy released, stays where the preferences do not name its cluster.
+            about = [
+                one
+                for cluster, one in self._locals("spread").items()
+                if placed.preference(cluster) is not None or OWNER in one.annotations
+            ]
+            total = sum(one.spec_replicas for one in about)
+            check(5, total == placed.replicas, f"{total} at rest, {placed.replicas} are wanted")
 
     def _order_does_not_matter(self) -> None:
         state, run = self.world.seen, Run(self.world.now, "run")

@@ -24,6 +24,9 @@ SEEDS = share_of(240)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {
+    "what a removed policy released, in a cluster that the next one does not name": (
+        ("spread", 9, 6), ("rest",), ("spread", None, 9), ("refuse", 5, (6, 8)), ("spread", 2, 1),
+    ),
     "what is made anew, asleep, in a run that would repair its record": (
         ("spread", 6, 2), ("idling", "a", 3), ("run", 130), ("run", 1500), ("down", ("east", "west")), ("morning",),
         ("crash", 900, 5, (0,)), ("spread", 0, 2),
