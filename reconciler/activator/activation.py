@@ -19,15 +19,14 @@ from reconciler.activator.connection import (
 )
 from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, PortsTakenError, open_listener
 from reconciler.activator.objects import (
-    Backend,
-    Backends,
-    ListenerPort,
+    EndpointAddress,
+    ServiceEndpoints,
     WatchedPort,
     WatchedService,
     slice_manifests,
 )
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shares import Shares
+from reconciler.activator.shared_limit import SharedLimit
 
 _ANSWERS_AT_LATEST = 30.0
 """Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
@@ -46,7 +45,7 @@ _SCALED_AT_LATEST = 600.0
 
 _SIGNALS_AGAIN = 10.0
 
-NO_BACKENDS = Backends({}, {})
+NO_ENDPOINTS = ServiceEndpoints({}, {})
 
 
 class ActivationSettings(Struct, frozen=True):
@@ -62,17 +61,17 @@ class ActivationSettings(Struct, frozen=True):
     connections: ConnectionSettings
     signal: Callable[[Activation], None]
     changed: Callable[[Activation], None]
-    is_pods: Callable[[str, Backend], Awaitable[bool]]
-    held: Shares[HeldConnection]
-    spliced: Shares[HeldConnection]
-    listeners: Shares[Activation]
+    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
+    held: SharedLimit[HeldConnection]
+    spliced: SharedLimit[HeldConnection]
+    listeners: SharedLimit[Activation]
 
 
 class ObservedService(Struct, frozen=True):
     """A Service as it is now; `service` is None where it is gone. `restricted`: clients go to its pods themselves."""
 
     service: WatchedService | None
-    backends: Backends = NO_BACKENDS
+    backends: ServiceEndpoints = NO_ENDPOINTS
     restricted: bool = False
 
 
@@ -84,7 +83,6 @@ class Activation:
         self.published: dict[str, Mapping[str, Any]] = {}
         """Our slices as they were written last, by their names; kept by whoever writes them."""
 
-        self.wakes_failed = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
@@ -157,7 +155,7 @@ class Activation:
             return {}
         if self._made is None:
             pod = self._settings.pod
-            ports = [ListenerPort(one.port, one.number) for one in self._listeners]
+            ports = [(one.port, one.number) for one in self._listeners]
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
             self._made = {one["metadata"]["name"]: one for one in made}
         return self._made
@@ -183,7 +181,7 @@ class Activation:
             self._take_in(observed.backends)
             self._settings.changed(self)
 
-    def _take_in(self, backends: Backends) -> None:
+    def _take_in(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
             self._was_at_zero, self._ready_at, self._answers = True, None, False
             return
@@ -213,7 +211,7 @@ class Activation:
                     return
             await asyncio.sleep(0.1)
 
-    async def _connect(self, backend: Backend) -> socket.socket | None:
+    async def _connect(self, backend: EndpointAddress) -> socket.socket | None:
         """Return a connection to a backend, None where nobody accepts it, or it is no Pod of the namespace."""
         if not await self._settings.is_pods(self.name[0], backend):
             await asyncio.sleep(0)  # there may be thousands, and what is known waits for nothing
@@ -356,14 +354,14 @@ class Activation:
             self._signals_at = now + _SIGNALS_AGAIN
             self._settings.signal(self)
 
-    def _backends(self, port: WatchedPort) -> Iterable[Backend]:
+    def _backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._ready_at is None or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 
 
-def _rotated(backends: tuple[Backend, ...], turn: int) -> Iterator[Backend]:
+def _rotated(backends: tuple[EndpointAddress, ...], turn: int) -> Iterator[EndpointAddress]:
     start = turn % len(backends) if backends else 0
     yield from backends[start:]
     yield from backends[:start]

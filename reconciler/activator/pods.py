@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import field
 
-from reconciler.activator.objects import Backend
+from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.wake import CLUSTER
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, object_request
@@ -71,7 +71,7 @@ class PodAddresses:
     and why, "" once it does no more.
     """
 
-    def __init__(self, client: ApiClient, failed: Callable[[str, str], None]) -> None:
+    def __init__(self, client: ApiClient, failed: Callable[[str, str], object]) -> None:
         self._client = client
         self._failed = failed
         self._asked: dict[tuple[str, str], asyncio.Task[Addresses]] = {}
@@ -79,7 +79,7 @@ class PodAddresses:
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pods")
 
-    async def has(self, namespace: str, backend: Backend) -> bool:
+    async def has(self, namespace: str, backend: EndpointAddress) -> bool:
         """Return whether the Pod that `backend` names is one of `namespace`, and has its address; False: or unknown."""
         address = _outside(backend.address)
         if address is None or not backend.pod:
