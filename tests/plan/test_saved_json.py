@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerHeader, PodPicker
+from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
 from reconciler.decide.decisions import (
     Cause,
     DownscaleSettings,
@@ -35,7 +35,7 @@ from tests.report.plans import a_plan
 LIMIT = LimitUse("fleet", "replicas", 3, 2, 9, "east", "nights")
 PICKER = PodPicker(
     "picker.shop.svc",
-    headers=(PickerHeader("a", "b"), PickerHeader("token", secret=("name", "key"))),
+    headers=(PickerHeader("a", "b"), PickerHeader("token", secret=SecretKey("name", "key"))),
 )
 CAUSE = Cause("nights", "nights.yaml:1", said("why"), {"requests": 0})
 

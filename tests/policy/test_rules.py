@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.connection_settings import SecretKey
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import ClusterPreference
 from reconciler.yaml.reader import TOO_LARGE
@@ -294,5 +295,5 @@ def test_the_replica_set_with_a_pod_picker_of_the_proposal_is_taken_as_it_stands
         5,
     )
     assert [(header.name, header.secret) for header in picker.headers] == [
-        ("authentication", ("my-secret", "authentication-token"))
+        ("authentication", SecretKey("my-secret", "authentication-token"))
     ]

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import astuple
 
-from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection
+from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
@@ -198,7 +198,7 @@ def test_downscale_policies_as_values(samples):
         "my-app.my-namespace.svc.cluster.local",
         path="/downscale-pod-picker",
         headers=(
-            PickerHeader("authentication", secret=("my-secret", "authentication-token")),
+            PickerHeader("authentication", secret=SecretKey("my-secret", "authentication-token")),
             PickerHeader("x-team", value="data"),
         ),
     )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerHeader, PodPicker
+from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
 from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, Overridden, Undecided, VictimForecast
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
@@ -148,7 +148,7 @@ def test_an_age_ratio_that_json_cannot_hold_is_left_out(ratio):
 
 
 def test_secrets_are_references():
-    header = PickerHeader("authentication", secret=("my-secret", "token"))
+    header = PickerHeader("authentication", secret=SecretKey("my-secret", "token"))
     settings = DownscaleSettings("workers", "PodPicker", PodPicker("picker.svc", headers=(header,)))
     change = plan_to_dict(a_plan(a_scale(6, 2, downscale=settings)))["actions"][0]
     assert change["downscale"]["picker"]["headers"] == [
