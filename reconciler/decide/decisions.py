@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.reasons import Counterfactual, Reasons, text_of
+from reconciler.decide.reasons import Counterfactual, CounterfactualWhenAsked, Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.policy.types import Writes
 
@@ -329,8 +329,8 @@ class HeldBack(Struct, frozen=True):
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `counterfactual` the smallest change that would
-    alter it, None where none is known. `idled` is the marked object and the policy of the mark, where it stands at its
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
+    None where none is known. `idled` is the marked object and the policy of the mark, where it stands at its
     idled count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the
     marks.
     """
@@ -340,13 +340,17 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     policy: str
     outcome: str
     reasons: Reasons
-    counterfactual: Counterfactual | None = None
+    lift: Counterfactual | CounterfactualWhenAsked | None = None
     idled: tuple[ObjectRef, str] | None = None
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
     until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
+
+    @property
+    def counterfactual(self) -> Counterfactual | None:
+        return self.lift() if isinstance(self.lift, CounterfactualWhenAsked) else self.lift
 
 
 WITHOUT_END = datetime.max.replace(tzinfo=UTC)

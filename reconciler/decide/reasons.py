@@ -395,3 +395,19 @@ def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfact
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
     parts = tuple(dict.fromkeys(one for one in changes if one is not None))
     return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None
+
+
+class CounterfactualWhenAsked:
+    """What `find` returns, None where it knows no change: it may cost as much as deciding, and only `explain` asks."""
+
+    def __init__(self, find: Callable[[], Counterfactual | None]) -> None:
+        self._find = find
+
+    def __call__(self) -> Counterfactual | None:
+        return self._find()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CounterfactualWhenAsked) and self() == other()
+
+    def __hash__(self) -> int:
+        return hash(self())

@@ -34,13 +34,8 @@ from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 
 
-def decide_idling(
-    policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False
-) -> IdlingOutcome:
-    """Return the idles, wakes and repairs of this run, and the workloads that idling decides.
-
-    With `counterfactuals` explanations say what would change it.
-    """
+def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
+    """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies.federated, state, alone)
@@ -50,7 +45,7 @@ def decide_idling(
     context = WriteContext(policies.fleet, run, places, schedules)
     writes = IdlingWrites(clusters, context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
-        explained(clusters, choices, run, counterfactuals=counterfactuals).joined(writes.desired(choices, guards)),
+        explained(clusters, choices, run).joined(writes.desired(choices, guards)),
         claims(choices, [members.all for members in federated.values()]),
     )
 
