@@ -39,15 +39,15 @@ class _PodIP(Wire):
     ip: str = ""
 
 
-class _PodStatus(Wire):
+class _PodIPs(Wire):
     phase: str | None = None
     pod_ips: list[_PodIP] | None = field(default=None, name="podIPs")
 
 
-class _Pod(Wire):
+class _PodWithIPs(Wire):
     """Source: kubernetes/api core/v1 types.go, Pod."""
 
-    status: _PodStatus = field(default_factory=_PodStatus)
+    status: _PodIPs = field(default_factory=_PodIPs)
 
     @property
     def addresses(self) -> Addresses:
@@ -122,6 +122,6 @@ class PodAddresses:
     def _read(self, namespace: str, name: str) -> Addresses:
         request = object_request(CLUSTER, "get", PODS.key, namespace, name, seconds=_READ_SECONDS)
         try:
-            return answer_to(self._client, request, _Pod).addresses
+            return answer_to(self._client, request, _PodWithIPs).addresses
         except NotFoundError:
             return frozenset()

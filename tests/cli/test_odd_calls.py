@@ -74,7 +74,7 @@ def put_in_state(quickstart, state):
 @pytest.mark.parametrize(
     ("state", "written"),
     [
-        pytest.param("Frozen", {"Deployment/reports", "Service/reports"}, id="defect 17: frozen, wakes go on"),
+        pytest.param("Frozen", {"Deployment/reports", "Service/reports"}, id="frozen, wakes go on"),
         pytest.param("ReadOnly", set(), id="readOnly"),
     ],
 )

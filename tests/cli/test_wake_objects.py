@@ -86,16 +86,14 @@ SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] 
         pytest.param(ENDPOINTS_ONLY, "east/shop", id="the mark on Endpoints alone, by the namespace"),
         pytest.param(RECORD_GONE, "east/shop/deploy/web", id="its record is gone, its Service lists it"),
         pytest.param((a_deployment(**RECORD),), "east/shop/deploy/web", id="no Service"),
-        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/svc/web", id="row 13 a Service without marks"),
-        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/Service", id="row 13 all Services"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/svc/web", id="a Service without marks"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/Service", id="all Services"),
         pytest.param(
             (a_deployment(**RECORD), a_service(), an_object("v1", "Endpoints", {})),
             "east/shop/endpoints/web",
-            id="row 13 the Endpoints of such a Service",
+            id="the Endpoints of such a Service",
         ),
-        pytest.param(
-            (a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="row 13 what somebody else idled"
-        ),
+        pytest.param((a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="what somebody else idled"),
     ],
 )
 def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, objects, name):

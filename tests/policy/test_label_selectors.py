@@ -20,11 +20,11 @@ LABELS = {"a": "3", "app": "web", "example.com/tier": "x", "empty": ""}
         ("example.com/tier", True),
         ("empty=", True),
         ("empty in ()", True),
-        pytest.param("a>2", True, id="row 22: greater"),
-        pytest.param("a>3", False, id="row 22: not greater"),
-        pytest.param("a < 10", True, id="row 22: numbers are no texts"),
-        pytest.param("app>1", False, id="row 22: no number"),
-        pytest.param("z<1", False, id="row 22: absent"),
+        pytest.param("a>2", True, id="greater"),
+        pytest.param("a>3", False, id="not greater"),
+        pytest.param("a < 10", True, id="numbers are no texts"),
+        pytest.param("app>1", False, id="no number"),
+        pytest.param("z<1", False, id="absent"),
     ],
 )
 def test_what_kubectl_takes(text, expected):

@@ -272,7 +272,7 @@ UNION = (
     ("files", "expected"),
     [
         pytest.param(FILES, (), id="one of each"),
-        pytest.param(SAMPLES, (UNION,), id="row 13 documentation, with both parts of a selector"),
+        pytest.param(SAMPLES, (UNION,), id="documentation, with both parts of a selector"),
     ],
 )
 def test_usual_policies_have_no_warnings_but_that_services_and_workloads_add_up(tmp_path, files, expected):

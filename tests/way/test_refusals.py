@@ -1,4 +1,4 @@
-"""A cluster that refuses a local ReplicaSet three times in a row: its replicas move elsewhere, and come back (E1)."""
+"""A cluster that refuses a local ReplicaSet three times in a row: its replicas move elsewhere, and come back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def two(tmp_path) -> Folder:
     "error",
     [
         pytest.param(RefusedError, id="quota or admission"),
-        pytest.param(NotFoundError, id="defect 10: its namespace is not there"),
+        pytest.param(NotFoundError, id="its namespace is not there"),
     ],
 )
 def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch, error):

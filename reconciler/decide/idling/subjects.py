@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,21 +31,21 @@ from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_ki
 
 
 class IdleState(StrEnum):
-    AWAKE = "awake"
-    DOWN = "down"  # at or below the floor, and nobody remembers more
-    IDLE = "idle by us"
-    IDLE_INCOMPLETE = "half idled"  # its Service is marked and lists it, it still runs
-    HPA_NOT_PINNED = "half held"  # idled to a floor, its autoscaler is not held there yet
-    HPA_RESTORED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
-    HPA_CHANGED = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
-    TAKEN_OVER = "taken over"  # it stands at its idled count, and somebody else gave another reason for that, or none
-    WAKE_INCOMPLETE = "half woken"  # it was woken, its Service still lists it
-    MANUALLY_SCALED = "scaled by hand"
-    STALE = "stale record"
-    CONTESTED = "contested"
-    FOREIGN = "foreign"
-    UNPROVEN = "unproven"  # at zero, a Service lists it, and nothing on it says that anybody idled it
-    UNREADABLE = "set aside"
+    AWAKE = auto()
+    DOWN = auto()  # at or below the floor, and nobody remembers more
+    IDLE = auto()
+    IDLE_INCOMPLETE = auto()  # its Service is marked and lists it, it still runs
+    HPA_NOT_PINNED = auto()  # idled to a floor, its autoscaler is not held there yet
+    HPA_RESTORED = auto()  # its autoscaler has its bounds back, it has not its replicas
+    HPA_CHANGED = auto()  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    TAKEN_OVER = auto()  # it stands at its idled count, and somebody else gave another reason for that, or none
+    WAKE_INCOMPLETE = auto()  # it was woken, its Service still lists it
+    MANUALLY_SCALED = auto()
+    STALE = auto()
+    CONTESTED = auto()
+    FOREIGN = auto()
+    UNPROVEN = auto()  # at zero, a Service lists it, and nothing on it says that anybody idled it
+    UNREADABLE = auto()
 
 
 NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})

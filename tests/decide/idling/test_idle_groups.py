@@ -108,30 +108,30 @@ def test_row_12_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell
 
 HELD = [
     pytest.param(
-        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="row 12 excluded"
+        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="excluded"
     ),
-    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="row 12 too young"),
-    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="row 12 in rollout"),
+    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="too young"),
+    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="in rollout"),
     pytest.param(
         replace(OTHER, annotations={"reconciler/awake-since": "2026-11-20T21:30:00Z"}),
         "less than minAwake",
-        id="row 12 woken just now",
+        id="woken just now",
     ),
     pytest.param(
         replace(OTHER, annotations={"reconciler/contested": '{"by":"argocd","since":"x"}'}),
         "contested",
-        id="row 12 contested",
+        id="contested",
     ),
     pytest.param(
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
         "was idled by somebody else",
-        id="row 12 foreign, and running",
+        id="foreign, and running",
     ),
     pytest.param(
         replace(OTHER, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
         "its record cannot be read",
-        id="row 12 a broken record, and running",
+        id="a broken record, and running",
     ),
 ]  # fmt: skip
 

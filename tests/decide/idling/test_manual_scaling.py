@@ -166,7 +166,7 @@ class TestContested:
             pytest.param([{}, {}], True, id="in two episodes running"),
             pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
             pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
-            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="defect 14, in two windows, however late"),
+            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="in two windows, however late"),
             pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
             pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
             pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),

@@ -38,7 +38,7 @@ def in_state(state, name):
         pytest.param(FLEET, "north west", "north", id="the first that answers"),
         pytest.param(in_state("ReadOnly", "north"), "north west", "west", id="that is not read-only"),
         pytest.param(in_state("Draining", "north"), "north west", "north", id="it may be draining"),
-        pytest.param(in_state("Frozen", "east"), "east north west", "east", id="defect 17: a frozen home records"),
+        pytest.param(in_state("Frozen", "east"), "east north west", "east", id="a frozen home records"),
         pytest.param(in_state("ReadOnly", "east"), "east north west", "", id="a read-only home is not replaced"),
         pytest.param(in_state("ReadOnly", "east"), "north west", "north", id="unless it does not answer either"),
         pytest.param(FLEET, "", "", id="nobody answers"),

@@ -209,7 +209,7 @@ def weighing(weight=0, least=0, most=None):
                 "minimum 4 + share 2: weight 20 of 100, min 4, weights share what the minimums leave, 12 of 20",
                 "replicas is 21",
             ),
-            id="defect 11: a weight is a share of what the minimums leave",
+            id="a weight is a share of what the minimums leave",
         ),
     ],
 )

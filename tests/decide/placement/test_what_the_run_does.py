@@ -64,7 +64,7 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("namespaces", "expected"),
         [
-            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="defect 10: it is not there"),
+            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="it is not there"),
             pytest.param(("default", "shop"), {"west": "create 0 -> 3"}, id="it is there"),
             pytest.param((), {"west": "create 0 -> 3"}, id="they are not known"),
         ],
@@ -226,7 +226,7 @@ class TestConflict:
             west.workloads[0].uid,
         )
         assert (created.verb, created.needs, created.uid) == (Verb.CREATE, (deleted.key,), None)
-        # defect 9: the Event says what became of the one that was there
+        # the Event says what became of the one that was there
         assert (created.event, created.cause.why) == (
             "Overwritten",
             "replaces the one deleted because its selector differs, weight 1 of 2",
