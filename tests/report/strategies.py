@@ -136,6 +136,8 @@ def decisions(draw, key, earlier):
         wait_ready=draw(st.sampled_from(["", *(decision.wake_tier for decision in earlier)])),
         event=draw(texts),
         idles=draw(st.booleans()),
+        known=draw(st.booleans()),
+        wait_activator=draw(st.booleans()),
         has_annotations=draw(st.booleans()),
         has_labels=draw(st.booleans()),
     )
