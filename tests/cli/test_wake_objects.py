@@ -228,7 +228,7 @@ def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
     assert folder.replicas("east", "shop", "Deployment", "web") == 3
 
 
-def test_row_13_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
+def test_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW, "--quiet")
     assert (said.code, said.err) == (0, "")
@@ -236,14 +236,14 @@ def test_row_13_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(
     assert service["metadata"]["annotations"]["reconciler/exclude-until"] == "2026-11-21T02:20:00Z"
 
 
-def test_row_13_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
+def test_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     assert wake(folder, "east/shop").code == 0
     assert folder.replicas("east", "shop", "Deployment", "web") == 3
     assert "annotations" not in folder.objects()["east", "shop", "Service", "web"]["metadata"]
 
 
-def test_row_13_restore_by_a_service_without_marks(tmp_path):
+def test_restore_by_a_service_without_marks(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("restore", "east/shop/svc/web", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-q")
     assert said.code == 0, said.err

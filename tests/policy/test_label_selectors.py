@@ -40,7 +40,7 @@ def test_what_kubectl_takes(text, expected):
         *("in", "!in", "a/b/c", "A_/b", "/a", "a/", "a=x/y", "a" * 64, "a=" + "b" * 64, "!", "a=(b)"),
     ],
 )
-def test_row_22_what_kubectl_refuses(text):
+def test_what_kubectl_refuses(text):
     with pytest.raises(ValueError, match=r'^"[^"]+" is no label selector'):
         parse_label_selector(text)
 

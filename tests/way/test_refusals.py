@@ -104,7 +104,7 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
     assert two.plan(at(15), "--detailed-exitcode").code == 0
 
 
-def test_defect_9_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
+def test_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
     two.write("policies/all.yaml", f"{FLEET}---\n{WEB}")
     assert two.apply(at(0)).code == 0
     two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")

@@ -140,7 +140,7 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
     holder.lock.release()
 
 
-def test_defect_31_a_server_whose_clock_is_ahead_frees_no_lease(
+def test_a_server_whose_clock_is_ahead_frees_no_lease(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     first = Holder(api_server, api_namespace, "first")

@@ -479,7 +479,7 @@ def test_certain_is_every_victim_before_every_survivor(pods: list[Pod], count: i
 
 
 @given(st.lists(st.integers(1, 400 * DAY), min_size=2, max_size=30, unique=True), st.data())
-def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
+def test_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
     pods = [
         a_pod(f"p{index}", node=f"n{index}", ready_since_ns=ago(age), created_ns=ago(age))
         for index, age in enumerate(ages)
@@ -493,13 +493,13 @@ def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st
         assert 1 <= ratio <= 2
 
 
-def test_defect_26_each_victim_is_measured_when_its_turn_comes() -> None:
+def test_each_victim_is_measured_when_its_turn_comes() -> None:
     ages = (DAY // 24, DAY, 10 * DAY)
     pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
 
 
-def test_defect_26_the_youngest_is_looked_for_among_all_that_are_left() -> None:
+def test_the_youngest_is_looked_for_among_all_that_are_left() -> None:
     """Of one scale, so that the uid decides: the second of three is the youngest."""
     pods = [a_pod(uid, uid=uid, created_ns=ago(days * DAY)) for uid, days in (("1", 10), ("2", 8), ("3", 12))]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (10 / 8, 1.0)

@@ -215,7 +215,7 @@ class TestContested:
         assert "ignoreDifferences" in text
 
     @pytest.mark.parametrize("writes", [1, 2])
-    def test_defect_14_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
+    def test_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         fight(world)
         world.now += timedelta(days=7)

@@ -109,7 +109,7 @@ def test_nothing_is_written_to_a_read_only_home():
     assert place(settled("east", 6), lost=("west",), fleet=_home_in("ReadOnly")).decisions == ()
 
 
-def test_defect_17_a_frozen_home_keeps_its_records():
+def test_a_frozen_home_keeps_its_records():
     written = place(settled("east", 6), lost=("west",), fleet=_home_in("Frozen")).decisions
     assert {(one.verb, one.ref.cluster, one.ref.kind) for one in written} == {(Verb.REMEMBER, "east", "ConfigMap")}
 
