@@ -32,7 +32,7 @@ _ANSWERS_AT_LATEST = 30.0
 """Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
 
 _WAKES_AT_LATEST = 600.0
-"""Seconds after the mark is gone in which our slices go, where no pod ever gets ready."""
+"""Seconds after the record is gone in which our slices go, where no pod ever gets ready."""
 
 _LINGERS = 60.0
 """Seconds for which listeners stay after our slices have gone: some nodes' proxies learn of it later."""
@@ -41,7 +41,7 @@ _REFUSES_AFTER = 2.0
 """Seconds after our slices have gone in which held connections are reset that may not be spliced."""
 
 _SCALED_AT_LATEST = 600.0
-"""Seconds after the mark in which our slices go, where pods answer all the time: no run scales them any more."""
+"""Seconds after the record in which our slices go, where pods answer all the time: no run scales them any more."""
 
 _SIGNALS_AGAIN = 10.0
 
@@ -92,8 +92,8 @@ class Activation:
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
         self._idled_at: datetime | None = None
-        self._marked_at = 0.0
-        self._unmarked_at: float | None = None
+        self._recorded_at = 0.0
+        self._cleared_at: float | None = None
         self._was_at_zero = False
         self._answers = False
         self._ready_at: float | None = None
@@ -135,18 +135,18 @@ class Activation:
     def wants_slices(self) -> bool:
         """Return whether the cluster's proxies should lead clients here.
 
-        They should from the mark on, before the first pod goes: in between connections would be refused. And until pods
+        They should from the record on, before the first pod goes: else connections would be refused. And until pods
         answer, which comes a moment after they are ready.
         """
         if self._observed.service is None or not self._listeners:
             return False
         takes_over = self._ready_at is not None and self._answers
         if self._idled_at is not None:
-            is_scaled = self._was_at_zero or self._loop.time() - self._marked_at > _SCALED_AT_LATEST
+            is_scaled = self._was_at_zero or self._loop.time() - self._recorded_at > _SCALED_AT_LATEST
             return not (takes_over and is_scaled)
-        if self._unmarked_at is None or takes_over:
+        if self._cleared_at is None or takes_over:
             return False
-        return self._loop.time() - self._unmarked_at < _WAKES_AT_LATEST
+        return self._loop.time() - self._cleared_at < _WAKES_AT_LATEST
 
     def manifests(self) -> dict[str, Mapping[str, Any]]:
         """Return the slices that should be there, by their names."""
@@ -170,10 +170,10 @@ class Activation:
         service = observed.service
         record = None if service is None or service.problem else service.record
         if record is not None and record.idled_at != self._idled_at:
-            self._was_at_zero, self._signals_at, self._unmarked_at = False, 0.0, None
-            self._marked_at = self._loop.time()
+            self._was_at_zero, self._signals_at, self._cleared_at = False, 0.0, None
+            self._recorded_at = self._loop.time()
         if record is None and self._idled_at is not None:
-            self._unmarked_at = self._loop.time()
+            self._cleared_at = self._loop.time()
         self._idled_at = None if record is None else record.idled_at
         try:
             self._listen(() if service is None or service.problem else service.ports)

@@ -203,7 +203,7 @@ class Waker:
         every = set().union(*groups.values())
         decided = {one.ref for one in decisions if one.group in every}
         undecided = {one.ref: one for one in cluster.workloads if one.ref not in decided}
-        # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would record it.
+        # Before any record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
         late = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
         every -= set().union(*(groups[name] for name, why in late.items() if why))
         runs = {one.ref: one.spec_replicas for one in cluster.workloads if IDLED_AT not in one.annotations}
@@ -239,7 +239,7 @@ class Waker:
             self._view.write(event)
 
     def _clear(self, runs: Mapping[ObjectRef, int], service: Service, record: ServiceRecord) -> str:
-        """Clear the mark of a Service behind which everything runs; `runs` are the replicas of what is not idle.
+        """Clear the record of a Service behind which everything runs; `runs` are the replicas of what is not idle.
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
@@ -251,7 +251,7 @@ class Waker:
     def _keep_awake(
         self, undecided: Mapping[ObjectRef, Workload], service: Service, record: ServiceRecord, run: Run
     ) -> str:
-        """Keep up what a run has not idled yet: it is between the mark and the scale.
+        """Keep up what a run has not idled yet: it is between the record and the scale.
 
         Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
         came, and nobody would know of it.

@@ -330,9 +330,9 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
-    None where none is known. `idled` is the marked object and the policy of the mark, where it stands at its
+    None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
     idled count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the
-    marks.
+    records.
     """
 
     ref: ObjectRef
@@ -344,7 +344,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     idled: tuple[ObjectRef, str] | None = None
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
-    services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
+    services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
     until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
 

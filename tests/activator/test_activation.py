@@ -337,7 +337,7 @@ def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run
     async def story(stage: Stage) -> None:
         stage.observe(backends=await stage.pod())
         await until(lambda: stage.activation._answers)
-        await until(lambda: asyncio.get_running_loop().time() > stage.activation._marked_at)
+        await until(lambda: asyncio.get_running_loop().time() > stage.activation._recorded_at)
         assert stage.activation.wants_slices is bool(seconds)
 
     play(story)

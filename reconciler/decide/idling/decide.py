@@ -69,7 +69,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
 
 
 def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
-    """Return `done`, and for everything else that it stays as it is: its Service's mark still lists it."""
+    """Return `done`, and for everything else that it stays as it is: its Service's record still lists it."""
     return {
         ref: done.get(ref, choice if choice.was_idle else choice.doing(IdleAction.LEAVE, choice.reasons))
         for ref, choice in alone.items()

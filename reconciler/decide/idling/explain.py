@@ -59,7 +59,7 @@ def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Cho
 def idling_explanations(
     choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState]
 ) -> Iterator[PolicyExplanation]:
-    """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
+    """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
 
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
