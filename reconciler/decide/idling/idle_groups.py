@@ -1,6 +1,6 @@
 """Groups that go idle as a whole or not at all: all that is behind a Service, a federated ReplicaSet on every cluster.
 
-A Service of which something still runs is not idle, and whoever finds it recorded as idle would hold its connections back.
+A Service of which something still runs is not idle, and whoever finds it recorded would hold its connections back.
 """
 
 from __future__ import annotations
