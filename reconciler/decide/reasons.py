@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -397,14 +398,10 @@ def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfact
     return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None
 
 
-class CounterfactualWhenAsked:
-    """What `find` returns, None where it knows no change: it may cost as much as deciding, and only `explain` asks."""
+class CounterfactualWhenAsked(partial["Counterfactual | None"]):
+    """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
 
-    def __init__(self, find: Callable[[], Counterfactual | None]) -> None:
-        self._find = find
-
-    def __call__(self) -> Counterfactual | None:
-        return self._find()
+    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CounterfactualWhenAsked) and self() == other()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import chain
 
 from msgspec.structs import replace
@@ -66,7 +65,7 @@ def idling_explanations(
     explained: set[ObjectRef] = set()
     for choice in choices.values():
         explained.update(service.ref for service in choice.subject.behind)
-        lift = CounterfactualWhenAsked(partial(what_would_change, choice, choices))
+        lift = CounterfactualWhenAsked(what_would_change, choice, choices)
         yield from _considered(choice, lift, kept_up_until(choice, choices))
     for service in services:
         if service.ref not in explained or service.found.undecided:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -207,7 +207,7 @@ def _explanation(
         return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, _given_up(local, result))
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
-    lift = CounterfactualWhenAsked(partial(_counterfactual, local, result, found))
+    lift = CounterfactualWhenAsked(_counterfactual, local, result, found)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, lift)
 
 
