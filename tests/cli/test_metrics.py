@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: st
 
 
 @pytest.mark.parametrize("planted", ["link", "file"])
-def test_metrics_are_not_written_through_a_link_beside_them_and_a_collector_can_read_them(
+def test_r8_metrics_are_not_written_through_a_link_beside_them_and_a_collector_can_read_them(
     quickstart: Folder, planted: str
 ) -> None:
     """The file beside may also be left from a run that was killed: in containers the process has the same number."""

@@ -165,7 +165,7 @@ def answering(start: bytes, *, tls: bool = False, drips: bool = False) -> Any:
         pytest.param(in_plugin, "no credentials in time", id="exec plugin"),
     ],
 )
-def test_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
+def test_h6_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
     with phase(tmp_path) as hanging:
         kubeconfig = a_kubeconfig(tmp_path / "config", hanging.user, {"server": hanging.server})
         made = Folder(tmp_path)

@@ -64,7 +64,7 @@ def replicas(folder: Folder) -> list[int]:
     return [folder.replicas(cluster, "shop", "Deployment", "web") for cluster in ("east", "west")]
 
 
-def test_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Folder) -> None:
+def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Folder) -> None:
     folder.write("policies/web.yaml", POLICY + "  progressDeadline: 800000d\n")
     said = folder.apply(NOW)
     assert said.code == 3
@@ -254,7 +254,7 @@ spec:
         pytest.param(TYPO, 7, id="a typo that has nothing to do with it"),
     ],
 )
-def test_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
+def test_1_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
     """What somebody else idled there stays as it is on requested wakes; what is ours is woken all the same."""
     folder.write("policies/fleet.yaml", fleet)
     folder.write("snapshot/east/pay.yaml", FOREIGN)
@@ -263,7 +263,7 @@ def test_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fle
     assert replicas(folder) == [3, 3]
 
 
-def test_a_wake_says_that_the_protected_namespaces_cannot_be_read(folder: Folder) -> None:
+def test_1_a_wake_says_that_the_protected_namespaces_cannot_be_read(folder: Folder) -> None:
     folder.write("policies/fleet.yaml", FLEET + "  protectedNamespace: [pay]\n")
     folder.write("snapshot/east/pay.yaml", FOREIGN)
     said = folder.call("wake", "east/pay/deploy/db", "--snapshot", "snapshot", "--now", NOW)

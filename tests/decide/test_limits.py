@@ -388,7 +388,7 @@ def counted(*workloads, decisions=(), limits=None):
     return within_limits(DesiredState(decisions=tuple(decisions)), policies, a_state(*clusters), a_run())
 
 
-def test_a_number_that_somebody_asks_for_holds_nothing_back():
+def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
     """Its pods were never made; all it takes away is what runs."""
     huge = a_workload("huge", replicas=1_000_000, status_replicas=4)
     others = [a_workload(name) for name in ("a", "b")]
@@ -403,19 +403,19 @@ def test_a_number_that_somebody_asks_for_holds_nothing_back():
 @pytest.mark.parametrize(
     ("status", "base"), [(5, 35), (None, 31)], ids=["five run", "a kind that does not say what runs"]
 )
-def test_nor_does_it_lift_a_limit(status, base):
+def test_h7_nor_does_it_lift_a_limit(status, base):
     huge = a_workload("huge", replicas=HUGE, status_replicas=status, namespace="not-selected")
     others = [a_workload(f"w{number}") for number in range(10)]
     found = counted(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
     assert [one.limit for one in found.held_back] == [LimitUse("fleet", "replicas", 30, 10, base, "east", "idle-dev")]
 
 
-def test_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():
+def test_h7_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():
     found = counted(a_workload("a", replicas=3, status_replicas=HUGE))
     assert {use.base for use in found.limits if use.unit == "replicas"} == {3, 0}
 
 
-def test_a_decrease_that_is_too_large_on_one_cluster_holds_no_other_one_back():
+def test_h7_a_decrease_that_is_too_large_on_one_cluster_holds_no_other_one_back():
     east = [a_workload(f"w{number}") for number in range(20)]
     there = a_workload("there", cluster="west")
     wish = west("there")

@@ -92,7 +92,7 @@ def test_a_cluster_whose_reading_takes_too_long_is_unknown_and_given_up(only: st
     assert fleet.replicas(folder) == {**dict.fromkeys(WELL, AFTER), SICK: BEFORE}
 
 
-def test_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
+def test_h1_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reconciler.apply.locks._LATE_SECONDS", 0.5)

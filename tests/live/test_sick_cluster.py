@@ -138,7 +138,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
 @pytest.mark.parametrize(
     "date", ["Fri, 01 Jan 99999999999999999999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "yesterday"]
 )
-def test_a_cluster_that_does_not_know_the_time_is_written_like_the_other(stage: Stage, date: str) -> None:
+def test_h4_a_cluster_that_does_not_know_the_time_is_written_like_the_other(stage: Stage, date: str) -> None:
     stage.proxies["west"].rule(faults.dated(date), matching=is_any, times=None)
     said = stage.apply()
     assert (said.code, "Traceback" in said.out + said.err) == (0, False), said
@@ -171,7 +171,7 @@ def test_a_write_that_hangs_keeps_no_decrease_elsewhere_waiting(stage: Stage) ->
     assert ("shop", "ReplicaSet", "web") in running("west")
 
 
-def test_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:
+def test_h3_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:
     uids = {name: plane.api.get(KUBE_SYSTEM)["metadata"]["uid"] for name, plane in stage.planes.items()}
     shown = faults.replaced(uids["west"].encode(), uids["east"].encode())
     stage.proxies["west"].rule(shown, matching=lambda request: request.path == KUBE_SYSTEM, times=None)

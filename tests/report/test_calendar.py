@@ -53,7 +53,7 @@ def test_no_window_and_no_calendar():
     assert render_calendar([], datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC)) == "No calendars.\n"
 
 
-def test_hours_that_were_stated_as_uptime_are_not_those_listed():
+def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():
     idle = a_calendar("UTC", "Fri 20:00-Mon 07:00")
     awake = replace(idle, field="uptime", texts=("Mon-Fri 07:00-20:00",))
     assert shown(awake, "2026-11-20T15:00").splitlines() == [

@@ -59,7 +59,7 @@ def a_status(clusters: int):
     return fleet_status(fleet, state, plan, runs)
 
 
-def test_clusters_are_on_one_screen_the_pressing_ones_first():
+def test_25_clusters_are_on_one_screen_the_pressing_ones_first():
     status = a_status(25)
     lines = list(status_lines(status))
     assert len(lines) <= 24

@@ -139,13 +139,13 @@ LIMITS = pytest.mark.parametrize(
 
 
 @LIMITS
-def test_the_limits_are_the_same_for_policies_and_for_manifests(tmp_path: Path, text: str, message: str) -> None:
+def test_r9_the_limits_are_the_same_for_policies_and_for_manifests(tmp_path: Path, text: str, message: str) -> None:
     (of_a_policy,) = load(a_folder(tmp_path, {"a.yaml": text})).problems
     (of_a_manifest,) = a_snapshot_cluster(tmp_path, {}).problems()
     assert (of_a_policy.message, of_a_manifest) == (message, of_a_policy)
 
 
-def test_json_has_the_same_depth(tmp_path: Path) -> None:
+def test_r9_json_has_the_same_depth(tmp_path: Path) -> None:
     head = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "x": '
     for levels, problems in ((MAX_DEPTH - 1, 0), (MAX_DEPTH, 1), (900, 1)):
         text = head + '["]", ' * levels + "1" + "]" * levels + "}"

@@ -145,7 +145,7 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
         assert not requests.is_away
 
 
-def test_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_path: Path) -> None:
+def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_path: Path) -> None:
     def flood(client: socket.socket) -> None:
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
         client.sendall(bytes(99999999))

@@ -464,7 +464,7 @@ def test_forbidden_addresses(address: str, forbidden: bool) -> None:
 
 
 @pytest.mark.parametrize("script", [silent, drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4000, 0.05), reply("", 503)])
-def test_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
+def test_h6_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
     limit = TimeLimit(60)
     threading.Timer(0.3, limit.cut, ["stopped"]).start()
     with PickerServer(script) as server:

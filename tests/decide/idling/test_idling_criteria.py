@@ -250,7 +250,7 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
     ],
     ids=["outside", "inside", "a name", "an exception", "always", "never"],
 )
-def test_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
+def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)

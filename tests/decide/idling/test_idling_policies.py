@@ -470,7 +470,7 @@ class TestGuard:
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names[:owners]) == woken
 
     @pytest.mark.parametrize("ghosts", [1, 3, 9])
-    def test_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
+    def test_h9_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
         world = self.world()
         for number in range(ghosts):
             record = {

@@ -73,7 +73,7 @@ def test_an_owner_in_another_namespace_is_no_owner(cluster):
     assert "Deployment/db" in undecided.why
 
 
-def test_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
+def test_c2_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
     """The pods of a workload are found by the uids of its ReplicaSets."""
     own = a_workload(
         "db-2", kind="ReplicaSet", namespace="prod", owner=OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
@@ -182,7 +182,7 @@ def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(ow
     assert [notice.kind for notice in desired.notices] == ["unproven"]
 
 
-def test_a_newer_list_does_not_raise_what_the_record_says():
+def test_r2_a_newer_list_does_not_raise_what_the_record_says():
     record = {
         "reconciler/owner": "production/IdlingPolicy/idle-dev",
         "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
@@ -195,7 +195,7 @@ def test_a_newer_list_does_not_raise_what_the_record_says():
 
 
 @pytest.mark.parametrize("adopt", [False, True], ids=["by a signal", "by restore --adopt"])
-def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
+def test_r2_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     record = {"idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z", "idling.kubernetes.io/previous-scale": "3"}
     asked = {"reconciler/wake-requested-at": ASKED}
     web = a_workload(namespace="kube-system", replicas=0, annotations={**record, **asked})
@@ -204,7 +204,7 @@ def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     assert desired.decisions == ()
 
 
-def test_what_we_idled_in_a_namespace_protected_since_still_wakes():
+def test_r2_what_we_idled_in_a_namespace_protected_since_still_wakes():
     record = {
         "reconciler/owner": "production/IdlingPolicy/idle-dev",
         "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",

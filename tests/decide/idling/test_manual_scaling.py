@@ -351,6 +351,6 @@ def test_broken_policies_release_what_was_scaled_by_hand():
         ),
     ],
 )
-def test_advice_that_can_be_followed(by, group, kind, autoscaler, expected):
+def test_14_advice_that_can_be_followed(by, group, kind, autoscaler, expected):
     text = advice(by, ObjectRef("east", "shop", kind, "web", group), autoscaler)
     assert expected in f"^{text}"
