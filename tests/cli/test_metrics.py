@@ -229,11 +229,11 @@ OURS = "reconciler/owner: quickstart/IdlingPolicy/idle-dev"
 @pytest.mark.parametrize(
     "annotations",
     [
-        pytest.param(f"{OURS}, idling.kubernetes.io/previous-scale: many", id="a record that cannot be read"),
+        pytest.param(f"{OURS}, idling.kubernetes.io/previous-scale: many", id="H9 a record that cannot be read"),
         pytest.param(
             "reconciler/owner: other/IdlingPolicy/x, idling.kubernetes.io/previous-scale: '1',"
             " idling.kubernetes.io/idled-at: '2026-11-20T00:00:00Z', reconciler/wake-due: '2026-11-20T01:00:00Z'",
-            id="a wake of another Fleet that is overdue",
+            id="H9 a wake of another Fleet that is overdue",
         ),
     ],
 )

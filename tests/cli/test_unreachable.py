@@ -158,7 +158,7 @@ def answering(start: bytes, *, tls: bool = False, drips: bool = False) -> Any:
         pytest.param(in_connect, "no connection in time", id="connect"),
         pytest.param(answering(b"", tls=True), "no TLS handshake in time", id="TLS"),
         pytest.param(answering(b""), "no answer in time", id="no answer"),
-        pytest.param(answering(b"HTTP/1.1 200 OK\r\nX: ", drips=True), "no answer in time", id="headers"),
+        pytest.param(answering(b"HTTP/1.1 200 OK\r\nX: ", drips=True), "no answer in time", id="H1 headers"),
         pytest.param(
             answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", drips=True), "in time|too long", id="body"
         ),

@@ -76,9 +76,9 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param("reconciler.cli.run.read_policies", id="while they are read"),
-        pytest.param("reconciler.decide.decide.decide_placement", id="while they decide"),
-        pytest.param("reconciler.decide.limits.hold_back", id="while limits are counted"),
+        pytest.param("reconciler.cli.run.read_policies", id="H10 while they are read"),
+        pytest.param("reconciler.decide.decide.decide_placement", id="H10 while they decide"),
+        pytest.param("reconciler.decide.limits.hold_back", id="H10 while limits are counted"),
     ],
 )
 def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
@@ -129,21 +129,21 @@ TYPO = FLEET.replace("atLeast", "atLest")
 @pytest.mark.parametrize(
     ("fleet", "problem", "after"),
     [
-        pytest.param(TYPO, "policies/fleet.yaml:7:41: spec.limits", [3, 3], id="a typo in the limits"),
-        pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="home"),
-        pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="pod pickers"),
-        pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="labels"),
+        pytest.param(TYPO, "policies/fleet.yaml:7:41: spec.limits", [3, 3], id="H11 a typo in the limits"),
+        pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="H11 home"),
+        pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="H11 pod pickers"),
+        pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="H11 labels"),
         pytest.param(
             FLEET.replace("{name: west}", "{name: west, conection: {inCluster: true}}"),
             "spec.clusters[1].conection",
             [3, 0],
-            id="how a cluster is reached: that one is left out",
+            id="H11 how a cluster is reached: that one is left out",
         ),
         pytest.param(
             FLEET.replace("{name: west}", "{name: west, state: frozn}"),
             "spec.clusters[1].state",
             [3, 0],
-            id="the state of a cluster: that one is left out",
+            id="H11 the state of a cluster: that one is left out",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def run(folder: Path, faults: Faults, readers: Readers, **control: Any):
         pytest.param("list", 7, id="the reading hangs at a list"),
         pytest.param("list", 14, id="the pods of what shrinks hang, after all lists"),
         pytest.param("query", 0, id="the metrics hang"),
-        pytest.param("acquire", 0, id="the lock hangs"),
+        pytest.param("acquire", 0, id="H1 the lock hangs"),
     ],
 )
 def test_wakes_on_the_others_are_done_while_a_cluster_hangs(method: str, at: int, tmp_path: Path) -> None:

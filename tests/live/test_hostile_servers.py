@@ -90,8 +90,8 @@ def _never_ends(fault: str) -> Fault:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(faults.bomb(1200 << 20), id="gzip bomb of 1.2 MB"),
-        pytest.param(faults.flood(500 << 20), id="plain body of 500 MB"),
+        pytest.param(faults.bomb(1200 << 20), id="H5 gzip bomb of 1.2 MB"),
+        pytest.param(faults.flood(500 << 20), id="H5 plain body of 500 MB"),
     ],
 )
 def test_answers_without_end_take_no_memory(stage: Stage, fault: Fault) -> None:
