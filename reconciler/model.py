@@ -138,7 +138,7 @@ class Service(Struct, frozen=True):
 
 
 class Endpoints(Struct, frozen=True):
-    """The old Endpoints object: the marks that the seed and `oc idle` put there; `pods` as in an EndpointSlice."""
+    """The old Endpoints object: the records that the seed and `oc idle` put there; `pods` as in an EndpointSlice."""
 
     ref: ObjectRef
     uid: str

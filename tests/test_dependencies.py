@@ -49,7 +49,7 @@ def pins(repository, file: str) -> dict[str, str]:
     return {normal(pin["name"]): pin["release"] for pin in _PIN.finditer((repository / file).read_text())}
 
 
-def test_defect_2_the_lowest_releases_are_those_that_the_tests_run_with(repository, project):
+def test_the_lowest_releases_are_those_that_the_tests_run_with(repository, project):
     pinned = pins(repository, "constraints-lowest.txt")
     texts = [*project["dependencies"], *project["optional-dependencies"]["test"]]
     for one in requirements(texts):
@@ -62,7 +62,7 @@ def test_linters_are_those_of_the_pins(repository, project):
         assert numbers(pinned[normal(one["name"])]) == numbers(one["lowest"]), one[0]
 
 
-def test_defect_2_what_is_not_public_has_an_upper_bound_that_the_newest_is_below(repository, project):
+def test_what_is_not_public_has_an_upper_bound_that_the_newest_is_below(repository, project):
     pinned = pins(repository, "constraints.txt")
     found = list(requirements(project["dependencies"]))
     assert {one["name"] for one in found if one["next"]} == CAPPED

@@ -36,7 +36,7 @@ def checked(repository: Path, home: Path, fails: str) -> int:
     return done.returncode
 
 
-def test_defect_1_nothing_is_kept_but_what_package_clients_need(repository, tmp_path):
+def test_nothing_is_kept_but_what_package_clients_need(repository, tmp_path):
     assert checked(repository, tmp_path, "nothing") == 0
     kept = {}
     for file in tmp_path.glob("called.*"):

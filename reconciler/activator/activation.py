@@ -19,21 +19,20 @@ from reconciler.activator.connection import (
 )
 from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, PortsTakenError, open_listener
 from reconciler.activator.objects import (
-    Backend,
-    Backends,
-    ListenerPort,
+    EndpointAddress,
+    ServiceEndpoints,
     WatchedPort,
     WatchedService,
     slice_manifests,
 )
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shares import Shares
+from reconciler.activator.shared_limit import SharedLimit
 
 _ANSWERS_AT_LATEST = 30.0
 """Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
 
 _WAKES_AT_LATEST = 600.0
-"""Seconds after the mark is gone in which our slices go, where no pod ever gets ready."""
+"""Seconds after the record is gone in which our slices go, where no pod ever gets ready."""
 
 _LINGERS = 60.0
 """Seconds for which listeners stay after our slices have gone: some nodes' proxies learn of it later."""
@@ -42,11 +41,11 @@ _REFUSES_AFTER = 2.0
 """Seconds after our slices have gone in which held connections are reset that may not be spliced."""
 
 _SCALED_AT_LATEST = 600.0
-"""Seconds after the mark in which our slices go, where pods answer all the time: no run scales them any more."""
+"""Seconds after the record in which our slices go, where pods answer all the time: no run scales them any more."""
 
 _SIGNALS_AGAIN = 10.0
 
-NO_BACKENDS = Backends({}, {})
+NO_ENDPOINTS = ServiceEndpoints({}, {})
 
 
 class ActivationSettings(Struct, frozen=True):
@@ -62,17 +61,17 @@ class ActivationSettings(Struct, frozen=True):
     connections: ConnectionSettings
     signal: Callable[[Activation], None]
     changed: Callable[[Activation], None]
-    is_pods: Callable[[str, Backend], Awaitable[bool]]
-    held: Shares[HeldConnection]
-    spliced: Shares[HeldConnection]
-    listeners: Shares[Activation]
+    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
+    held: SharedLimit[HeldConnection]
+    spliced: SharedLimit[HeldConnection]
+    listeners: SharedLimit[Activation]
 
 
 class ObservedService(Struct, frozen=True):
     """A Service as it is now; `service` is None where it is gone. `restricted`: clients go to its pods themselves."""
 
     service: WatchedService | None
-    backends: Backends = NO_BACKENDS
+    backends: ServiceEndpoints = NO_ENDPOINTS
     restricted: bool = False
 
 
@@ -84,7 +83,6 @@ class Activation:
         self.published: dict[str, Mapping[str, Any]] = {}
         """Our slices as they were written last, by their names; kept by whoever writes them."""
 
-        self.wakes_failed = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
@@ -94,8 +92,8 @@ class Activation:
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
         self._idled_at: datetime | None = None
-        self._marked_at = 0.0
-        self._unmarked_at: float | None = None
+        self._recorded_at = 0.0
+        self._cleared_at: float | None = None
         self._was_at_zero = False
         self._answers = False
         self._ready_at: float | None = None
@@ -137,18 +135,18 @@ class Activation:
     def wants_slices(self) -> bool:
         """Return whether the cluster's proxies should lead clients here.
 
-        They should from the mark on, before the first pod goes: in between connections would be refused. And until pods
+        They should from the record on, before the first pod goes: else connections would be refused. And until pods
         answer, which comes a moment after they are ready.
         """
         if self._observed.service is None or not self._listeners:
             return False
         takes_over = self._ready_at is not None and self._answers
         if self._idled_at is not None:
-            is_scaled = self._was_at_zero or self._loop.time() - self._marked_at > _SCALED_AT_LATEST
+            is_scaled = self._was_at_zero or self._loop.time() - self._recorded_at > _SCALED_AT_LATEST
             return not (takes_over and is_scaled)
-        if self._unmarked_at is None or takes_over:
+        if self._cleared_at is None or takes_over:
             return False
-        return self._loop.time() - self._unmarked_at < _WAKES_AT_LATEST
+        return self._loop.time() - self._cleared_at < _WAKES_AT_LATEST
 
     def manifests(self) -> dict[str, Mapping[str, Any]]:
         """Return the slices that should be there, by their names."""
@@ -157,7 +155,7 @@ class Activation:
             return {}
         if self._made is None:
             pod = self._settings.pod
-            ports = [ListenerPort(one.port, one.number) for one in self._listeners]
+            ports = [(one.port, one.number) for one in self._listeners]
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
             self._made = {one["metadata"]["name"]: one for one in made}
         return self._made
@@ -172,10 +170,10 @@ class Activation:
         service = observed.service
         record = None if service is None or service.problem else service.record
         if record is not None and record.idled_at != self._idled_at:
-            self._was_at_zero, self._signals_at, self._unmarked_at = False, 0.0, None
-            self._marked_at = self._loop.time()
+            self._was_at_zero, self._signals_at, self._cleared_at = False, 0.0, None
+            self._recorded_at = self._loop.time()
         if record is None and self._idled_at is not None:
-            self._unmarked_at = self._loop.time()
+            self._cleared_at = self._loop.time()
         self._idled_at = None if record is None else record.idled_at
         try:
             self._listen(() if service is None or service.problem else service.ports)
@@ -183,7 +181,7 @@ class Activation:
             self._take_in(observed.backends)
             self._settings.changed(self)
 
-    def _take_in(self, backends: Backends) -> None:
+    def _take_in(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
             self._was_at_zero, self._ready_at, self._answers = True, None, False
             return
@@ -213,7 +211,7 @@ class Activation:
                     return
             await asyncio.sleep(0.1)
 
-    async def _connect(self, backend: Backend) -> socket.socket | None:
+    async def _connect(self, backend: EndpointAddress) -> socket.socket | None:
         """Return a connection to a backend, None where nobody accepts it, or it is no Pod of the namespace."""
         if not await self._settings.is_pods(self.name[0], backend):
             await asyncio.sleep(0)  # there may be thousands, and what is known waits for nothing
@@ -356,14 +354,14 @@ class Activation:
             self._signals_at = now + _SIGNALS_AGAIN
             self._settings.signal(self)
 
-    def _backends(self, port: WatchedPort) -> Iterable[Backend]:
+    def _backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._ready_at is None or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 
 
-def _rotated(backends: tuple[Backend, ...], turn: int) -> Iterator[Backend]:
+def _rotated(backends: tuple[EndpointAddress, ...], turn: int) -> Iterator[EndpointAddress]:
     start = turn % len(backends) if backends else 0
     yield from backends[start:]
     yield from backends[:start]

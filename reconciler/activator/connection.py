@@ -13,8 +13,8 @@ from enum import Enum, auto
 from msgspec import Struct
 
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import Backend, WatchedPort
-from reconciler.activator.shares import Shares
+from reconciler.activator.objects import EndpointAddress, WatchedPort
+from reconciler.activator.shared_limit import SharedLimit
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
@@ -55,8 +55,8 @@ class ConnectionHandlers(Struct, frozen=True):
     traffic: Callable[[HeldConnection], None]
     spliced: Callable[[HeldConnection], bool]
     over: Callable[[HeldConnection], None]
-    backends: Callable[[WatchedPort], Iterable[Backend]]
-    connect: Callable[[Backend], Awaitable[socket.socket | None]]
+    backends: Callable[[WatchedPort], Iterable[EndpointAddress]]
+    connect: Callable[[EndpointAddress], Awaitable[socket.socket | None]]
 
 
 class ConnectionSettings(Struct, frozen=True):
@@ -64,7 +64,7 @@ class ConnectionSettings(Struct, frozen=True):
 
     limits: ActivatorLimits
     metrics: ActivatorMetrics
-    kept: Shares[object]
+    kept: SharedLimit[object]
     proxy_protocol: bool = False
 
 
@@ -302,7 +302,7 @@ class Splice:
         sockets: tuple[socket.socket, socket.socket],
         ended: Callable[[], None],
         answered: Callable[[], None],
-        share: tuple[str, Shares[object]],
+        share: tuple[str, SharedLimit[object]],
     ) -> None:
         """`sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered`
         when the pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.

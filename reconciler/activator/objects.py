@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.backends.decode.shapes import ServiceSpec
+from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
 from reconciler.backends.decode.wire import Metadata, Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
 from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS
@@ -17,6 +17,9 @@ from reconciler.decide.idling.records import ServiceRecord, read_service_record
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
 
 _QUIET_PORTS = "*metrics*"
+
+NamespacedName = tuple[str, str]
+"""(namespace, name)."""
 
 
 class WatchedPort(Wire):
@@ -37,19 +40,21 @@ class WatchedPort(Wire):
         return self.protocol or "TCP"
 
 
-class _ServiceSpec(ServiceSpec):
+class WatchedObject(Wire):
+    metadata: Metadata
+
+    @property
+    def name(self) -> NamespacedName:
+        return (self.metadata.namespace or "", self.metadata.name)
+
+
+class _WatchedServiceSpec(ServiceSpec):
     ip_families: list[str] | None = None
     ports: list[WatchedPort] | None = None  # type: ignore[assignment]  # with more of each port
 
 
-class WatchedService(Wire):
-    metadata: Metadata
-    spec: _ServiceSpec = field(default_factory=_ServiceSpec)
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """Return (namespace, name)."""
-        return (self.metadata.namespace or "", self.metadata.name)
+class WatchedService(WatchedObject):
+    spec: _WatchedServiceSpec = field(default_factory=_WatchedServiceSpec)
 
     @property
     def ports(self) -> list[WatchedPort]:
@@ -86,14 +91,8 @@ class _Conditions(Wire):
     serving: bool | None = None
 
 
-class _TargetReference(Wire):
-    kind: str | None = None
-    name: str | None = None
-
-
-class _Endpoint(Wire):
+class _EndpointWithAddresses(Endpoint):
     addresses: list[str] = field(default_factory=list)
-    target_ref: _TargetReference | None = None
     conditions: _Conditions = field(default_factory=_Conditions)
 
     @property
@@ -109,16 +108,15 @@ class _EndpointPort(Wire):
     protocol: str | None = None
 
 
-class WatchedSlice(Wire):
+class WatchedSlice(WatchedObject):
     """Source: kubernetes/api discovery/v1 types.go, EndpointSlice."""
 
-    metadata: Metadata
     address_type: str = "IPv4"
-    endpoints: list[_Endpoint] | None = None
+    endpoints: list[_EndpointWithAddresses] | None = None
     ports: list[_EndpointPort] | None = None
 
     @property
-    def service(self) -> tuple[str, str]:
+    def service(self) -> NamespacedName:
         """Return (namespace, name) of its Service; the name is "" where it belongs to none."""
         return (self.metadata.namespace or "", (self.metadata.labels or {}).get(SERVICE_LABEL, ""))
 
@@ -128,7 +126,7 @@ class WatchedSlice(Wire):
         labels = self.metadata.labels or {}
         return labels.get(ACTIVATOR_POD_LABEL, "") if labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER else None
 
-    def endpoints_that(self, *, are_ready: bool) -> Iterator[_Endpoint]:
+    def endpoints_that(self, *, are_ready: bool) -> Iterator[_EndpointWithAddresses]:
         """Yield its endpoints that are ready, or those that serve without being ready."""
         for endpoint in self.endpoints or ():
             is_ready = endpoint.conditions.ready is not False  # absent counts as ready
@@ -136,7 +134,7 @@ class WatchedSlice(Wire):
                 yield endpoint
 
 
-class Backend(Struct, frozen=True):
+class EndpointAddress(Struct, frozen=True):
     """Where a pod answers, as an EndpointSlice says; `pod` is the name of the Pod, "" where it names none."""
 
     address: str
@@ -144,11 +142,11 @@ class Backend(Struct, frozen=True):
     pod: str = ""
 
 
-class Backends(Struct, frozen=True):
+class ServiceEndpoints(Struct, frozen=True):
     """Where the pods of one Service answer, by the port's name and protocol, ready ones first."""
 
-    ready: Mapping[tuple[str, str], tuple[Backend, ...]]
-    serving: Mapping[tuple[str, str], tuple[Backend, ...]]
+    ready: Mapping[tuple[str, str], tuple[EndpointAddress, ...]]
+    serving: Mapping[tuple[str, str], tuple[EndpointAddress, ...]]
 
     @property
     def are_ready(self) -> bool:
@@ -159,27 +157,29 @@ class Backends(Struct, frozen=True):
         """Return whether some are ready and none of them says which Pod it is."""
         return self.are_ready and not any(one.pod for inside in self.ready.values() for one in inside)
 
-    def of(self, port: WatchedPort) -> tuple[Backend, ...]:
+    def of(self, port: WatchedPort) -> tuple[EndpointAddress, ...]:
         """Return what to connect to for a connection to `port`, in order of preference."""
         key = (port.label, port.transport)
         return (*self.ready.get(key, ()), *self.serving.get(key, ()))
 
 
-def backends_of(slices: Iterable[WatchedSlice]) -> Backends:
+def endpoints_of(slices: Iterable[WatchedSlice]) -> ServiceEndpoints:
     """Return where the pods behind `slices` answer; those of activators lead nowhere else."""
     real = [one for one in slices if one.pod_uid is None and one.address_type in ("IPv4", "IPv6")]
-    return Backends(_by_port(real, ready=True), _by_port(real, ready=False))
+    return ServiceEndpoints(_by_port(real, ready=True), _by_port(real, ready=False))
 
 
-def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[Backend, ...]]:
-    found: dict[tuple[str, str], dict[Backend, None]] = {}
+def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[EndpointAddress, ...]]:
+    found: dict[tuple[str, str], dict[EndpointAddress, None]] = {}
     for one in slices:
         for port in one.ports or ():
             if port.port is None:
                 continue
             inside = found.setdefault((port.name or "", port.protocol or "TCP"), {})
             for endpoint in one.endpoints_that(are_ready=ready):
-                inside.update(dict.fromkeys(Backend(each, port.port, endpoint.pod) for each in endpoint.addresses))
+                inside.update(
+                    dict.fromkeys(EndpointAddress(each, port.port, endpoint.pod) for each in endpoint.addresses)
+                )
     return {key: tuple(inside) for key, inside in found.items()}
 
 
@@ -192,8 +192,7 @@ class _NetworkPolicySpec(Wire):
     policy_types: list[str] | None = None
 
 
-class WatchedNetworkPolicy(Wire):
-    metadata: Metadata
+class WatchedNetworkPolicy(WatchedObject):
     spec: _NetworkPolicySpec = field(default_factory=_NetworkPolicySpec)
 
     def may_select(self, labels: Mapping[str, str]) -> bool:
@@ -219,13 +218,6 @@ WATCHED_SLICES = WatchedResource("discovery.k8s.io", "v1", "endpointslices", Wat
 WATCHED_NETWORK_POLICIES = WatchedResource("networking.k8s.io", "v1", "networkpolicies", WatchedNetworkPolicy)
 
 
-class ListenerPort(Struct, frozen=True):
-    """A port of a Service, and the port of ours where its traffic arrives."""
-
-    port: WatchedPort
-    number: int
-
-
 def slice_name(service: str, pod: str, family: str) -> str:
     """Return the name of our slice for one address family; an object's name has 253 characters at most."""
     begin, end = f"{service}-activator-", f"-{family.lower()}"
@@ -233,13 +225,14 @@ def slice_name(service: str, pod: str, family: str) -> str:
 
 
 def slice_manifests(
-    service: WatchedService, pod: tuple[str, str], addresses: Collection[str], ports: Iterable[ListenerPort]
+    service: WatchedService, pod: tuple[str, str], addresses: Collection[str], ports: Iterable[tuple[WatchedPort, int]]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield our slices for `service`: one for each of its address families that the activator's Pod has.
 
-    `pod` is (name, uid). The Service owns them, so that they go with it.
+    `pod` is (name, uid); `ports` are those of the Service, and those of ours where their traffic arrives.
+    The Service owns them, so that they go with it.
     """
-    listed = [_port_fields(one) for one in ports]
+    listed = [_port_fields(port, number) for port, number in ports]
     for family in service.spec.ip_families or ("IPv4",):
         version = 6 if family == "IPv6" else 4
         own = [address for address in addresses if ipaddress.ip_address(address).version == version]
@@ -265,6 +258,6 @@ def _slice_metadata(service: WatchedService, pod: tuple[str, str], family: str) 
     }
 
 
-def _port_fields(one: ListenerPort) -> Mapping[str, Any]:
-    application = {} if one.port.app_protocol is None else {"appProtocol": one.port.app_protocol}
-    return {"name": one.port.label, "port": one.number, "protocol": one.port.transport, **application}
+def _port_fields(port: WatchedPort, number: int) -> Mapping[str, Any]:
+    application = {} if port.app_protocol is None else {"appProtocol": port.app_protocol}
+    return {"name": port.label, "port": number, "protocol": port.transport, **application}

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import field
 
-from reconciler.activator.objects import Backend
+from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.wake import CLUSTER
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, object_request
@@ -39,15 +39,15 @@ class _PodIP(Wire):
     ip: str = ""
 
 
-class _PodStatus(Wire):
+class _PodIPs(Wire):
     phase: str | None = None
     pod_ips: list[_PodIP] | None = field(default=None, name="podIPs")
 
 
-class _Pod(Wire):
+class _PodWithIPs(Wire):
     """Source: kubernetes/api core/v1 types.go, Pod."""
 
-    status: _PodStatus = field(default_factory=_PodStatus)
+    status: _PodIPs = field(default_factory=_PodIPs)
 
     @property
     def addresses(self) -> Addresses:
@@ -71,7 +71,7 @@ class PodAddresses:
     and why, "" once it does no more.
     """
 
-    def __init__(self, client: ApiClient, failed: Callable[[str, str], None]) -> None:
+    def __init__(self, client: ApiClient, failed: Callable[[str, str], object]) -> None:
         self._client = client
         self._failed = failed
         self._asked: dict[tuple[str, str], asyncio.Task[Addresses]] = {}
@@ -79,7 +79,7 @@ class PodAddresses:
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pods")
 
-    async def has(self, namespace: str, backend: Backend) -> bool:
+    async def has(self, namespace: str, backend: EndpointAddress) -> bool:
         """Return whether the Pod that `backend` names is one of `namespace`, and has its address; False: or unknown."""
         address = _outside(backend.address)
         if address is None or not backend.pod:
@@ -122,6 +122,6 @@ class PodAddresses:
     def _read(self, namespace: str, name: str) -> Addresses:
         request = object_request(CLUSTER, "get", PODS.key, namespace, name, seconds=_READ_SECONDS)
         try:
-            return answer_to(self._client, request, _Pod).addresses
+            return answer_to(self._client, request, _PodWithIPs).addresses
         except NotFoundError:
             return frozenset()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from reconciler.apply.events import event_manifest, event_write
 from reconciler.apply.outcomes import OutcomeStatus, unlocked
 from reconciler.apply.run import Applying, apply_actions, no_progress
 from reconciler.backends.kubernetes.client import ApiClient
@@ -172,16 +174,21 @@ class Waker:
         if known is not None and known >= record.idled_at:
             return ""
         wanted = {WAKE_REQUESTED_AT: format_time(now)}
-        try:
-            self._patch(service, "v1", annotation_changes(service.annotations, wanted))
-        except ClusterError as error:
-            return str(error)
-        self._tell(_need_pods(service, record, now))  # the annotation says it too
+        if failed := self._patch(service, "v1", annotation_changes(service.annotations, wanted)):
+            return failed
+        # The same for all activators, so that there is one for each idling; the annotation says it too.
+        name = f"{int(record.idled_at.timestamp()):x}.needpods"
+        words = (NEED_PODS, "traffic came for a Service that is idle")
+        self._tell(_event(service.ref, service.uid, name, words, now))
         return ""
 
-    def _patch(self, one: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> None:
+    def _patch(self, one: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> str:
         missing = () if one.has_annotations else (_ANNOTATIONS,)
-        self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
+        try:
+            self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
+        except ClusterError as error:
+            return reason_of(error)
+        return ""
 
     def _carry_out(self, cluster: ObservedCluster, idle: IdleServices, run: Run) -> dict[str, str]:
         state = ObservedState({CLUSTER: cluster})
@@ -196,7 +203,7 @@ class Waker:
         every = set().union(*groups.values())
         decided = {one.ref for one in decisions if one.group in every}
         undecided = {one.ref: one for one in cluster.workloads if one.ref not in decided}
-        # Before any mark goes: what a run idles meanwhile would stand at zero, and nothing would record it.
+        # Before any record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
         late = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
         every -= set().union(*(groups[name] for name, why in late.items() if why))
         runs = {one.ref: one.spec_replicas for one in cluster.workloads if IDLED_AT not in one.annotations}
@@ -228,30 +235,23 @@ class Waker:
         return failed
 
     def _tell(self, event: Write) -> None:
-        try:
+        with suppress(ClusterError):  # what it reports was done
             self._view.write(event)
-        except ClusterError:
-            return  # what it reports was done
 
     def _clear(self, runs: Mapping[ObjectRef, int], service: Service, record: ServiceRecord) -> str:
-        """Clear the mark of a Service behind which everything runs; `runs` are the replicas of what is not idle.
+        """Clear the record of a Service behind which everything runs; `runs` are the replicas of what is not idle.
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
         are_up = all(runs.get(ref, record.idled_to) > record.idled_to for ref in _targets(service, record))
         if IDLED_AT not in service.annotations or not are_up:
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
-        try:
-            changes = annotation_changes(service.annotations, service_record_annotations(None))
-            self._patch(service, "v1", changes)
-        except ClusterError as error:
-            return reason_of(error)
-        return ""
+        return self._patch(service, "v1", annotation_changes(service.annotations, service_record_annotations(None)))
 
     def _keep_awake(
         self, undecided: Mapping[ObjectRef, Workload], service: Service, record: ServiceRecord, run: Run
     ) -> str:
-        """Keep up what a run has not idled yet: it is between the mark and the scale.
+        """Keep up what a run has not idled yet: it is between the record and the scale.
 
         Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
         came, and nobody would know of it.
@@ -264,10 +264,8 @@ class Waker:
                 *annotation_changes(workload.annotations, {AWAKE_SINCE: format_time(run.now)}),
                 *annotation_tests(workload.annotations, (IDLED_AT,)),
             )
-            try:
-                self._patch(workload, workload.api_version, changes)
-            except ClusterError as error:
-                return reason_of(error)
+            if failed := self._patch(workload, workload.api_version, changes):
+                return failed
         return ""
 
 
@@ -315,35 +313,12 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime)
     return replace(cluster, services=tuple(services))
 
 
-def _need_pods(service: Service, record: ServiceRecord, now: datetime) -> Write:
-    """Return the Event about it; the same for all activators, so that there is one for each idling."""
-    name = f"{int(record.idled_at.timestamp()):x}.needpods"
-    return _event(service.ref, service.uid, name, (NEED_PODS, "traffic came for a Service that is idle"), now)
-
-
 def _event(about: ObjectRef, uid: str, name: str, words: tuple[str, str], now: datetime) -> Write:
     """Return an Event about a Service; `words` are its reason and its message, `name` how it differs from others."""
-    ref = ObjectRef(CLUSTER, about.namespace, "Event", f"{about.name[:180]}.{name}")
-    at = format_time(now)
-    manifest: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": ref.name, "namespace": ref.namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": uid,
-        },
-        "reason": words[0],
-        "message": words[1],
-        "type": "Normal",
-        "count": 1,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
+    reporter = {
         "source": {"component": "reconciler-activator"},
         "reportingComponent": "reconciler/activator",
         "reportingInstance": "activator",
     }
-    return Write("event", ref, "v1", manifest=manifest)
+    manifest = event_manifest(about, "v1", uid, name, now)
+    return event_write(CLUSTER, {**manifest, "reason": words[0], "message": words[1], **reporter})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CONTESTED, digest, format_time
@@ -46,27 +50,37 @@ def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
 
 
 def _write(action: Action, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
+    return replace(event_write(action.ref.cluster, manifest), patch=later)
+
+
+def event_write(cluster: str, manifest: Mapping[str, Any]) -> Write:
+    """Return the write of an Event."""
     metadata = manifest["metadata"]
-    ref = ObjectRef(action.ref.cluster, metadata["namespace"], "Event", metadata["name"])
-    return Write("event", ref, "v1", patch=later, manifest=manifest)
+    ref = ObjectRef(cluster, metadata["namespace"], "Event", metadata["name"])
+    return Write("event", ref, "v1", manifest=manifest)
 
 
 def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
-    """Return what all Events about `action` have; `name` is how this one differs from others about its object."""
-    at = format_time(run.now)
+    about = (action.decision.api_version, action.decision.uid)
+    return {**event_manifest(action.ref, *about, name, run.now), "reportingInstance": run.id}
+
+
+def event_manifest(about: ObjectRef, api_version: str, uid: str | None, name: str, now: datetime) -> dict[str, Any]:
+    """Return what all Events about an object have; `name` is how this one differs from others about it."""
+    at = format_time(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{action.ref.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
-            "namespace": action.ref.namespace or "default",
+            "name": f"{about.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
+            "namespace": about.namespace or "default",
         },
         "involvedObject": {
-            "apiVersion": action.decision.api_version,
-            "kind": action.ref.kind,
-            "namespace": action.ref.namespace,
-            "name": action.ref.name,
-            **({"uid": action.decision.uid} if action.decision.uid else {}),
+            "apiVersion": api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            **({"uid": uid} if uid else {}),
         },
         "type": "Normal",
         "count": 1,
@@ -74,7 +88,6 @@ def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
         "lastTimestamp": at,
         "source": {"component": "reconciler"},
         "reportingComponent": "reconciler",
-        "reportingInstance": run.id,
     }
 
 

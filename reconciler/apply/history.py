@@ -210,34 +210,36 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
 # Where it is kept.
 
 
-class Recorded(Struct, frozen=True):
+class HistoryRecord(Struct, frozen=True):
     """What was recorded, with the wakes of others; `problem` says why it is not in the history of a cluster."""
 
     changes: tuple[Change, ...] = ()
     problem: str = ""
 
 
-def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run) -> Recorded:
+def record(
+    changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run
+) -> HistoryRecord:
     """Add `changes`, and the wakes of others that `made` saw, to the history; return what there is to record.
 
     A run without changes writes nothing. Where home does not answer or may not be written to, the first cluster that
     may keeps it.
     """
     if not changes:
-        return Recorded()
+        return HistoryRecord()
     written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
     names = sorted(written, key=lambda name: name != fleet.home)
     home = next((accesses[name] for name in names if name in accesses), None)
     if home is None:
-        return Recorded(tuple(changes), "history: not written, no cluster may be written to")
+        return HistoryRecord(tuple(changes), "history: not written, no cluster may be written to")
     found = tuple(changes)
     try:
         history = History(home.cluster, fleet.namespace)
         found = (*history.wakes_of_others(made.awake, changes, run), *changes)
         history.add(found, run.now.astimezone(UTC).date())
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
-        return Recorded(found, f"history: not written: {reason_of(error)}")
-    return Recorded(found)
+        return HistoryRecord(found, f"history: not written: {reason_of(error)}")
+    return HistoryRecord(found)
 
 
 class History:

@@ -1,4 +1,4 @@
-"""Writes that clusters refused, recorded for the next run: after three in a row the replicas move elsewhere (E1)."""
+"""Writes that clusters refused, recorded for the next run: after three in a row the replicas move elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def remember_refusals(
     """Count the refusals of local ReplicaSets where the plan records what belongs in home; return what could not be
     written down.
 
-    Source: seed federated-replicasets.md, E1.
+    Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
     """
     found = [
         (action, outcome)

@@ -24,6 +24,7 @@ from reconciler.connection_settings import (
     PickerHeader,
     PickerRequest,
     PodPicker,
+    SecretKey,
     is_forbidden,
 )
 from reconciler.credentials import remember_authorization
@@ -96,19 +97,20 @@ class HttpPodPicker:
         if header.secret is not None:
             if request.picker.scheme == "http" and not request.picker.allow_insecure_auth:
                 raise Refused(f"{header.name} is a secret, expected https; or say allowInsecureAuth: true")
-            value = self._secret_value(header, request.namespace)
+            value = self._secret_value(header.name, header.secret, request.namespace)
             remember_authorization(value)
         if CONTROL_CHARACTER.search(value):
             raise Refused(f"{header.name} has control characters, expected a text on one line")
         return value.encode().decode("latin-1")  # headers go out in Latin-1, so that these bytes are UTF-8
 
-    def _secret_value(self, header: PickerHeader, namespace: str) -> str:
-        name, key = header.secret or ("", "")
+    def _secret_value(self, header: str, source: SecretKey, namespace: str) -> str:
         try:
-            return self._secret(namespace, name, key)
+            return self._secret(namespace, source.name, source.key)
         except ClusterError as error:
             kind = type(error).__name__.removesuffix("Error")
-            raise Refused(f"{header.name}: Secret {namespace}/{name} key {key} cannot be read ({kind})") from None
+            raise Refused(
+                f"{header}: Secret {namespace}/{source.name} key {source.key} cannot be read ({kind})"
+            ) from None
 
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -23,7 +22,6 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.selectors import closest_selector
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
@@ -134,8 +132,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     if not federated:
         known_cluster(policies.fleet, name, subject)
         _check_its_own(policies.only, name, subject)
-    decide = partial(decide_all, counterfactuals=True)
-    state, made = plan_and_state(policies, options.world(policies.fleet), options.request(), decide)
+    state, made = plan_and_state(policies, options.world(policies.fleet), options.request())
     found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
     if not found:
         check_known(made, name, subject)

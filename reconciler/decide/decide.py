@@ -26,23 +26,22 @@ from reconciler.policy.types import PolicySet
 _UNSEEN = ObservedState({})
 
 
-def decide(policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False) -> DesiredState:
+def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     """Return the desired state, within the limits. While it has `questions`, it is final only once they are answered in
     `state`.
 
     What a limit keeps from going idle stays awake: placement and downscale decide again, until no more is held back.
-    `counterfactuals`: also what would give a cluster another number, which costs several allocations for each.
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
-    idling = decide_idling(usable, seen, run, counterfactuals=counterfactuals)
+    idling = decide_idling(usable, seen, run)
     recovery = decide_recovery(policies.fleet, state, run)
     due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
     placed, desired, not_now = placed_workloads(policies, seen), DesiredState(), frozenset[ObjectRef]()
     while True:  # until the workloads that limits keep awake are those that the other jobs know of: they only grow
         not_now |= held_idles(desired)
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
-        placement = decide_placement(usable, seen, run, settled, counterfactuals=counterfactuals)
+        placement = decide_placement(usable, seen, run, settled)
         placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
         decided = placed | {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)

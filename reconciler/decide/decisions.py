@@ -1,4 +1,7 @@
-"""What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions."""
+"""What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions.
+
+What stands in a saved plan as it is here has its description there.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.reasons import Counterfactual, Reasons, text_of
+from reconciler.decide.reasons import Counterfactual, CounterfactualWhenAsked, Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
+PlanNumber = Annotated[int, Meta(ge=0)]
 
 
 class Verb(StrEnum):
@@ -133,25 +137,30 @@ class Cause(_Reasoned, Struct, frozen=True):
 
 
 class VictimForecast(Struct, frozen=True):
-    """Which pods go in a decrease. `pods` are names, first to go first; empty with `chosen_at_apply`.
+    """The pods that are deleted when a workload is scaled down."""
 
-    `certain`: the controller gives the same set whatever the order of its cache. `note` says what else a person should
-    know ("all pods go", "a picker chooses 2 of 7 at apply").
-    """
-
-    pods: tuple[str, ...] = ()
-    certain: bool = True
-    strategy: str = "Logarithmic"
-    rules: tuple[str, ...] = ()  # for each pod the rule that put it there, same length as `pods`
-    chosen_at_apply: bool = False
-    count: int = 0  # how many pods go in all
-    requested: int = 0  # of them: how many a picker is asked for (N)
-    candidates: int = 0  # among how many
-    age_ratios: tuple[
-        float | None, ...
-    ] = ()  # for each pod its sorting_deletion_age_ratio (KEP-2185), None: not by age
-    note: str = ""
-    deferred: bool = False  # apply would do nothing of it, as `note` says
+    pods: Annotated[
+        tuple[str, ...],
+        Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
+    ] = ()
+    certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")] = True
+    strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")] = "Logarithmic"
+    rules: Annotated[tuple[str, ...], Meta(description="For each of the pods, the rule that decided its place.")] = ()
+    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")] = False
+    count: Annotated[PlanNumber, Meta(description="The number of pods that are deleted.")] = 0
+    requested: Annotated[PlanNumber, Meta(description="The number of pods that the pod picker is asked for.")] = 0
+    candidates: Annotated[PlanNumber, Meta(description="The number of pods that it can choose from.")] = 0
+    age_ratios: Annotated[
+        tuple[float | None, ...],
+        Meta(
+            description="For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of "
+            "KEP-2185; null where age did not decide."
+        ),
+    ] = ()
+    note: Annotated[str, Meta(description="Remarks about the choice, for people.")] = ""
+    deferred: Annotated[
+        bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")
+    ] = False
 
 
 Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
@@ -159,16 +168,21 @@ Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
 
 
 class DownscaleSettings(Struct, frozen=True):
-    """Everything apply needs to scale down a workload whose victims we choose; references to Secrets, never values."""
+    """What apply needs to choose the pods of a scale-down."""
 
-    policy: str
-    strategy: Strategy
-    picker: PodPicker | None = None
-    logarithm_base: float = 2
-    topology_key: str = ""
-    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
-    settle_seconds: float = 2
-    verify_seconds: float = 30
+    policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
+    strategy: Annotated[Strategy, Meta(description="The strategy by which pods are chosen.")]
+    picker: Annotated[PodPicker | None, Meta(description="The pod picker; null: none.")] = None
+    logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")] = 2
+    topology_key: Annotated[str, Meta(description="The node label whose values are the zones, for ZoneBalanced.")] = ""
+    on_foreign_cost: Annotated[
+        Literal["Skip", "Override"],
+        Meta(description="What happens to a deletion cost that something else set."),
+    ] = "Skip"
+    settle_seconds: Annotated[
+        float, Meta(description="The time between annotating the pods and scaling, in seconds.")
+    ] = 2
+    verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")] = 30
 
 
 def group_name(job: Job, ref: ObjectRef) -> str:
@@ -234,11 +248,11 @@ class Decision(Struct, frozen=True):
 
 
 class Undecided(_Reasoned, Struct, frozen=True):
-    """Something nothing is decided for, and why. `subject` names it (an object, or a cluster)."""
+    """An object or cluster that nothing is decided for."""
 
-    subject: str
-    job: Job
-    policy: str
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    job: Annotated[Job, Meta(description="The job that cannot decide.")]
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
     reasons: Reasons
 
 
@@ -254,13 +268,13 @@ class Overridden(_Reasoned, Struct, frozen=True):
 
 
 class Notice(_Reasoned, Struct, frozen=True):
-    """Something a person should read. `partial`: it makes the run end with exit 6. `text` has that of `reasons`."""
+    """A message for people."""
 
-    kind: str  # "overdueWake", "contested", "autoscaler", "setAside", "equalPriorities", "foreignMark", ...
-    subject: str
-    text: str
-    policy: str = ""
-    partial: bool = False
+    kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    text: Annotated[str, Meta(description="The message.")]  # it has that of `reasons`
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')] = ""
+    partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")] = False
     reasons: Reasons = ()
 
 
@@ -286,19 +300,17 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
 
 
 class LimitUse(Struct, frozen=True):
-    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
+    """A limit, and how much of it the plan uses."""
 
-    The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
-    most is named, "" for none.
-    """
-
-    name: str
-    unit: str
-    used: int
-    allowed: int
-    base: int
-    cluster: str = ""
-    policy: str = ""
+    name: Annotated[str, Meta(description='"fleet", "ceiling", "clusterCeiling", or the policy that states the limit.')]
+    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
+    used: Annotated[PlanNumber, Meta(description="The number that the run would idle or remove.")]
+    allowed: Annotated[PlanNumber, Meta(description="The number that one run may idle or remove.")]
+    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas.")]
+    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')] = (
+        ""
+    )
+    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')] = ""
 
 
 class HeldBack(Struct, frozen=True):
@@ -317,10 +329,10 @@ class HeldBack(Struct, frozen=True):
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `counterfactual` the smallest change that would
-    alter it, None where none is known. `idled` is the marked object and the policy of the mark, where it stands at its
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
+    None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
     idled count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the
-    marks.
+    records.
     """
 
     ref: ObjectRef
@@ -328,13 +340,17 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     policy: str
     outcome: str
     reasons: Reasons
-    counterfactual: Counterfactual | None = None
+    lift: Counterfactual | CounterfactualWhenAsked | None = None
     idled: tuple[ObjectRef, str] | None = None
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
-    services: tuple[ObjectRef, ...] = ()  # those with marks or a policy that it stands behind
+    services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
     until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
+
+    @property
+    def counterfactual(self) -> Counterfactual | None:
+        return self.lift() if isinstance(self.lift, CounterfactualWhenAsked) else self.lift
 
 
 WITHOUT_END = datetime.max.replace(tzinfo=UTC)
@@ -342,24 +358,28 @@ WITHOUT_END = datetime.max.replace(tzinfo=UTC)
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):
-    """One cluster of one federated ReplicaSet. None: unknown. `reasons` say which step and limit led there."""
+    """The part of a cluster in a FederatedReplicaSet."""
 
-    cluster: str
-    desired: int | None  # what the allocation gives ("runs")
-    spec_replicas: int | None  # what goes into spec.replicas after this run
-    current: int | None  # spec.replicas now
-    running: int | None  # available now
-    capacity: int | None = None  # None: none known
-    overflow: int = 0
+    cluster: Annotated[str, Meta(description="The cluster.")]
+    desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
+    spec_replicas: Annotated[
+        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
+    ]
+    current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
+    running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
+    capacity: Annotated[
+        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
+    ] = None
+    overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")] = 0
     reasons: Reasons = ()
 
 
 class PlacementView(Struct, frozen=True):
-    """One federated ReplicaSet as the report shows it."""
+    """A FederatedReplicaSet and its clusters."""
 
-    key: str
-    total: int
-    rows: tuple[PlacementRow, ...]
+    key: Annotated[str, Meta(description="Namespace and name.")]
+    total: Annotated[PlanNumber, Meta(description="The desired replicas in all clusters together.")]
+    rows: Annotated[tuple[PlacementRow, ...], Meta(description="A row for each cluster.")]
 
 
 class DesiredState(Struct, frozen=True):

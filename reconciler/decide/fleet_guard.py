@@ -16,7 +16,7 @@ PATIENCE = timedelta(hours=24)
 
 
 class FleetGuard(Struct, frozen=True):
-    """`gone` are the policies that own marks and are not there any more; `tripped`: they are too many."""
+    """`gone` are the policies that own records and are not there any more; `tripped`: they are too many."""
 
     gone: frozenset[str] = frozenset()
     owners: int = 0
@@ -39,14 +39,14 @@ class FleetGuard(Struct, frozen=True):
 
 
 def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuard:
-    """Return the guard over the policies that own marks (`owners`) and those that there are (`names`)."""
+    """Return the guard over the policies that own records (`owners`) and those that there are (`names`)."""
     owning = frozenset(owners)
     gone = owning - names
     return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
 
 
 class FleetGuards(Struct, frozen=True):
-    """The guard of each namespace in which policies that are gone own marks."""
+    """The guard of each namespace in which policies that are gone own records."""
 
     by_namespace: Mapping[str, FleetGuard] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ _NONE = FleetGuard()
 
 
 def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuards:
-    """Return the guard of each namespace; `owned` are (namespace, policy) that owns marks there.
+    """Return the guard of each namespace; `owned` are (namespace, policy) that owns records there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
     what is written in one namespace alone never holds the wakes of another one, and a folder that is lost, which is

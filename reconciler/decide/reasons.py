@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -395,3 +396,15 @@ def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfact
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
     parts = tuple(dict.fromkeys(one for one in changes if one is not None))
     return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None
+
+
+class CounterfactualWhenAsked(partial["Counterfactual | None"]):
+    """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CounterfactualWhenAsked) and self() == other()
+
+    def __hash__(self) -> int:
+        return hash(self())

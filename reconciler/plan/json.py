@@ -5,6 +5,7 @@ Nothing that `apply` could trip over is read: a saved plan is a file that somebo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
@@ -12,7 +13,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerHeader, PodPicker
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -38,7 +38,6 @@ from reconciler.plan.documents import (
     ChangeDocument,
     DigestsDocument,
     DownscaleDocument,
-    HeaderDocument,
     HeldBackDocument,
     LimitDocument,
     NoticeDocument,
@@ -46,10 +45,8 @@ from reconciler.plan.documents import (
     OverriddenDocument,
     PlacementDocument,
     PlanDocument,
-    PodPickerDocument,
     ReasonDocument,
     ReplicasDocument,
-    SecretKeyDocument,
     UndecidedDocument,
     VictimsDocument,
     json_value,
@@ -114,14 +111,18 @@ def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
     return [change_document(action) for action in number(decisions)]
 
 
+_TEXTS = ("key", "job", "verb", "group", "wake_tier", "event")
+_FLAGS = ("orphan", "idles", "known", "has_annotations", "has_labels", "wait_activator")
+_ALIKE = (*_TEXTS, *_FLAGS)
+"""What a change and a decision say alike."""
+
+
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
     decision = action.decision
     return ChangeDocument(
+        **{name: getattr(decision, name) for name in _ALIKE},
         id=action.id,
-        key=decision.key,
-        job=decision.job,
-        verb=decision.verb,
         phase=decision.phase.name.lower(),  # type: ignore[arg-type]  # the names of Phase are the literals of PhaseName
         cluster=decision.ref.cluster,
         object=_object(decision),
@@ -130,20 +131,11 @@ def change_document(action: Action) -> ChangeDocument:
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
         after=_after(decision.changes),
         manifest=None if decision.manifest is None else json_value(decision.manifest),
-        orphan=decision.orphan,
-        victims=_same_or_none(decision.victims, VictimsDocument),
-        downscale=None if decision.downscale is None else _downscale(decision.downscale),
-        group=decision.group,
+        victims=_same_or_none(_finite(decision.victims), VictimsDocument),
+        downscale=_same_or_none(decision.downscale, DownscaleDocument),
         order=list(decision.order),
         needs=list(action.needs),
-        wake_tier=decision.wake_tier,
         wait_ready=action.wait_ready,
-        event=decision.event,
-        idles=decision.idles,
-        known=decision.known,
-        has_annotations=decision.has_annotations,
-        has_labels=decision.has_labels,
-        wait_activator=decision.wait_activator,
     )
 
 
@@ -175,19 +167,12 @@ def _replicas(decision: Decision) -> ReplicasDocument | None:
     return ReplicasDocument(before=decision.replicas_before, after=decision.replicas_after)
 
 
-def _downscale(settings: DownscaleSettings) -> DownscaleDocument:
-    plain = _same(replace(settings, picker=None), DownscaleDocument)
-    return msgspec.structs.replace(plain, picker=None if settings.picker is None else _picker(settings.picker))
-
-
-def _picker(picker: PodPicker) -> PodPickerDocument:
-    plain = _same(replace(picker, headers=()), PodPickerDocument)
-    return msgspec.structs.replace(plain, headers=[_header(header) for header in picker.headers])
-
-
-def _header(header: PickerHeader) -> HeaderDocument:
-    secret = None if header.secret is None else SecretKeyDocument(name=header.secret[0], key=header.secret[1])
-    return HeaderDocument(name=header.name, value=header.value, secret=secret)
+def _finite(victims: VictimForecast | None) -> VictimForecast | None:
+    """Return `victims` without the ratios that JSON has no number for."""
+    if victims is None:
+        return None
+    finite = (one if one is not None and math.isfinite(one) else None for one in victims.age_ratios)
+    return replace(victims, age_ratios=tuple(finite))
 
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
@@ -339,53 +324,27 @@ def _decisions(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
 def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     found = change.object
     return Decision(
-        key=change.key,
-        job=change.job,
-        verb=change.verb,
+        **{name: getattr(change, name) for name in _ALIKE},
         phase=Phase[change.phase.upper()],
         ref=ObjectRef(change.cluster, found.namespace, found.kind, found.name, found.group),
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(FieldChange(_path(text), change.before[text], change.after[text]) for text in change.before),
         cause=_same(change.cause, Cause),
-        group=change.group,
         order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
         manifest=change.manifest,
-        orphan=change.orphan,
         replicas_before=None if change.replicas is None else change.replicas.before,
         replicas_after=None if change.replicas is None else change.replicas.after,
         victims=_same_or_none(change.victims, VictimForecast),
-        downscale=None if change.downscale is None else _settings(change.downscale),
-        wake_tier=change.wake_tier,
+        downscale=_same_or_none(change.downscale, DownscaleSettings),
         wait_ready=change.wait_ready,
-        event=change.event,
-        idles=change.idles,
-        known=change.known,
-        has_annotations=change.has_annotations,
-        has_labels=change.has_labels,
-        wait_activator=change.wait_activator,
     )
 
 
 def _path(text: str) -> tuple[str, ...]:
     """Return the keys of an RFC 6901 JSON pointer."""
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in text.split("/")[1:])
-
-
-def _settings(document: DownscaleDocument) -> DownscaleSettings:
-    plain = _same(msgspec.structs.replace(document, picker=None), DownscaleSettings)
-    return replace(plain, picker=None if document.picker is None else _pod_picker(document.picker))
-
-
-def _pod_picker(document: PodPickerDocument) -> PodPicker:
-    plain = _same(msgspec.structs.replace(document, headers=[]), PodPicker)
-    return replace(plain, headers=tuple(map(_picker_header, document.headers)))
-
-
-def _picker_header(document: HeaderDocument) -> PickerHeader:
-    secret = None if document.secret is None else (document.secret.name, document.secret.key)
-    return PickerHeader(document.name, document.value, secret)
 
 
 def _held_actions(document: HeldBackDocument) -> HeldBack:

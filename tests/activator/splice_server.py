@@ -9,18 +9,18 @@ import asyncio
 import signal
 import sys
 
-from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ActivationSettings, ObservedService
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import Backend, Backends
+from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shares import Shares
+from reconciler.activator.shared_limit import SharedLimit
 from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service
 
 
-async def is_pods(_: str, backend: Backend) -> bool:
+async def is_pods(_: str, backend: EndpointAddress) -> bool:
     return backend.pod == "web-1"
 
 
@@ -33,7 +33,7 @@ async def serve(target: int, most: int) -> None:
         silent=3600.0,
         ports=range(21_000, 32_000),
     )
-    connections = ConnectionSettings(limits, ActivatorMetrics(), Shares(limits.kept))
+    connections = ConnectionSettings(limits, ActivatorMetrics(), SharedLimit(limits.kept))
     pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
     settings = ActivationSettings(
         pod=pod,
@@ -42,17 +42,17 @@ async def serve(target: int, most: int) -> None:
         signal=lambda _: None,
         changed=lambda _: None,
         is_pods=is_pods,
-        held=Shares(most),
-        spliced=Shares(most),
-        listeners=Shares(1),
+        held=SharedLimit(most),
+        spliced=SharedLimit(most),
+        listeners=SharedLimit(1),
     )
     activation = Activation(("shop", "web"), settings)
 
-    def observe(backends: Backends) -> None:
+    def observe(backends: ServiceEndpoints) -> None:
         activation.observe(ObservedService(a_watched_service(annotations=IDLE), backends))
 
-    observe(NO_BACKENDS)
-    there = Backends({("", "TCP"): (Backend("127.0.0.1", target, "web-1"),)}, {})
+    observe(NO_ENDPOINTS)
+    there = ServiceEndpoints({("", "TCP"): (EndpointAddress("127.0.0.1", target, "web-1"),)}, {})
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, observe, there)
     [made] = activation.manifests().values()
     print(made["ports"][0]["port"], flush=True)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.activator.activation import NO_BACKENDS, Activation, ActivationSettings, ObservedService
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ActivationSettings, ObservedService
 from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
 from reconciler.activator.listener import PortRange, PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import Backend, Backends
+from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shares import Shares
+from reconciler.activator.shared_limit import SharedLimit
 from tests.activator.services import IDLE, a_watched_service
 
 _LIMIT = 60
@@ -38,19 +38,19 @@ class Stage:
         settings = ActivationSettings(
             pod=pod,
             ports=self.range,
-            connections=ConnectionSettings(limits, self.metrics, Shares(limits.kept)),
+            connections=ConnectionSettings(limits, self.metrics, SharedLimit(limits.kept)),
             signal=self._signal,
             changed=self._changed,
             is_pods=self._is_pods,
-            held=Shares(limits.held),
-            spliced=Shares(limits.spliced),
-            listeners=Shares(limits.listeners),
+            held=SharedLimit(limits.held),
+            spliced=SharedLimit(limits.spliced),
+            listeners=SharedLimit(limits.listeners),
         )
         self.activation = Activation(("shop", "web"), settings)
         self.clients: list[socket.socket] = []
         self.servers: list[asyncio.Server] = []
 
-    async def _is_pods(self, _: str, backend: Backend) -> bool:
+    async def _is_pods(self, _: str, backend: EndpointAddress) -> bool:
         self.refused_backends += backend.pod != POD
         return backend.pod == POD
 
@@ -64,7 +64,7 @@ class Stage:
         if had and not activation.published:
             activation.withdrawn()
 
-    def observe(self, *, annotations: Any = IDLE, backends: Backends = NO_BACKENDS, **more: Any) -> None:
+    def observe(self, *, annotations: Any = IDLE, backends: ServiceEndpoints = NO_ENDPOINTS, **more: Any) -> None:
         spec = more.pop("spec", None)
         self.activation.observe(
             ObservedService(a_watched_service(annotations=annotations, spec=spec), backends, **more)
@@ -87,7 +87,7 @@ class Stage:
         await until(lambda: self.metrics.counters["connections"] > before)
         return client
 
-    async def pod(self) -> Backends:
+    async def pod(self) -> ServiceEndpoints:
         """A server that answers each connection with what it sent, in capitals; where it is."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,9 +102,9 @@ class Stage:
         return at(server.sockets[0].getsockname()[1])
 
 
-def at(port: int) -> Backends:
+def at(port: int) -> ServiceEndpoints:
     names = ("", "http", "web-metrics")
-    return Backends({(name, "TCP"): (Backend("127.0.0.1", port, POD),) for name in names}, {})
+    return ServiceEndpoints({(name, "TCP"): (EndpointAddress("127.0.0.1", port, POD),) for name in names}, {})
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -285,7 +285,7 @@ def test_what_is_no_pod_of_the_namespace_is_never_connected_to() -> None:
         client = await stage.connect(b"hello\n")
         there = await stage.pod()
         accepted = stage.accepted
-        stranger = Backends({key: (replace(one, pod="of-others"),) for key, (one,) in there.ready.items()}, {})
+        stranger = ServiceEndpoints({key: (replace(one, pod="of-others"),) for key, (one,) in there.ready.items()}, {})
         stage.observe(backends=stranger)
         await until(lambda: stage.refused_backends >= 10)  # those who wait, and who looks whether pods answer
         assert (stage.accepted, stage.activation.spliced, stage.activation.held) == (accepted, 0, 1)
@@ -337,7 +337,7 @@ def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run
     async def story(stage: Stage) -> None:
         stage.observe(backends=await stage.pod())
         await until(lambda: stage.activation._answers)
-        await until(lambda: asyncio.get_running_loop().time() > stage.activation._marked_at)
+        await until(lambda: asyncio.get_running_loop().time() > stage.activation._recorded_at)
         assert stage.activation.wants_slices is bool(seconds)
 
     play(story)

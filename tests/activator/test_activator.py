@@ -74,7 +74,7 @@ class Stage:
         )
         found = a_watched_service(name, annotations=IDLE, spec={"ports": listed})
         found.metadata.namespace = namespace
-        self.one._refresh(self.one._service_changed(found.name, found))
+        self.one._seen(self.one._services, found.name, found)
         return self.one._activations[found.name]
 
     @property
@@ -90,7 +90,7 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
         finally:
             for one in stage.one._activations.values():
                 one.close()
-            for task in tuple(stage.one._tasks.values()):
+            for task in tuple(stage.one._tasks.running.values()):
                 task.cancel()
             stage.one._threads.shutdown(wait=True)
 
@@ -108,7 +108,7 @@ def test_a_slice_whose_answer_was_lost_is_withdrawn() -> None:
         stage.idle()
         await until(lambda: OURS in stage.written.there)
         assert OURS in stage.activation.published
-        stage.one._refresh(stage.one._service_changed(WEB, None))
+        stage.one._seen(stage.one._services, WEB, None)
         await until(lambda: not stage.written.there)
 
     play(story)
@@ -120,9 +120,13 @@ def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
         if is_known:
             stage.one._activations[WEB] = Activation(WEB, stage.one._shared)
         stage.written.there = {OURS: {}, "others": {}}
-        stage.one._slice_changed(("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0"))
-        stage.one._slice_changed(("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1"))
-        stage.one._look_once()
+        stage.one._seen(
+            stage.one._slices, ("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0")
+        )
+        stage.one._seen(
+            stage.one._slices, ("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1")
+        )
+        await stage.one._look()
         await until(lambda: set(stage.written.there) == {"others"})
 
     play(story)
@@ -131,9 +135,9 @@ def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
 def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
     async def story(stage: Stage) -> None:
         stage.idle()
-        await until(lambda: OURS in stage.activation.published and not stage.one._tasks)
+        await until(lambda: OURS in stage.activation.published and not stage.one._tasks.running)
         stage.written.there.clear()
-        stage.one._refresh(stage.one._slices_replaced([]))
+        stage.one._replaced(stage.one._slices, [])
         await until(lambda: OURS in stage.written.there)
 
     play(story)
@@ -149,7 +153,7 @@ def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
 )
 def test_others_are_judged_only_by_one_whose_own_lease_is_fresh(fresh: float, renewed: float, judges: bool) -> None:
     async def story(stage: Stage) -> None:
-        stage.one._slice_changed(("shop", "x"), a_slice("x", [("127.0.0.2", True, True)], activator="uid-1"))
+        stage.one._seen(stage.one._slices, ("shop", "x"), a_slice("x", [("127.0.0.2", True, True)], activator="uid-1"))
         now = asyncio.get_running_loop().time()
         stage.one._fresh_since, stage.one._renewed_at = now - fresh, now - renewed
         stage.one._sweep()
@@ -175,12 +179,14 @@ def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
     async def story(stage: Stage) -> None:
         one = stage.one
         stage.written.breaks = 2
-        one._keep("renew", partial(one._again, "Lease", 0.001, one._renew, one._renewals))
+        one._tasks.start(
+            "renew", partial(one._tasks.again, "Lease", 0.001, partial(one._in_thread, one._renew, one._renewals))
+        )
         assert one.health() == (503, "sweep has ended; look has ended\n")
         await until(lambda: one._fresh_since < float("inf"))
         assert ["a bug" in line for line in stage.told] == [True]
-        one._keep("sweep", partial(asyncio.sleep, _LIMIT))
-        one._keep("look", partial(asyncio.sleep, _LIMIT))
+        one._tasks.start("sweep", partial(asyncio.sleep, _LIMIT))
+        one._tasks.start("look", partial(asyncio.sleep, _LIMIT))
         assert one.health() == (200, "ok\n")
 
     play(story)
@@ -244,8 +250,9 @@ def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
 
     async def story(stage: Stage) -> None:
         stage.written.breaks = 1
-        hourly = partial(stage.one._again, "Lease", 3600.0, stage.one._renew, stage.one._renewals)
-        stage.one._keep("renew", hourly)
+        renew = partial(stage.one._in_thread, stage.one._renew, stage.one._renewals)
+        hourly = partial(stage.one._tasks.again, "Lease", 3600.0, renew)
+        stage.one._tasks.start("renew", hourly)
         await until(lambda: stage.one._fresh_since < float("inf"))
 
     play(story)
@@ -254,7 +261,7 @@ def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
 def test_work_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None:
     async def story(stage: Stage) -> None:
         stage.idle()
-        [task] = stage.one._tasks.values()
+        [task] = stage.one._tasks.running.values()
         task.cancel()
         await asyncio.wait([task])
 
@@ -276,7 +283,7 @@ def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: 
             stage.idle()
             assert not stage.activation.wants_slices
         assert "Too many open files" in stage.told[0]
-        stage.one._look_once()
+        await stage.one._look()
         assert stage.activation.wants_slices
 
     play(story)
@@ -290,10 +297,10 @@ def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_no
         stage.idle("api")
         assert "no port of --port-range is free" in stage.told[0]
         ports._ports = stage.one._shared.connections.limits.ports
-        stage.one._look_once()
+        await stage.one._look()
         assert API not in stage.one._activations  # nothing is tried as long as no port came back
-        stage.one._refresh(stage.one._service_changed(WEB, None))
-        stage.one._look_once()
+        stage.one._seen(stage.one._services, WEB, None)
+        await stage.one._look()
         assert stage.one._activations[API].wants_slices
 
     play(story)
@@ -311,10 +318,10 @@ def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) 
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one._parts = replace(stage.one._parts, waker=cast(Any, Telling()))
+        stage.one._signals._waker = cast(Any, Telling())
         stage.idle()
-        stage.one._signal(stage.activation)
-        await until(lambda: ("wake", "shop") not in stage.one._tasks)
+        stage.one._signals.add(stage.activation.name)
+        await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
         assert stage.one.metrics.counters["woken"] == woken
 
     play(story)
@@ -341,11 +348,11 @@ def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only
         ]
         for one in found:
             one.metadata.namespace = Counted(one.metadata.namespace or "")
-        stage.one._policies_replaced(found)
+        stage.one._replaced(stage.one._policies, found)
         for number in range(60):
             service = a_watched_service(f"web-{number}", annotations=IDLE)
             service.metadata.namespace = f"team-{number}"
-            stage.one._refresh(stage.one._service_changed(service.name, service))
+            stage.one._seen(stage.one._services, service.name, service)
         assert all(one._observed.restricted for one in stage.one._activations.values())
         assert Counted.compared <= 3 * 60
 
@@ -366,11 +373,12 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one._parts = replace(stage.one._parts, publication=cast(Any, Hanging()), waker=cast(Any, Telling()))
+        stage.one._parts = replace(stage.one._parts, publication=cast(Any, Hanging()))
+        stage.one._signals._waker = cast(Any, Telling())
         try:
             for number in range(100):
                 stage.idle(f"web-{number}")
-            stage.one._signal(stage.one._activations["shop", "web-99"])
+            stage.one._signals.add(stage.one._activations["shop", "web-99"].name)
             await until(lambda: stage.one.metrics.counters["woken"] == 1)
         finally:
             hangs.set()

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from reconciler.activator.objects import (
-    Backend,
-    ListenerPort,
+    EndpointAddress,
     WatchedNetworkPolicy,
     WatchedService,
     WatchedSlice,
-    backends_of,
+    endpoints_of,
     is_restricted,
     slice_manifests,
     slice_name,
@@ -86,13 +85,13 @@ def test_backends_are_those_of_others_by_port_ready_ones_first() -> None:
         a_slice("web-activator", [("10.0.0.9", True, True)], port, activator="uid"),
         a_slice("web-3", [("example.com", True, True)], port, family="FQDN"),
     ]
-    found = backends_of(slices)
+    found = endpoints_of(slices)
     service = a_watched_service(spec={"ports": [{"name": "http", "port": 80}, {"name": "other", "port": 81}]})
-    named = [Backend(address, 8080, f"pod-{address}") for address in ("10.0.0.1", "fd00::1", "10.0.0.2")]
+    named = [EndpointAddress(address, 8080, f"pod-{address}") for address in ("10.0.0.1", "fd00::1", "10.0.0.2")]
     assert found.of(service.ports[0]) == tuple(named)
     assert found.of(service.ports[1]) == ()
     assert found.are_ready
-    assert not backends_of(slices[2:]).are_ready
+    assert not endpoints_of(slices[2:]).are_ready
 
 
 @pytest.mark.parametrize(
@@ -107,10 +106,10 @@ def test_backends_are_those_of_others_by_port_ready_ones_first() -> None:
 def test_clients_go_themselves_to_what_does_not_say_which_pod_it_is(target: dict[str, str] | None, pod: str) -> None:
     endpoint = {"addresses": ["10.0.0.1"], "targetRef": target}
     raw = {"metadata": {"name": "x"}, "endpoints": [endpoint], "ports": [{"port": 8080}]}
-    found = backends_of([decoded_json(WatchedSlice, encoded(raw))])
-    assert found.of(a_watched_service().ports[0]) == (Backend("10.0.0.1", 8080, pod),)
+    found = endpoints_of([decoded_json(WatchedSlice, encoded(raw))])
+    assert found.of(a_watched_service().ports[0]) == (EndpointAddress("10.0.0.1", 8080, pod),)
     assert found.name_no_pods is not bool(pod)
-    assert not backends_of([]).name_no_pods
+    assert not endpoints_of([]).name_no_pods
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_there_is_a_slice_for_each_family_that_the_pod_has() -> None:
         "ports": [{"name": "http", "port": 80, "appProtocol": "h2c"}, {"name": "dns", "port": 53, "protocol": "UDP"}],
     }
     service = a_watched_service(annotations=IDLE, spec=spec)
-    ports = [ListenerPort(port, 20000 + number) for number, port in enumerate(service.ports)]
+    ports = [(port, 20000 + number) for number, port in enumerate(service.ports)]
     made = list(slice_manifests(service, ("pod-1", "uid-1"), ("10.0.0.9", "fd00::9"), ports))
     assert [(one["addressType"], one["endpoints"][0]["addresses"]) for one in made] == [
         ("IPv4", ["10.0.0.9"]),

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reconciler.activator.pods
-from reconciler.activator.objects import Backend
+from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.pods import PodAddresses
 from reconciler.errors import ForbiddenError, NotFoundError
 from reconciler.model import SERVICE_LABEL
@@ -57,7 +57,7 @@ class Server:
         return SimpleNamespace(body=encoded({"metadata": {"name": name}, "status": status}))
 
 
-def has(server: Server, *backends: Backend, failures: list[str] | None = None) -> list[bool]:
+def has(server: Server, *backends: EndpointAddress, failures: list[str] | None = None) -> list[bool]:
     """What is said of `backends` for namespace shop, where all are asked for at once."""
 
     async def asked() -> list[bool]:
@@ -73,22 +73,22 @@ def has(server: Server, *backends: Backend, failures: list[str] | None = None) -
 @pytest.mark.parametrize(
     ("backend", "expected"),
     [
-        pytest.param(Backend("10.0.0.1", 80, "web"), True, id="its own address"),
-        pytest.param(Backend("fd00::1", 80, "web"), True, id="its other address"),
-        pytest.param(Backend("fd00:0:0::0:1", 80, "web"), True, id="the same, written otherwise"),
-        pytest.param(Backend("10.0.0.9", 80, "web"), False, id="another address"),
-        pytest.param(Backend("10.0.0.1", 80), False, id="no Pod named"),
-        pytest.param(Backend("10.0.0.1", 80, "gone"), False, id="a Pod that is gone"),
-        pytest.param(Backend("10.0.0.2", 80, "of-others"), False, id="a Pod of another namespace"),
-        pytest.param(Backend("10.0.0.3", 80, "done"), False, id="of a Pod that has ended, whose address is free"),
-        pytest.param(Backend("10.0.0.4", 80, "failed"), False, id="of one that failed"),
-        pytest.param(Backend("10.0.0.5", 80, "starts"), True, id="of one that starts"),
-        pytest.param(Backend("10.0.0.6", 80, "refused"), False, id="of a Pod that may not be read"),
-        pytest.param(Backend("web.shop", 80, "web"), False, id="a name"),
-        pytest.param(Backend("127.0.0.1", 80, "local"), False, id="loopback, whatever the Pod says"),
+        pytest.param(EndpointAddress("10.0.0.1", 80, "web"), True, id="its own address"),
+        pytest.param(EndpointAddress("fd00::1", 80, "web"), True, id="its other address"),
+        pytest.param(EndpointAddress("fd00:0:0::0:1", 80, "web"), True, id="the same, written otherwise"),
+        pytest.param(EndpointAddress("10.0.0.9", 80, "web"), False, id="another address"),
+        pytest.param(EndpointAddress("10.0.0.1", 80), False, id="no Pod named"),
+        pytest.param(EndpointAddress("10.0.0.1", 80, "gone"), False, id="a Pod that is gone"),
+        pytest.param(EndpointAddress("10.0.0.2", 80, "of-others"), False, id="a Pod of another namespace"),
+        pytest.param(EndpointAddress("10.0.0.3", 80, "done"), False, id="a Pod that ended: its address is free"),
+        pytest.param(EndpointAddress("10.0.0.4", 80, "failed"), False, id="of one that failed"),
+        pytest.param(EndpointAddress("10.0.0.5", 80, "starts"), True, id="of one that starts"),
+        pytest.param(EndpointAddress("10.0.0.6", 80, "refused"), False, id="of a Pod that may not be read"),
+        pytest.param(EndpointAddress("web.shop", 80, "web"), False, id="a name"),
+        pytest.param(EndpointAddress("127.0.0.1", 80, "local"), False, id="loopback, whatever the Pod says"),
     ],
 )
-def test_an_address_is_a_pods_as_the_api_server_says(backend: Backend, expected: bool) -> None:
+def test_an_address_is_a_pods_as_the_api_server_says(backend: EndpointAddress, expected: bool) -> None:
     server = Server(
         {
             ("shop", "web"): (["10.0.0.1", "fd00::1"], "Running"),
@@ -111,7 +111,7 @@ def test_what_fails_for_each_pod_of_a_namespace_is_told_once() -> None:
     server.pods["shop", "api"] = (["10.0.0.9"], "Running")
     pods = [*(f"web-{number}" for number in range(4)), "api", *(f"web-{number}" for number in range(4, 8))]
     failures: list[str] = []
-    has(server, *(Backend("10.0.0.9", 80, pod) for pod in pods), failures=failures)
+    has(server, *(EndpointAddress("10.0.0.9", 80, pod) for pod in pods), failures=failures)
     assert len(failures) == 1
     assert failures[0].startswith("pods web-")
 
@@ -124,7 +124,7 @@ def test_what_failed_is_over_once_nothing_failed_for_a_while(monkeypatch: pytest
     async def asked() -> None:
         pods = PodAddresses(cast(Any, server), lambda *both: told.append(both))
         for pod in ("gone", "web"):
-            await pods.has("shop", Backend("10.0.0.1", 80, pod))
+            await pods.has("shop", EndpointAddress("10.0.0.1", 80, pod))
         pods.end()
 
     asyncio.run(asyncio.wait_for(asked(), 60))
@@ -135,7 +135,7 @@ def test_another_failure_long_after_the_first_is_told(monkeypatch: pytest.Monkey
     monkeypatch.setattr(reconciler.activator.pods, "_FAILING_SECONDS", 0.0)
     server = Server({("shop", name): ForbiddenError(name) for name in ("first", "second")})
     failures: list[str] = []
-    has(server, Backend("10.0.0.1", 80, "first"), Backend("10.0.0.1", 80, "second"), failures=failures)
+    has(server, EndpointAddress("10.0.0.1", 80, "first"), EndpointAddress("10.0.0.1", 80, "second"), failures=failures)
     assert sorted(failures) == ["first", "second"]
 
 
@@ -147,13 +147,13 @@ def test_nobodys_address_is_a_nodes_own_a_clouds_or_one_of_many(data: st.DataObj
     carried = ip_address(data.draw(st.sampled_from(CARRIERS)).format(four))
     for address in (str(four), str(six), str(carried)):
         server = Server({("shop", "web"): ([address], "Running")})
-        assert has(server, Backend(address, 80, "web")) == [False]
+        assert has(server, EndpointAddress(address, 80, "web")) == [False]
         assert not server.asked
 
 
 def test_many_connections_to_a_pod_are_one_question() -> None:
     server = Server({("shop", "web"): (["10.0.0.1"], "Running")})
-    assert has(server, *[Backend("10.0.0.1", port, "web") for port in range(1, 200)]) == [True] * 199
+    assert has(server, *[EndpointAddress("10.0.0.1", port, "web") for port in range(1, 200)]) == [True] * 199
     assert set(server.asked.values()) == {1}
 
 
@@ -168,9 +168,11 @@ def test_a_namespace_with_many_questions_that_hang_leaves_answers_to_others() ->
 
     async def asked() -> None:
         pods = PodAddresses(cast(Any, Hanging({("small", "web"): (["10.0.0.1"], "Running")})), lambda *_: None)
-        large = [asyncio.ensure_future(pods.has("large", Backend("10.0.0.2", 80, f"pod-{n}"))) for n in range(100)]
+        large = [
+            asyncio.ensure_future(pods.has("large", EndpointAddress("10.0.0.2", 80, f"pod-{n}"))) for n in range(100)
+        ]
         await asyncio.sleep(0)
-        ended.append(await pods.has("small", Backend("10.0.0.1", 80, "web")))
+        ended.append(await pods.has("small", EndpointAddress("10.0.0.1", 80, "web")))
         hangs.set()
         assert await asyncio.gather(*large) == [False] * 100
         pods.end()

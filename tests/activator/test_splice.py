@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from reconciler.activator.connection import BUFFER, Splice, proxy_header
-from reconciler.activator.shares import Shares
+from reconciler.activator.shared_limit import SharedLimit
 
 SIZE = 16 << 20
 _LIMIT = 60
@@ -28,7 +28,7 @@ class Ends:
             one.setblocking(False)
         self.ended = asyncio.Event()
         self.answers = 0
-        self.splice = Splice((inner_client, inner_pod), self.ended.set, self._answered, ("shop", Shares(1 << 30)))
+        self.splice = Splice((inner_client, inner_pod), self.ended.set, self._answered, ("shop", SharedLimit(1 << 30)))
 
     def _answered(self) -> None:
         self.answers += 1
@@ -143,7 +143,7 @@ def test_both_sides_notice_a_peer_that_vanished() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             near = [socket.create_connection(listening.getsockname()) for _ in range(2)]
             far = [listening.accept()[0] for _ in range(2)]
-        splice = Splice((near[0], near[1]), lambda: None, lambda: None, ("shop", Shares(1 << 30)))
+        splice = Splice((near[0], near[1]), lambda: None, lambda: None, ("shop", SharedLimit(1 << 30)))
         splice.start()
         assert all(one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for one in near)
         splice.abort()

@@ -582,7 +582,7 @@ def test_what_hung_is_tried_again_only_where_the_policy_says_so() -> None:
         assert hanging.attempts == attempts
 
 
-def test_defect_30_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried() -> None:
+def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried() -> None:
     """Eight attempts last longer than an API server needs to start again, and none waits beyond the deadline."""
     waits: list[float] = []
 
@@ -723,7 +723,7 @@ class SocksServer:
 @pytest.mark.parametrize(
     ("login", "user"), [pytest.param("", b"", id="anybody"), pytest.param("us:pw@", b"\x01\x02us\x02pw", id="a user")]
 )
-def test_defect_29_through_a_socks_proxy_which_looks_the_name_up(login: str, user: bytes) -> None:
+def test_through_a_socks_proxy_which_looks_the_name_up(login: str, user: bytes) -> None:
     with Server(HELLO, tls=True) as server:
         proxy = SocksServer(server.port, user=user)
         assert through(f"socks5://{login}127.0.0.1:{proxy.port}", "https://localhost:6443").status == 200

@@ -88,7 +88,7 @@ def test_a_cluster_without_folder_has_no_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "---\n", "{apiVersion: v1, kind: List, items: []}"])
-def test_defect_10_files_without_any_object_are_no_empty_cluster(tmp_path: Path, content: str) -> None:
+def test_files_without_any_object_are_no_empty_cluster(tmp_path: Path, content: str) -> None:
     a_folder(tmp_path, {"west/all.yaml": content, "east/a.yaml": SERVICE})
     west, east = open_snapshot(tmp_path, ["west", "east"], last_names_first).backends.values()
     assert west.error == f"the files in {tmp_path}/west hold no object, expected what kubectl get prints"

@@ -415,7 +415,7 @@ def test_https_where_http_is_spoken(httpserver: HTTPServer) -> None:
     assert "TLS failed (" in a_source(f"https://127.0.0.1:{httpserver.port}").query("up").error
 
 
-def test_defect_33_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("open sesame\n")
     httpserver.expect_request(QUERY).respond_with_json(a_vector())
     answer = asked(
@@ -431,7 +431,7 @@ def test_defect_33_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_
     assert request.headers["X-Scope-OrgID"] == "team-a|team-b"
 
 
-def test_defect_33_a_client_certificate_is_presented(authority: trustme.CA, tmp_path: Path) -> None:
+def test_a_client_certificate_is_presented(authority: trustme.CA, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     own = authority.issue_cert("run.example")
     own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
@@ -451,7 +451,7 @@ def test_defect_33_a_client_certificate_is_presented(authority: trustme.CA, tmp_
         )
 
 
-def test_defect_33_a_proxy_that_is_named_is_used_and_none_of_the_environment(
+def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(
     httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")

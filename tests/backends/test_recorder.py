@@ -165,7 +165,7 @@ def test_of_managers_only_those_of_replicas_are_kept() -> None:
     ]
 
 
-def test_defect_14_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
+def test_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
     owned = {"f:spec": {"f:maxReplicas": {}, "f:metrics": {}}, "f:metadata": {}}
     entries = [
         {"manager": "argocd-controller", "operation": "Apply", "time": "2026-11-20T22:00:00Z", "fieldsV1": owned},

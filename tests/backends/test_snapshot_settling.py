@@ -255,7 +255,7 @@ def test_the_writer_of_replicas_is_ours_where_writers_are_recorded(tmp_path: Pat
     assert written[0]["fieldsV1"] == {"f:spec": {"f:template": {}}}
 
 
-def test_defect_14_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
+def test_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
     fields = {"f:spec": {"f:minReplicas": {}, "f:maxReplicas": {}, "f:metrics": {}}}
     entry = {"manager": "argocd-controller", "operation": "Update", "time": "2026-11-20T10:00:00Z", "fieldsV1": fields}
     manifest = {

@@ -162,7 +162,7 @@ def test_an_apply_that_nobody_reads_ends_with_what_it_did(quickstart, variables)
     [(["plan", "nowhere", "-o", "json"], 3), (["plan", "--nope"], 64), (["--help"], 0)],
     ids=["a folder that is not there", "a flag that is not there", "help"],
 )
-def test_defect_1_the_exit_code_is_the_same_whoever_reads(tmp_path, closed, arguments, code, variables):
+def test_the_exit_code_is_the_same_whoever_reads(tmp_path, closed, arguments, code, variables):
     done = without_reader(tmp_path, closed, *arguments, **variables)
     assert done.returncode == code
     assert "Traceback" not in (done.stderr or "")

@@ -261,7 +261,7 @@ spec:
         ("api", "services (Service/api) and workloads"),
     ],
 )
-def test_row_13_explain_says_which_part_of_a_selector_selects_a_workload(tmp_path, name, part):
+def test_explain_says_which_part_of_a_selector_selects_a_workload(tmp_path, name, part):
     folder = Folder(tmp_path)
     folder.write("policies/all.yaml", f"{FLEET}---\n{UNION}")
     shown, chosen = "metadata: {name: web,", "metadata: {name: jobs,"

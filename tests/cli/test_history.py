@@ -24,7 +24,7 @@ from reconciler.apply.history import (
     Change,
     Day,
     History,
-    Recorded,
+    HistoryRecord,
     changes_of,
     packed,
     record,
@@ -187,7 +187,7 @@ def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Pa
     gone = access_of(tmp_path / "gone")
     assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run).problem
     assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run).problem
-    assert record((), a_plan(run), {}, a_fleet(), run) == Recorded()
+    assert record((), a_plan(run), {}, a_fleet(), run) == HistoryRecord()
 
 
 @pytest.mark.parametrize("days", [1, 3, 20])
@@ -373,7 +373,7 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
     History(access.cluster, "reconciler").add(ours, NOW.date() - KEPT - timedelta(days=1))
     refusing = replace(access, cluster=Unforgetting(access.cluster, error))
     run = Run(NOW, "run-1")
-    assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == Recorded(tuple(ours))
+    assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == HistoryRecord(tuple(ours))
     assert History(access.cluster, "reconciler").kept()[NOW.date()].changes == tuple(ours)
 
 
@@ -410,7 +410,7 @@ def test_a_day_without_its_key_is_written_and_what_others_keep_there_stays(
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     run = Run(NOW, "run-1")
     access = replace(access_of(tmp_path), cluster=both)
-    assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == Recorded(tuple(ours))
+    assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == HistoryRecord(tuple(ours))
     assert History(cluster, "reconciler").kept()[NOW.date()].changes == (*both.others, *ours)
     (found,) = (one for one in cluster.list(CONFIG_MAPS, namespace="reconciler") if one.ref.name == ref.name)
     assert content.get("data", {}).items() <= found.data.items()

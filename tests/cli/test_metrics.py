@@ -265,7 +265,7 @@ SECRET = ", httpHeaders: [{name: x-key, valueFrom: {secretKeyRef: {name: nowhere
 
 @pytest.mark.parametrize("headers", ["", SECRET], ids=["nobody listens", "a Secret that is not there"])
 @pytest.mark.parametrize(("on_error", "code", "left"), [("fallback", 0, 4), ("skip", 6, 7)])
-def test_defect_27_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code, left) -> None:
+def test_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code, left) -> None:
     quickstart.write("policies/downscale.yaml", PICKER.format(headers=headers, on_error=on_error))
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()
     quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
@@ -279,7 +279,7 @@ def test_defect_27_a_picker_that_fails_is_told(quickstart: Folder, headers, on_e
     assert quickstart.replicas("eu-west", "batch", "Deployment", "worker") == left
 
 
-def test_defect_27_a_plan_that_asks_a_picker_which_fails_ends_as_an_apply_would(quickstart: Folder) -> None:
+def test_a_plan_that_asks_a_picker_which_fails_ends_as_an_apply_would(quickstart: Folder) -> None:
     quickstart.write("policies/downscale.yaml", PICKER.format(headers="", on_error="skip"))
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()
     quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')

@@ -16,8 +16,8 @@ from reconciler.model import ObjectRef
         ("ReplicaSet", ("rs", "ReplicaSet", "replicasets")),
         ("Endpoints", ("ep", "endpoints")),
         ("Service", ("svc", "services")),
-        pytest.param("Redis", ("redis", "Redis", "redises"), id="row 18: a kind that ends in s"),
-        pytest.param("Prometheus", ("prometheus", "prometheuses"), id="row 18: another one"),
+        pytest.param("Redis", ("redis", "Redis", "redises"), id="a kind that ends in s"),
+        pytest.param("Prometheus", ("prometheus", "prometheuses"), id="another one"),
         ("Policy", ("policy", "policies")),
     ],
 )

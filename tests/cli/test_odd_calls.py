@@ -74,7 +74,7 @@ def put_in_state(quickstart, state):
 @pytest.mark.parametrize(
     ("state", "written"),
     [
-        pytest.param("Frozen", {"Deployment/reports", "Service/reports"}, id="defect 17: frozen, wakes go on"),
+        pytest.param("Frozen", {"Deployment/reports", "Service/reports"}, id="frozen, wakes go on"),
         pytest.param("ReadOnly", set(), id="readOnly"),
     ],
 )
@@ -227,7 +227,7 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
 
 
 @pytest.mark.parametrize("verb", ["wake", "restore"])
-def test_defect_17_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb):
+def test_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb):
     put_in_state(quickstart, "Frozen")
     more = ["--auto-approve"] if verb == "restore" else []
     said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)

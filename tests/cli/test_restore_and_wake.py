@@ -88,7 +88,7 @@ OURS, THEIRS, BY_HAND = idle("web", "one/nights"), idle("api", "two/nights", "ru
 
 
 class TestAnotherFleet:
-    def test_row20_restore_all_under_another_name_counts_what_is_there_and_names_adopt(self, tmp_path):
+    def test_restore_all_under_another_name_counts_what_is_there_and_names_adopt(self, tmp_path):
         folder = a_folder(tmp_path, east=[THEIRS, BY_HAND, idle("job", "two/nights")])
         said = restore(folder, "--all")
         assert said.code == 6
@@ -97,14 +97,14 @@ class TestAnotherFleet:
         assert "--adopt" in said.out
         assert set(replicas(folder).values()) == {0}
 
-    def test_row20_it_is_told_in_json_too(self, tmp_path):
+    def test_it_is_told_in_json_too(self, tmp_path):
         said = restore(a_folder(tmp_path, east=[THEIRS]), "--all", "-o", "json")
         told = [one for one in json.loads(said.out)["plan"]["notices"] if one["kind"] == "notAdopted"]
         assert [one["text"].partition(";")[0] for one in told] == [
             "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)"
         ]
 
-    def test_row20_beside_our_own_it_is_told_and_the_run_is_whole(self, tmp_path):
+    def test_beside_our_own_it_is_told_and_the_run_is_whole(self, tmp_path):
         folder = a_folder(tmp_path, east=[OURS, THEIRS])
         said = restore(folder, "--all")
         assert said.code == 0
@@ -114,7 +114,7 @@ class TestAnotherFleet:
     @pytest.mark.parametrize(
         "named", [["east/shop/deploy/api"], ["--policy", "nig*"], ["--run", "run-2"]], ids=" ".join
     )
-    def test_row20_what_was_named_and_is_another_fleets_is_told(self, tmp_path, named):
+    def test_what_was_named_and_is_another_fleets_is_told(self, tmp_path, named):
         folder = a_folder(tmp_path, east=[THEIRS, BY_HAND])
         said = restore(folder, *named)
         assert said.code == 6
@@ -280,17 +280,17 @@ class TestContext:
         (folder.path / "policies").rmdir()
         return folder
 
-    def test_row20_restore_takes_contexts_in_place_of_a_fleet(self, folder):
+    def test_restore_takes_contexts_in_place_of_a_fleet(self, folder):
         said = restore(folder, "--all", "--context", "east", "--context", "west")
         assert said.code == 0
         assert replicas(folder) == {"east/web": 3, "east/old": 0, "west/api": 3}
         assert "1 idle object stays idle, as no Fleet idled it (1 by somebody else)" in said.out
 
-    def test_row20_restore_looks_at_no_other_context(self, folder):
+    def test_restore_looks_at_no_other_context(self, folder):
         assert restore(folder, "east/shop/deploy/web", "--context", "east").code == 0
         assert replicas(folder) == {"east/web": 3, "east/old": 0, "west/api": 0}
 
-    def test_row20_wake_takes_them_too(self, folder):
+    def test_wake_takes_them_too(self, folder):
         said = folder.call("wake", "west/shop/deploy/api", "--context", "west", *LOOK, "--quiet")
         assert said.code == 0
         assert replicas(folder)["west/api"] == 3
@@ -350,18 +350,18 @@ class TestWakeOfACluster:
     def folder(self, tmp_path) -> Folder:
         return a_folder(tmp_path, east=[OURS, idle("api", "one/weekends")])
 
-    def test_row20_without_a_terminal_it_is_refused(self, folder):
+    def test_without_a_terminal_it_is_refused(self, folder):
         before = folder.objects()
         said = folder.call("wake", "east", *LOOK)
         assert (said.code, said.err) == (64, "error: wake: there is no terminal to ask on, expected --auto-approve\n")
         assert folder.objects() == before
 
-    def test_row20_with_auto_approve_it_wakes_everything(self, folder):
+    def test_with_auto_approve_it_wakes_everything(self, folder):
         assert folder.call("wake", "east", *LOOK, "--auto-approve", "--quiet").code == 0
         assert set(replicas(folder).values()) == {3}
 
     @pytest.mark.parametrize(("answer", "code", "after"), [("yes\n", 0, 3), ("no\n", 1, 0), ("", 1, 0)])
-    def test_row20_on_a_terminal_it_shows_all_wakes_and_asks(self, folder, monkeypatch, answer, code, after):
+    def test_on_a_terminal_it_shows_all_wakes_and_asks(self, folder, monkeypatch, answer, code, after):
         before = folder.objects()
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         said = folder.call("wake", "east", *LOOK)

@@ -86,16 +86,14 @@ SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] 
         pytest.param(ENDPOINTS_ONLY, "east/shop", id="the mark on Endpoints alone, by the namespace"),
         pytest.param(RECORD_GONE, "east/shop/deploy/web", id="its record is gone, its Service lists it"),
         pytest.param((a_deployment(**RECORD),), "east/shop/deploy/web", id="no Service"),
-        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/svc/web", id="row 13 a Service without marks"),
-        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/Service", id="row 13 all Services"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/svc/web", id="a Service without marks"),
+        pytest.param((a_deployment(**RECORD), a_service()), "east/shop/Service", id="all Services"),
         pytest.param(
             (a_deployment(**RECORD), a_service(), an_object("v1", "Endpoints", {})),
             "east/shop/endpoints/web",
-            id="row 13 the Endpoints of such a Service",
+            id="the Endpoints of such a Service",
         ),
-        pytest.param(
-            (a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="row 13 what somebody else idled"
-        ),
+        pytest.param((a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="what somebody else idled"),
     ],
 )
 def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, objects, name):
@@ -230,7 +228,7 @@ def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
     assert folder.replicas("east", "shop", "Deployment", "web") == 3
 
 
-def test_row_13_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
+def test_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW, "--quiet")
     assert (said.code, said.err) == (0, "")
@@ -238,14 +236,14 @@ def test_row_13_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(
     assert service["metadata"]["annotations"]["reconciler/exclude-until"] == "2026-11-21T02:20:00Z"
 
 
-def test_row_13_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
+def test_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     assert wake(folder, "east/shop").code == 0
     assert folder.replicas("east", "shop", "Deployment", "web") == 3
     assert "annotations" not in folder.objects()["east", "shop", "Service", "web"]["metadata"]
 
 
-def test_row_13_restore_by_a_service_without_marks(tmp_path):
+def test_restore_by_a_service_without_marks(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("restore", "east/shop/svc/web", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-q")
     assert said.code == 0, said.err

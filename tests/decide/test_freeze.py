@@ -128,7 +128,7 @@ def everything(*freezes: Freeze, asleep: bool = False, now=NIGHT, **fleet):
         federated=(a_federated_replica_set("placed", "batch", replicas=4),),
         downscale=(a_downscale_policy("workers", target=DownscaleTarget(replicas=4)),),
     )
-    return decide(policies, a_state(east, a_cluster("west")), a_run(now), counterfactuals=True)
+    return decide(policies, a_state(east, a_cluster("west")), a_run(now))
 
 
 def test_a_frozen_fleet_decides_no_decrease_and_says_who_froze_it():

@@ -46,7 +46,7 @@ def test_pages_are_run_at_all() -> None:
     assert sum(block.text.count("$ reconciler ") for block in consoles) >= 4
 
 
-def test_defect_28_the_pods_that_are_chosen_are_those_that_a_run_removes() -> None:
+def test_the_pods_that_are_chosen_are_those_that_a_run_removes() -> None:
     """No page says that what an autoscaler or a person removes is chosen, and the guides say that it is not."""
     told = {"concepts": "when a run shrinks a workload", "how-to/choose-pods": "Only pods that this tool removes"}
     told |= {"how-to/autoscalers": "the controller has deleted the pods before anybody can choose them"}
@@ -54,7 +54,7 @@ def test_defect_28_the_pods_that_are_chosen_are_those_that_a_run_removes() -> No
     assert "when a run scales a workload down" in policy_schema("DownscalePolicy")["description"]
 
 
-def test_defect_11_the_guide_says_that_weights_share_what_the_minimums_leave() -> None:
+def test_the_guide_says_that_weights_share_what_the_minimums_leave() -> None:
     said = "Minimums come first, and the weights share only what they leave"
     assert said in (ROOT / "docs/how-to/spread-replicas.md").read_text()
 

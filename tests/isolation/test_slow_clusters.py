@@ -129,7 +129,7 @@ def test_a_write_that_hangs_is_told_as_such_when_the_run_is_stopped(tmp_path: Pa
     assert is_woken(folder)
 
 
-def test_defect_32_more_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Path) -> None:
+def test_more_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Path) -> None:
     names = [f"c{number:02}" for number in range(30)]
     folder = fleet.write(tmp_path / "world", names)
     most: list[int] = []

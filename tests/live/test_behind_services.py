@@ -50,7 +50,7 @@ def created(one: OneNamespace, name: str) -> datetime:
 
 
 @pytest.mark.parametrize("held", ["excluded", "too young"])
-def test_row_12_a_service_is_not_marked_while_the_owner_of_a_pod_behind_it_runs(
+def test_a_service_is_not_marked_while_the_owner_of_a_pod_behind_it_runs(
     one_namespace: OneNamespace, held: str
 ) -> None:
     fill(one_namespace)
@@ -68,7 +68,7 @@ def test_row_12_a_service_is_not_marked_while_the_owner_of_a_pod_behind_it_runs(
     assert one_namespace.replicas("web", "other") == [2, 1]
 
 
-def test_row_12_otherwise_both_go_idle_and_both_come_back(one_namespace: OneNamespace) -> None:
+def test_otherwise_both_go_idle_and_both_come_back(one_namespace: OneNamespace) -> None:
     fill(one_namespace)
     one_namespace.apply(NIGHT)
     assert one_namespace.replicas("web", "other") == [0, 0]

@@ -90,7 +90,7 @@ class GitOps:
 
 
 @pytest.mark.parametrize("replicas", [True, False], ids=["with the replicas", "only the bounds"])
-def test_defect_14_bounds_that_git_puts_back_after_each_run_end_contested(night: Night, replicas: bool) -> None:
+def test_bounds_that_git_puts_back_after_each_run_end_contested(night: Night, replicas: bool) -> None:
     git = GitOps(night, replicas=replicas)
     git.sync()
     create(night.api, [a_service("web")], night.namespace)
@@ -292,7 +292,7 @@ def test_with_the_documented_settings_no_tool_undoes_a_cron_job_or_a_scaled_obje
 
 
 @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["a foreign reason", "a reason that was removed"])
-def test_defect_16_who_gives_another_reason_takes_it_over(night: Night, reason: str | None) -> None:
+def test_who_gives_another_reason_takes_it_over(night: Night, reason: str | None) -> None:
     with_web(night)
     assert night.marks()[REASON] == "Idled"
     night.annotate(**{REASON: reason})
@@ -308,7 +308,7 @@ def test_defect_16_who_gives_another_reason_takes_it_over(night: Night, reason: 
     assert (night.count, but_for_status(night.api.get(night.web))) == (0, before)
 
 
-def test_defect_16_who_asks_for_it_has_it_woken(night: Night) -> None:
+def test_who_asks_for_it_has_it_woken(night: Night) -> None:
     with_web(night)
     night.annotate(**{REASON: "Maintenance"})
     night.call("wake", f"member/{night.namespace}/Deployment/web", "--now", f"{MONDAY}T23:30:00Z")
@@ -334,7 +334,7 @@ def restored(night: Night) -> None:
 
 
 @pytest.mark.parametrize("wake", [due, asked, woken, restored])
-def test_defect_17_a_frozen_cluster_holds_no_wake(night: Night, wake: Any) -> None:
+def test_a_frozen_cluster_holds_no_wake(night: Night, wake: Any) -> None:
     with_web(night)
     night.write(state="Frozen")
     night.run(0, "23:10")

@@ -154,7 +154,7 @@ def backdate(api: Api, pods: Iterable[Object], to: datetime) -> None:
         api.patch(path, {"status": {"conditions": conditions}})
 
 
-def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> None:
+def test_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> None:
     kinds = ("unschedulable", "not created", "crashing", "pending")
     spaces = {kind: f"{kind.replace(' ', '-')}-{fleet.suffix}" for kind in kinds}
     six = f"six-{fleet.suffix}"
@@ -191,7 +191,7 @@ def test_defect_5_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fle
     assert {kind: len(pods_of(fleet.api("west"), space)) for kind, space in spaces.items()} == made
 
 
-def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room(fleet: Fleet) -> None:
+def test_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room(fleet: Fleet) -> None:
     pool = f"own-{fleet.suffix}"
     for name, room in {"east": 100, "north": 6, "west": 1}.items():
         create(fleet.api(name), [a_node(pool, pods=room, pool=pool)])
@@ -214,7 +214,7 @@ def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there
         assert asked() == {"east": 19, "north": 8}
 
 
-def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
+def test_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
     night = a_policy(
         "IdlingPolicy",
         "nights",
@@ -239,7 +239,7 @@ def test_defect_4_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
     fleet.wait_for_pods(fleet.shop, east=2, north=2, west=2)
 
 
-def test_defect_10_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fleet: Fleet) -> None:
+def test_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fleet: Fleet) -> None:
     space = f"two-{fleet.suffix}"
     for name in ("east", "north"):
         create(fleet.api(name), [a_namespace(space)])
@@ -255,7 +255,7 @@ def test_defect_10_what_a_cluster_without_the_namespace_cannot_run_is_placed_els
     fleet.wait_for_pods(space, east=10, north=10, west=10)
 
 
-def test_defect_8_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -> None:
+def test_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -> None:
     """The last one: controllers take a while to come back to an API server that was away."""
     fleet.write(a_federated(fleet.shop, 12))
     fleet.run(timedelta())

@@ -139,7 +139,7 @@ PART = 17
         ),
     ],
 )
-def test_defect_23_what_is_certain_is_what_goes(fleet, control_plane, namespace, rounds):
+def test_what_is_certain_is_what_goes(fleet, control_plane, namespace, rounds):
     found: list[Shrink] = []
     for round_ in rounds:
         names = populate(random.Random(round_), control_plane.api, namespace, round_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.connection_settings import SecretKey
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import ClusterPreference
 from reconciler.yaml.reader import TOO_LARGE
@@ -14,7 +15,7 @@ ANNOTATION = "metadata.annotations.federation.kubernetes.io/replica-set-preferen
 
 
 @pytest.mark.parametrize("depth", [65, 9_000, 200_000])
-def test_defect_3_how_deep_an_annotation_may_be_nested_does_not_depend_on_the_interpreter(tmp_path, depth):
+def test_how_deep_an_annotation_may_be_nested_does_not_depend_on_the_interpreter(tmp_path, depth):
     preferences = '{"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}'
     found = problems_in(tmp_path, edited("replicaset.yaml", preferences, "[" * depth + "]" * depth))
     assert found == [f"policies/replicaset.yaml:7:55: {ANNOTATION}: is no JSON: nested deeper than 64 levels"]
@@ -210,7 +211,7 @@ def test_criteria_nested_to_any_depth_are_told_or_refused(tmp_path, levels):
     ("settings", "chooser"),
     [("strategy: NewestFirst", "NewestFirst"), ("logarithm: {base: 10}", "logarithm.base")],
 )
-def test_defect_23_a_strategy_that_cannot_be_carried_out_is_refused(tmp_path, settings, chooser):
+def test_a_strategy_that_cannot_be_carried_out_is_refused(tmp_path, settings, chooser):
     policy = f"""\
 apiVersion: reconciler/v1alpha1
 kind: DownscalePolicy
@@ -294,5 +295,5 @@ def test_the_replica_set_with_a_pod_picker_of_the_proposal_is_taken_as_it_stands
         5,
     )
     assert [(header.name, header.secret) for header in picker.headers] == [
-        ("authentication", ("my-secret", "authentication-token"))
+        ("authentication", SecretKey("my-secret", "authentication-token"))
     ]

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import astuple
 
-from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection
+from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
@@ -198,7 +198,7 @@ def test_downscale_policies_as_values(samples):
         "my-app.my-namespace.svc.cluster.local",
         path="/downscale-pod-picker",
         headers=(
-            PickerHeader("authentication", secret=("my-secret", "authentication-token")),
+            PickerHeader("authentication", secret=SecretKey("my-secret", "authentication-token")),
             PickerHeader("x-team", value="data"),
         ),
     )
@@ -272,7 +272,7 @@ UNION = (
     ("files", "expected"),
     [
         pytest.param(FILES, (), id="one of each"),
-        pytest.param(SAMPLES, (UNION,), id="row 13 documentation, with both parts of a selector"),
+        pytest.param(SAMPLES, (UNION,), id="documentation, with both parts of a selector"),
     ],
 )
 def test_usual_policies_have_no_warnings_but_that_services_and_workloads_add_up(tmp_path, files, expected):

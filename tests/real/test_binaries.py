@@ -90,7 +90,7 @@ def test_building_all_tells_each_part_that_fails(workshop, capsys):
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_defect_3_tests_that_need_a_part_say_that_they_build_it(workshop, repository, workers):
+def test_tests_that_need_a_part_say_that_they_build_it(workshop, repository, workers):
     """As somebody calls it who knows nothing of `make parts`; what is built here fails, so the tests are skipped."""
     workshop.go(_FAILS)
     call = [sys.executable, "-m", "pytest", "-n", workers, "tests/backends/kubernetes/test_lease.py"]

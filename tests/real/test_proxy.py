@@ -111,7 +111,7 @@ def test_an_answer_of_its_own(proxy, api_server, api_namespace, status, reason, 
     )
 
 
-def test_defect_1_a_request_whose_body_never_came_is_none(api_server, api_namespace, tmp_path):
+def test_a_request_whose_body_never_came_is_none(api_server, api_namespace, tmp_path):
     """As from a client that was killed while it wrote, or stood still: nothing is forwarded and nothing counted."""
     create(api_server.api, [a_deployment("half", 1)], api_namespace)
     path = deployment_path(api_namespace, "half")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.connection_settings import PickerHeader, PodPicker
+from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -53,7 +53,7 @@ reasons = st.lists(
 ).map(tuple)
 causes = st.builds(Cause, texts, texts, reasons, st.dictionaries(texts, json_values, max_size=2))
 refs = st.builds(ObjectRef, clusters, names, st.sampled_from(("Deployment", "Service", "CronJob")), names, texts)
-headers = st.builds(PickerHeader, texts, st.none() | texts, st.none() | st.tuples(texts, texts))
+headers = st.builds(PickerHeader, texts, st.none() | texts, st.none() | st.builds(SecretKey, texts, texts))
 seconds = st.floats(0, 100) | st.integers(0, 100)  # policies may say 2 as well as 2.0
 pickers = st.builds(
     PodPicker,
@@ -136,6 +136,8 @@ def decisions(draw, key, earlier):
         wait_ready=draw(st.sampled_from(["", *(decision.wake_tier for decision in earlier)])),
         event=draw(texts),
         idles=draw(st.booleans()),
+        known=draw(st.booleans()),
+        wait_activator=draw(st.booleans()),
         has_annotations=draw(st.booleans()),
         has_labels=draw(st.booleans()),
     )

@@ -154,7 +154,7 @@ def test_how_long_clusters_have_been_unknown() -> None:
     assert of(text, "reconciler_cluster_unknown_seconds") == {("east",): 0, ("gone",): 7200, ("just-now",): 1}
 
 
-def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decided() -> None:
+def test_the_age_ratio_counts_each_victim_that_went_and_that_age_decided() -> None:
     ratios = ((1.5, 9.0), (None,), ())
     shrinks = [
         a_scale(5, 2, f"web-{number}", victims=VictimForecast(age_ratios=one)) for number, one in enumerate(ratios)
@@ -170,7 +170,7 @@ def test_defect_26_the_age_ratio_counts_each_victim_that_went_and_that_age_decid
     assert of(text, "sorting_deletion_age_ratio_sum") == {(): 10.5}
 
 
-def test_defect_27_pickers_that_fail_are_counted_by_cluster() -> None:
+def test_pickers_that_fail_are_counted_by_cluster() -> None:
     plan = a_plan(a_scale(5, 2, "web"), a_scale(5, 2, "db"), clusters={"eu-west": "1", "west": "2"})
     outcomes = [
         Outcome(action.id, OutcomeStatus.APPLIED, picker_failed=action.ref.name == "web") for action in plan.actions

@@ -1,4 +1,4 @@
-"""A cluster that refuses a local ReplicaSet three times in a row: its replicas move elsewhere, and come back (E1)."""
+"""A cluster that refuses a local ReplicaSet three times in a row: its replicas move elsewhere, and come back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def two(tmp_path) -> Folder:
     "error",
     [
         pytest.param(RefusedError, id="quota or admission"),
-        pytest.param(NotFoundError, id="defect 10: its namespace is not there"),
+        pytest.param(NotFoundError, id="its namespace is not there"),
     ],
 )
 def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch, error):
@@ -104,7 +104,7 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
     assert two.plan(at(15), "--detailed-exitcode").code == 0
 
 
-def test_defect_9_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
+def test_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
     two.write("policies/all.yaml", f"{FLEET}---\n{WEB}")
     assert two.apply(at(0)).code == 0
     two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")

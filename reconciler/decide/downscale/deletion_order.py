@@ -33,7 +33,7 @@ _NEVER = -(1 << 100)  # before every time and every age
 _COST = re.compile(r"-[0-9]+|0|[1-9][0-9]*")  # the controller refuses "+5" and "05", but not "-05"
 
 
-class Rule(StrEnum):
+class PodRule(StrEnum):
     """What puts one pod before another, in the order in which it is asked."""
 
     UNASSIGNED = "no node"
@@ -50,8 +50,15 @@ class Rule(StrEnum):
     ALL = "all pods go"
 
 
-_BUCKET_RULES = (Rule.UNASSIGNED, Rule.PHASE, Rule.NOT_READY, Rule.COST, Rule.COLOCATION, Rule.READY_TIME)
-_LATER_RULES = (Rule.RESTARTS, Rule.SIDECAR_RESTARTS, Rule.CREATION_TIME)
+_BUCKET_RULES = (
+    PodRule.UNASSIGNED,
+    PodRule.PHASE,
+    PodRule.NOT_READY,
+    PodRule.COST,
+    PodRule.COLOCATION,
+    PodRule.READY_TIME,
+)
+_LATER_RULES = (PodRule.RESTARTS, PodRule.SIDECAR_RESTARTS, PodRule.CREATION_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,8 @@ class RankingRules:
 
 ALL_RULES = RankingRules()
 
-_BY_READINESS = frozenset({Rule.READY_TIME, Rule.UID})
-_BY_CREATION = frozenset({Rule.CREATION_TIME, Rule.UID, Rule.CACHE})
+_BY_READINESS = frozenset({PodRule.READY_TIME, PodRule.UID})
+_BY_CREATION = frozenset({PodRule.CREATION_TIME, PodRule.UID, PodRule.CACHE})
 AGE_RULES = _BY_READINESS | _BY_CREATION
 
 
@@ -90,7 +97,7 @@ class VictimRanking(Struct, frozen=True):
     victims: tuple[Pod, ...]
     order: tuple[Pod, ...]
     certain: bool
-    rules: tuple[Rule, ...]
+    rules: tuple[PodRule, ...]
     age_ratios: tuple[float | None, ...]
 
 
@@ -120,7 +127,7 @@ def rank_victims(
     parts = list(_parts(active, siblings, measure))
     order = tuple(pod for _, part in parts for pod in part)
     if count >= len(active):
-        return VictimRanking(tuple(active), order, True, (Rule.ALL,) * len(active), (None,) * len(active))
+        return VictimRanking(tuple(active), order, True, (PodRule.ALL,) * len(active), (None,) * len(active))
     edge = _edge_of(parts, count)
     why = tuple(_reasons(parts, edge, measure))
     return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(parts, why, now_ns))
@@ -209,14 +216,14 @@ def _edge_of(parts: Iterable[tuple[Bucket, list[Pod]]], count: int) -> _Edge:
     raise ValueError(f"count is {count}, expected fewer than there are pods")
 
 
-def _reasons(parts: Iterable[tuple[Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[Rule]:
+def _reasons(parts: Iterable[tuple[Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[PodRule]:
     """Yield what puts each victim before the first pod that stays."""
     for bucket, part in parts:
         if bucket < edge.bucket:
             yield from repeat(by_bucket(bucket, edge.bucket).rule, len(part))
     for victim in edge.last:
         compared = measure.in_bucket(victim, edge.first[0])
-        yield compared.rule if compared.sign < 0 else Rule.CACHE
+        yield compared.rule if compared.sign < 0 else PodRule.CACHE
 
 
 def _is_certain(edge: _Edge, measure: Measure) -> bool:
@@ -252,7 +259,7 @@ def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Me
 
 
 def _age_ratios(
-    parts: Sequence[tuple[Bucket, Sequence[Pod]]], why: Sequence[Rule], now_ns: int
+    parts: Sequence[tuple[Bucket, Sequence[Pod]]], why: Sequence[PodRule], now_ns: int
 ) -> tuple[float | None, ...]:
     """Return for each victim its age over that of the youngest Ready pod among itself and those left beside it.
 
@@ -286,7 +293,7 @@ class Comparison(NamedTuple):
     """`sign` is negative when the first pod goes before the second, positive when after it, 0 for neither."""
 
     sign: int
-    rule: Rule
+    rule: PodRule
 
 
 def deletion_cost(text: str | None) -> int:
@@ -333,7 +340,7 @@ class Measure:
         one, other = self.later(left), self.later(right)
         if one != other:
             return _by_first_difference(one, other, _LATER_RULES)
-        return _by_uid(left, right) if left.created_ns != right.created_ns else Comparison(0, Rule.CACHE)
+        return _by_uid(left, right) if left.created_ns != right.created_ns else Comparison(0, PodRule.CACHE)
 
 
 def by_bucket(left: Bucket, right: Bucket) -> Comparison:
@@ -341,15 +348,15 @@ def by_bucket(left: Bucket, right: Bucket) -> Comparison:
     return _by_first_difference(left, right, _BUCKET_RULES)
 
 
-def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[Rule]) -> Comparison:
+def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[PodRule]) -> Comparison:
     at = next(position for position, one in enumerate(left) if one != right[position])
     return Comparison(-1 if left[at] < right[at] else 1, rules[at])
 
 
 def _by_uid(left: Pod, right: Pod) -> Comparison:
     if left.uid == right.uid:
-        return Comparison(0, Rule.CACHE)
-    return Comparison(-1 if left.uid < right.uid else 1, Rule.UID)
+        return Comparison(0, PodRule.CACHE)
+    return Comparison(-1 if left.uid < right.uid else 1, PodRule.UID)
 
 
 def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.decisions import Cause, Decision, Notice, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.deletion_order import (
+    PodRule,
     RankingRules,
-    Rule,
     VictimRanking,
     age_scale,
     is_active,
@@ -438,7 +438,7 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
 def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
     order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
     if target == 0:
-        return tuple(RankedPod(pod.name, True, str(Rule.ALL)) for pod in order)
+        return tuple(RankedPod(pod.name, True, str(PodRule.ALL)) for pod in order)
     going = tuple(RankedPod(name, True, rule) for name, rule in zip(forecast.pods, forecast.rules, strict=True))
     staying = (pod.name for pod in order if pod.name not in forecast.pods)
     return (*going, *(RankedPod(name, False) for name in staying))

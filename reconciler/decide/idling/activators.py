@@ -27,7 +27,7 @@ def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedS
     """
     if not policies.idling:
         return ()
-    at_zero = {mark.ref.cluster for mark, _ in records_at_zero(desired.wanted, state)}
+    at_zero = {service.ref.cluster for service, _ in records_at_zero(desired.wanted, state)}
     return tuple(
         name
         for name, cluster in sorted(state.clusters.items())
@@ -96,7 +96,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     on_signal = {policy.name for policy in policies.idling if policy.wake == "OnSignal"}
     if not on_signal:
         return
-    asleep = {mark.ref for mark, _ in records_at_zero(desired.wanted, state)}
+    asleep = {service.ref for service, _ in records_at_zero(desired.wanted, state)}
     behind: dict[tuple[str, str, str, str], set[ObjectRef]] = {}
     services = {one.ref: one for cluster in state.clusters.values() for one in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):

@@ -34,13 +34,8 @@ from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 
 
-def decide_idling(
-    policies: PolicySet, state: ObservedState, run: Run, *, counterfactuals: bool = False
-) -> IdlingOutcome:
-    """Return the idles, wakes and repairs of this run, and the workloads that idling decides.
-
-    With `counterfactuals` explanations say what would change it.
-    """
+def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
+    """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies.federated, state, alone)
@@ -50,7 +45,7 @@ def decide_idling(
     context = WriteContext(policies.fleet, run, places, schedules)
     writes = IdlingWrites(clusters, context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
-        explained(clusters, choices, run, counterfactuals=counterfactuals).joined(writes.desired(choices, guards)),
+        explained(clusters, choices, run).joined(writes.desired(choices, guards)),
         claims(choices, [members.all for members in federated.values()]),
     )
 
@@ -74,7 +69,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
 
 
 def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
-    """Return `done`, and for everything else that it stays as it is: its Service's mark still lists it."""
+    """Return `done`, and for everything else that it stays as it is: its Service's record still lists it."""
     return {
         ref: done.get(ref, choice if choice.was_idle else choice.doing(IdleAction.LEAVE, choice.reasons))
         for ref, choice in alone.items()

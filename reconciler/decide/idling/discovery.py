@@ -30,7 +30,7 @@ class DiscoveredTargets(Struct, frozen=True):
     """The top objects behind a Service, sorted by name, as far as they are known.
 
     `undecided` says why they are not all known; `question` asks for the pods that would show it. `by_labels`: some are
-    known by labels, so that what is not found needs a proof to be behind the Service; otherwise what its mark lists is.
+    known by labels, so that what is not found needs a proof to be behind the Service; else what its record lists is.
     `nothing` says where was looked for them, set where nothing at all was found.
     """
 

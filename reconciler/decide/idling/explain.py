@@ -17,7 +17,7 @@ from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.idling.what_would_change import kept_up_until, what_would_change
-from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import CounterfactualWhenAsked, Reason, ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, PodsQuestion, Run
 from reconciler.policy.types import IdlingPolicy
 
@@ -36,9 +36,7 @@ _OUTCOMES = {
 }
 
 
-def explained(
-    clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run, *, counterfactuals: bool = False
-) -> DesiredState:
+def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run) -> DesiredState:
     """Return what is said of `choices` and of what they were made from, without any decision."""
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
@@ -52,24 +50,23 @@ def explained(
             *first_idles(ordered),
             *undecided_by_equals(ordered),
         ),
-        explanations=tuple(idling_explanations(choices, services, counterfactuals=counterfactuals)),
+        explanations=tuple(idling_explanations(choices, services)),
         questions=tuple(sorted(questions(ordered, services))),
     )
 
 
 def idling_explanations(
-    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState], *, counterfactuals: bool = False
+    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState]
 ) -> Iterator[PolicyExplanation]:
-    """Yield, for every scalable and every policy that selects it or owns its marks, what becomes of it and why.
+    """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
 
-    With `counterfactuals` they also say what would change it. A selected Service is explained by itself only where no
-    scalable is behind it, or not all are known.
+    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
     for choice in choices.values():
         explained.update(service.ref for service in choice.subject.behind)
-        change = what_would_change(choice, choices) if counterfactuals else None
-        yield from _considered(choice, change, kept_up_until(choice, choices))
+        lift = CounterfactualWhenAsked(what_would_change, choice, choices)
+        yield from _considered(choice, lift, kept_up_until(choice, choices))
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
@@ -83,9 +80,7 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
     return reason(ReasonCode.NO_WORKLOAD)
 
 
-def _considered(
-    choice: Choice, counterfactual: Counterfactual | None, until: datetime | None
-) -> Iterator[PolicyExplanation]:
+def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
     subject = choice.subject
     owner = owner_policy(choice)
     whole = PolicyExplanation(
@@ -94,7 +89,7 @@ def _considered(
         policy=owner,
         outcome=_outcome(choice),
         reasons=choice.reasons,
-        counterfactual=counterfactual,
+        lift=lift,
         until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         selected=False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Any
 
 from msgspec import Struct
@@ -35,41 +35,41 @@ _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 
 class FactName(StrEnum):
-    REQUESTED = "signal"  # somebody asked for it since it was idled
-    EXCLUDED = "excluded"  # it, its Service, its namespace or its cluster opts out, or it is contested
-    DUE = "due"  # its wake-due has passed
-    BUSY = "busy"  # a policy that wakes automatically calls it busy
-    WAKE_WHEN = "wakeWhen"  # a wakeWhen of a policy that wakes automatically holds
-    FLOOR = "floor"  # the floor is at or above what it had
-    GUARDED = "guarded"  # its policy was removed, and so are too many others
-    PROTECTED = "protected"  # its namespace is one that the Fleet protects
-    BOUNDS = "bounds"  # another Fleet than the one that idled it holds its autoscaler at a floor
-    INSISTS = "insists"  # its policy idles again what another tool scales up
-    READ_ONLY = "readOnly"  # nothing may be written on its cluster
+    REQUESTED = auto()  # somebody asked for it since it was idled
+    EXCLUDED = auto()  # it, its Service, its namespace or its cluster opts out, or it is contested
+    DUE = auto()  # its wake-due has passed
+    BUSY = auto()  # a policy that wakes automatically calls it busy
+    WAKE_WHEN = auto()  # a wakeWhen of a policy that wakes automatically holds
+    FLOOR = auto()  # the floor is at or above what it had
+    GUARDED = auto()  # its policy was removed, and so are too many others
+    PROTECTED = auto()  # its namespace is one that the Fleet protects
+    BOUNDS = auto()  # another Fleet than the one that idled it holds its autoscaler at a floor
+    INSISTS = auto()  # its policy idles again what another tool scales up
+    READ_ONLY = auto()  # nothing may be written on its cluster
 
     # what keeps it up
-    RESTRICTED = "restricted"  # its cluster or its namespace is frozen, or not all may be written there
-    EQUAL_PRIORITIES = "equalPriorities"
-    UNREADABLE = "unreadable"  # something that idling it would need could not be read, or is somebody else's
-    CUSTOM_KIND = "customKind"  # no policy names its kind, and nobody else knows what its scale means
-    ITSELF = "itself"  # it is the reconciler
-    AUTOSCALED = "autoscaled"  # an autoscaler has the say
-    AT_IDLE_REPLICAS = "atIdleReplicas"
-    TIME_UNREADABLE = "timeUnreadable"  # it says since when or until when it is awake, in no way that can be read
-    MIN_AWAKE = "minAwake"
-    KEPT_AWAKE = "keptAwake"
-    MIN_AGE = "minAge"
-    TERMINATING = "terminating"
-    ROLLOUT = "rollout"
-    MAY_WAKE = "mayWake"  # a wakeWhen holds or is unknown, of any policy
+    RESTRICTED = auto()  # its cluster or its namespace is frozen, or not all may be written there
+    EQUAL_PRIORITIES = auto()
+    UNREADABLE = auto()  # something that idling it would need could not be read, or is somebody else's
+    CUSTOM_KIND = auto()  # no policy names its kind, and nobody else knows what its scale means
+    ITSELF = auto()  # it is the reconciler
+    AUTOSCALED = auto()  # an autoscaler has the say
+    AT_IDLE_REPLICAS = auto()
+    TIME_UNREADABLE = auto()  # it says since when or until when it is awake, in no way that can be read
+    MIN_AWAKE = auto()
+    KEPT_AWAKE = auto()
+    MIN_AGE = auto()
+    TERMINATING = auto()
+    ROLLOUT = auto()
+    MAY_WAKE = auto()  # a wakeWhen holds or is unknown, of any policy
 
     # what its neighbours say
-    CLUSTER_UNREAD = "clusterUnread"  # its federated ReplicaSet may run on a cluster that did not answer
-    FEDERATED_PAUSED = "paused"
-    RUNS_ELSEWHERE = "elsewhere"  # its federated ReplicaSet runs on another cluster
-    SERVICE_RUNS = "together"  # something else behind one of its Services stays up
-    PODS_UNREAD = "unseen"  # the pods behind one of its Services were not read yet
-    OBSERVED = "observed"  # a policy that only observes has a say, here or for what goes idle with it
+    CLUSTER_UNREAD = auto()  # its federated ReplicaSet may run on a cluster that did not answer
+    FEDERATED_PAUSED = auto()
+    RUNS_ELSEWHERE = auto()  # its federated ReplicaSet runs on another cluster
+    SERVICE_RUNS = auto()  # something else behind one of its Services stays up
+    PODS_UNREAD = auto()  # the pods behind one of its Services were not read yet
+    OBSERVED = auto()  # a policy that only observes has a say, here or for what goes idle with it
 
 
 class Fact(Struct, frozen=True):

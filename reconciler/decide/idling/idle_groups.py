@@ -1,6 +1,6 @@
 """Groups that go idle as a whole or not at all: all that is behind a Service, a federated ReplicaSet on every cluster.
 
-A Service of which something still runs is not idle, and whoever finds it marked would hold its connections back.
+A Service of which something still runs is not idle, and whoever finds it recorded would hold its connections back.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def federated_members(
 
 def _is_about(federated: FederatedReplicaSet, workload: Workload) -> bool:
     """Return whether a workload of the right name is a local one: in a cluster that the preferences do not name, only
-    one with our mark is.
+    one with our record is.
     """
     named = federated.preference(workload.ref.cluster) is not None
     return federated.is_on(workload.ref.cluster) and (named or placement_owner(workload.annotations) is not None)

@@ -174,7 +174,7 @@ class _Observer:
         return result
 
     def _is_idled_behind(self, ref: ObjectRef, service: ServiceState) -> bool:
-        """Return whether `ref`, which the mark of `service` lists, says itself that we idled it.
+        """Return whether `ref`, which the record of `service` lists, says itself that we idled it.
 
         It may have been found by its pods, which are gone while it is idle. A list alone says nothing.
         """
@@ -357,7 +357,7 @@ class _Observer:
 
 
 def _listed(service: ServiceState) -> Iterator[ObjectRef]:
-    """Yield what the marks on a Service list, ours or not."""
+    """Yield what the records on a Service list, ours or not."""
     for record in (service.record, service.foreign):
         for target in record.targets if record is not None else ():
             yield target.ref(service.ref)

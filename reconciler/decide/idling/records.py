@@ -65,7 +65,7 @@ R = TypeVar("R")
 
 
 class Reading(Struct, Generic[R], frozen=True):
-    """What the marks on an object say. `record` None with `problem`: there are marks, but they cannot be read."""
+    """What the records on an object say. `record` None with `problem`: there are records, but they cannot be read."""
 
     ours: bool
     record: R | None = None
@@ -253,7 +253,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class UnidleTarget(Struct, frozen=True, order=True):
-    """One scalable that a Service's mark lists, with the replicas it had."""
+    """One scalable that a Service's record lists, with the replicas it had."""
 
     kind: str
     name: str
@@ -270,7 +270,7 @@ class UnidleTarget(Struct, frozen=True, order=True):
 
 
 class ServiceRecord(Struct, frozen=True):
-    """What a marked Service says. `targets` are sorted; `fleet` and `policy` are the owner's, "" without one."""
+    """What the record of a Service says. `targets` are sorted; `fleet` and `policy` are the owner's, "" without one."""
 
     idled_at: datetime
     targets: tuple[UnidleTarget, ...] = ()
@@ -378,7 +378,7 @@ def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | 
 
 
 def foreign_record_cleared() -> dict[str, str | None]:
-    """Return the annotations that take a mark off which somebody else wrote."""
+    """Return the annotations that take a record off which somebody else wrote."""
     return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}
 
 

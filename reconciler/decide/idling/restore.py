@@ -35,7 +35,7 @@ class Restoration(Struct, frozen=True):
     """What is given back: what `objects` accepts (the scalable, or a Service it is behind), of policies that match
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
 
-    `adopt`: also what somebody else idled. `any_fleet`: every Fleet's marks count as its own. `hold_until`: it is not
+    `adopt`: also what somebody else idled. `any_fleet`: every Fleet's records count as its own. `hold_until`: it is not
     idled again before then.
     """
 
@@ -91,7 +91,7 @@ def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restorati
 
 
 def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
-    """Return `fleet` as one whose own marks are those of every Fleet that wrote any in `state`."""
+    """Return `fleet` as one whose own records are those of every Fleet that wrote any in `state`."""
     return replace(fleet, former_names=tuple(sorted({*fleet.former_names, *_marking(state)})))
 
 
@@ -229,7 +229,7 @@ def idle_workloads(
     """Return the objects that get a wake request, so that all idle workloads that `named` accepts wake; sorted by name.
 
     A Service (or its Endpoints) is asked for all that is behind it, in whatever way that was idled. Also what only
-    looks idle, by a mark on it, is asked: a run that died may have left it half way.
+    looks idle, by a record on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
     _, choices = _looked_at(fleet, state, run, named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from msgspec import Struct
 
@@ -15,16 +15,16 @@ from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 
 class IdleAction(StrEnum):
-    LEAVE = "leave"  # nothing of ours is there, nothing is done
-    IDLE = "idle"
-    OBSERVE = "observe"  # idle, but only in the report
-    KEEP = "keep"  # it stays idle; what is not as it should be is repaired
-    WAKE = "wake"
-    RELEASE = "release"  # by hand: our annotations go, and it stays up for a while
-    CLEAR = "clear"  # leftovers go
-    HOLD_BACK = "put off"  # the wake waits for a person
-    OVERDUE = "overdue"  # the wake cannot be done
-    DEFER = "defer"  # the wake waits for the next run
+    LEAVE = auto()  # nothing of ours is there, nothing is done
+    IDLE = auto()
+    OBSERVE = auto()  # idle, but only in the report
+    KEEP = auto()  # it stays idle; what is not as it should be is repaired
+    WAKE = auto()
+    RELEASE = auto()  # by hand: our annotations go, and it stays up for a while
+    CLEAR = auto()  # leftovers go
+    HOLD_BACK = auto()  # the wake waits for a person
+    OVERDUE = auto()  # the wake cannot be done
+    DEFER = auto()  # the wake waits for the next run
 
 
 class Rule(Struct, frozen=True):

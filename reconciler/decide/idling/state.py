@@ -31,7 +31,7 @@ def classify(subject: Subject) -> Classified:
 
 
 def _listed(subject: Subject, newest: Record) -> Classified:
-    """Return the state of what has no record that can be read, is listed by our mark, and stands at its idled count.
+    """Return the state of what has no record that can be read, is listed by our record, and stands at its idled count.
 
     The list speaks for what we idled, and its number no further than that is borne out (see `evidence`). `newest` is
     what the list says as it stands there.
@@ -67,7 +67,7 @@ def _foreign(subject: Subject) -> Classified:
 
 
 def is_foreign(subject: Subject) -> bool:
-    """Return whether somebody else's marks name `subject`."""
+    """Return whether somebody else's records name `subject`."""
     return (subject.reading is not None and not subject.reading.ours) or subject.foreign is not None
 
 
@@ -110,7 +110,7 @@ def _is_stale(subject: Subject, record: Record) -> bool:
 def _would_list(service: ServiceState, subject: Subject, record: Record) -> bool:
     """Return whether `service` would list `subject` if it were idle by the policy of `record`.
 
-    It is marked, or that policy selects it, and nothing else behind it runs: else nothing is added to its list.
+    It is recorded, or that policy selects it, and nothing else behind it runs: else nothing is added to its list.
     """
     marks = service.record is not None or any(verdict.policy.name == record.policy for verdict in service.verdict.won)
     own = (subject.ref, subject.scale.runs.ref)
@@ -118,7 +118,7 @@ def _would_list(service: ServiceState, subject: Subject, record: Record) -> bool
 
 
 def _newest(subject: Subject, record: Record) -> Record:
-    """Return `record`, with the number and time of a newer entry in a Service's mark that says another number.
+    """Return `record`, with the number and time of a newer entry in a Service's record that says another number.
 
     So it is where an old record came back over a newer one (`kubectl rollout undo`).
     """

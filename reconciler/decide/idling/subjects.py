@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,21 +31,21 @@ from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_ki
 
 
 class IdleState(StrEnum):
-    AWAKE = "awake"
-    DOWN = "down"  # at or below the floor, and nobody remembers more
-    IDLE = "idle by us"
-    IDLE_INCOMPLETE = "half idled"  # its Service is marked and lists it, it still runs
-    HPA_NOT_PINNED = "half held"  # idled to a floor, its autoscaler is not held there yet
-    HPA_RESTORED = "half freed"  # its autoscaler has its bounds back, it has not its replicas
-    HPA_CHANGED = "no longer held"  # idled to a floor, and somebody else gave its autoscaler its bounds back
-    TAKEN_OVER = "taken over"  # it stands at its idled count, and somebody else gave another reason for that, or none
-    WAKE_INCOMPLETE = "half woken"  # it was woken, its Service still lists it
-    MANUALLY_SCALED = "scaled by hand"
-    STALE = "stale record"
-    CONTESTED = "contested"
-    FOREIGN = "foreign"
-    UNPROVEN = "unproven"  # at zero, a Service lists it, and nothing on it says that anybody idled it
-    UNREADABLE = "set aside"
+    AWAKE = auto()
+    DOWN = auto()  # at or below the floor, and nobody remembers more
+    IDLE = auto()
+    IDLE_INCOMPLETE = auto()  # the record of its Service lists it, it still runs
+    HPA_NOT_PINNED = auto()  # idled to a floor, its autoscaler is not held there yet
+    HPA_RESTORED = auto()  # its autoscaler has its bounds back, it has not its replicas
+    HPA_CHANGED = auto()  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    TAKEN_OVER = auto()  # it stands at its idled count, and somebody else gave another reason for that, or none
+    WAKE_INCOMPLETE = auto()  # it was woken, its Service still lists it
+    MANUALLY_SCALED = auto()
+    STALE = auto()
+    CONTESTED = auto()
+    FOREIGN = auto()
+    UNPROVEN = auto()  # at zero, a Service lists it, and nothing on it says that anybody idled it
+    UNREADABLE = auto()
 
 
 NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
@@ -174,7 +174,7 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
 
 
 class ServiceState(Struct, frozen=True):
-    """A Service that a policy selects, that carries marks, that opts out, or with a wake request.
+    """A Service that a policy selects, that carries records, that opts out, or with a wake request.
 
     `record` is ours, from the Service or else from its Endpoints; `foreign` somebody else's; `problem` says why one of
     them cannot be read.
@@ -201,7 +201,7 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def readings(self) -> tuple[Reading[ServiceRecord], ...]:
-        """What the marks on it and on its Endpoints say."""
+        """What the records on it and on its Endpoints say."""
         return tuple(one for one in (self.on_service, self.on_endpoints) if one is not None)
 
     @property
@@ -214,7 +214,7 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def has_record(self) -> bool:
-        """Whether anybody's mark is on it, in a way that can be read or not."""
+        """Whether anybody's record is on it, in a way that can be read or not."""
         return self.on_service is not None or self.on_endpoints is not None
 
     @property
@@ -223,12 +223,12 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether somebody else marked it, in a way that can be read or not."""
+        """Whether it has a record of somebody else, in a way that can be read or not."""
         return any(not one.ours for one in self.readings)
 
 
 class Listing(Struct, frozen=True):
-    """That our mark on the Service named `service` lists a scalable, with `record` as it stands there.
+    """That our record on the Service named `service` lists a scalable, with `record` as it stands there.
 
     `is_behind`: it is behind that Service, as far as is known.
     """
@@ -301,7 +301,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def foreign(self) -> Record | None:
-        """What somebody else wrote about it: on itself, or in the mark of one of its Services."""
+        """What somebody else wrote about it: on itself, or in the record of one of its Services."""
         return self.own_foreign or self.listed_foreign
 
     @property
@@ -311,7 +311,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def listed_foreign(self) -> Record | None:
-        """What somebody else wrote about it in the mark of one of its Services."""
+        """What somebody else wrote about it in the record of one of its Services."""
         found = (
             record_of(service.foreign, target)
             for service in self.services
@@ -339,7 +339,7 @@ class Subject(Struct, frozen=True):
 
 
 def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
-    """Return the record that the mark of a Service holds of one of its scalables, as it stands there."""
+    """Return what the record of a Service says of one of its scalables, as it stands there."""
     # A Service has one floor for all that it lists, the highest; each was idled to less than it had.
     return Record(
         record.idled_at,
@@ -354,5 +354,5 @@ def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
 
 
 def is_recorded(service: ServiceState) -> bool:
-    """Return whether marks on the Service are read or written; one that only opts out is left as it is."""
+    """Return whether records on the Service are read or written; one that only opts out is left as it is."""
     return service.is_selected or service.has_record

@@ -73,7 +73,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
 
     @cached_property
     def policy(self) -> IdlingPolicy | None:
-        """The policy that owns the marks: of the highest priority, then the first by name."""
+        """The policy that owns the records: of the highest priority, then the first by name."""
         highest = of_highest_priority([verdict.policy for verdict in self.won])
         return min(highest, key=lambda policy: policy.name, default=None)
 

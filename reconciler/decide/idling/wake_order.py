@@ -18,7 +18,7 @@ from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
-_TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its marks, or cannot be woken, goes first no longer
+_TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its records, or cannot be woken, goes first no longer
 
 
 def wake_group(choice: Choice) -> str:

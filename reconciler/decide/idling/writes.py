@@ -116,7 +116,7 @@ def _down_at(choices: Iterable[Choice]) -> dict[ObjectRef, int]:
 
 
 def _is_concerned(choice: Choice) -> bool:
-    """Return whether anything may have to be written for it: what just runs, unmarked, costs no more work."""
+    """Return whether anything may have to be written for it: what just runs, without a record, costs no more work."""
     autoscaler = choice.subject.autoscaler
     marked = any(service.has_record for service in choice.subject.services)
     return (

@@ -45,7 +45,7 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
-"""What could keep a Service awake: its mark is not written where one of these changed meanwhile."""
+"""What could keep a Service awake: its record is not written where one of these changed meanwhile."""
 
 _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
@@ -91,7 +91,7 @@ def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
 
 
 class _ServiceWrite(Struct, frozen=True):
-    """One write of a mark: `decision` on the Service, without changes, that leaves `after`.
+    """One write of a record: `decision` on the Service, without changes, that leaves `after`.
 
     `only_list`: nothing but its list changes, because another step follows.
     """
@@ -142,7 +142,7 @@ def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) 
 
 
 def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_ServiceWrite]:
-    """Yield the writes of one Service's mark: its list gets shorter after the wakes, longer before the idles."""
+    """Yield the writes of one Service's record: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
         yield _shortened(behind, context)
     if behind.idled:
@@ -163,7 +163,7 @@ def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
 
 
 def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
-    """Return that a mark gets shorter, or goes, once `up` are woken; without its changes."""
+    """Return that a record gets shorter, or goes, once `up` are woken; without its changes."""
     return decision_on(
         service.service,
         Verb.CLEAR,
@@ -236,7 +236,7 @@ def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
 
 
 class _Writer(Struct, frozen=True):
-    """Turns steps into decisions on one holder of marks after the other; a later step finds what the earlier wrote."""
+    """Turns steps into decisions on one holder of records after the other; a later one finds what the earlier wrote."""
 
     service: ServiceState
     inventory: Inventory
@@ -300,7 +300,7 @@ def _on(holder: Service | Endpoints, decision: Decision) -> Decision:
 def _foreign_decisions(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> Iterator[Decision]:
-    """Yield what takes somebody else's marks off, each once everything it lists is woken, runs or is gone."""
+    """Yield what takes somebody else's records off, each once everything it lists is woken, runs or is gone."""
     up = [choice for choice in choices if choice.state in NOT_OURS and choice.action is IdleAction.WAKE]
     if not up:
         return

@@ -57,16 +57,13 @@ def decide_placement(
     state: ObservedState,
     run: Run,
     settled: Mapping[ObjectRef, Settled],
-    *,
-    counterfactuals: bool = False,
 ) -> DesiredState:
     """Return the decisions and statuses of all federated ReplicaSets.
 
     `settled` is what idling leaves: what is said of it needs the decisions that make it so. A federated ReplicaSet
     whose pods must be read first has its questions in `questions`, and nothing decided.
-    `counterfactuals`: what is considered says what would give a cluster another number.
     """
-    inputs = replace(placement_inputs(policies, state, run, settled), counterfactuals=counterfactuals)
+    inputs = placement_inputs(policies, state, run, settled)
     parts = [decide_one(federated, inputs) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
     return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
@@ -104,7 +101,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         undecided=tuple(local.told for local in locals_ if isinstance(local.told, Undecided)),
         overridden=_overridden(result, status, inputs),
         notices=(*_notices(result), *_clusters_left(federated, status, inputs)),
-        explanations=(*placement_explanations(result, counterfactuals=inputs.counterfactuals), *unnamed),
+        explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
 

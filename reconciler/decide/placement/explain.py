@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from reconciler.decide.placement.status import ClusterStatus, Rejection
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
+    CounterfactualWhenAsked,
     Reason,
     ReasonCode,
     Reasons,
@@ -181,10 +183,10 @@ class _Counterfactuals(Struct, frozen=True):
     totals: Mapping[str, int]
 
 
-def placement_explanations(result: PlacementResult, *, counterfactuals: bool) -> tuple[PolicyExplanation, ...]:
-    """Return for each cluster why it has its number; with `counterfactuals` also what would change it."""
+def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, ...]:
+    """Return for each cluster why it has its number."""
     shares = result.shares
-    found = _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()) if counterfactuals else None
+    found = cache(lambda: _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()))
     return tuple(_explanation(local, result, found) for local in result.locals)
 
 
@@ -197,14 +199,16 @@ def _given_up(local: LocalWorkload, result: PlacementResult) -> Counterfactual |
     return change_if(CounterfactualCode.AFTER, at=since + result.federated.cluster_grace_period)
 
 
-def _explanation(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals | None) -> PolicyExplanation:
+def _explanation(
+    local: LocalWorkload, result: PlacementResult, found: Callable[[], _Counterfactuals]
+) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
         return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, _given_up(local, result))
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
-    counterfactual = None if found is None else _counterfactual(local, result, found)
-    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, counterfactual)
+    lift = CounterfactualWhenAsked(_counterfactual, local, result, found)
+    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, lift)
 
 
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -224,7 +228,9 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
         yield reason(ReasonCode.MINIMUMS_FIRST, left=max(0, total - minimums), total=total)
 
 
-def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Counterfactuals) -> Counterfactual | None:
+def _counterfactual(
+    local: LocalWorkload, result: PlacementResult, found: Callable[[], _Counterfactuals]
+) -> Counterfactual | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
     if result.shares.keeping.get(local.cluster):
         return joint_counterfactual(
@@ -243,8 +249,8 @@ def _counterfactual(local: LocalWorkload, result: PlacementResult, found: _Count
         return _field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.shares.served.names:
         return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
-    total = found.totals.get(local.cluster)
-    return _other_preference(local, result, found.bound) or (None if total is None else _field_is("replicas", total))
+    total = found().totals.get(local.cluster)
+    return _other_preference(local, result, found().bound) or (None if total is None else _field_is("replicas", total))
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:

@@ -92,7 +92,6 @@ class PlacementInputs(Struct, frozen=True):
     idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
-    counterfactuals: bool = False  # whether it is asked what would give a cluster another number
 
     def needs_of(self, ref: ObjectRef) -> tuple[str, ...]:
         """Return the keys of the decisions of idling that change `ref` in this run."""

@@ -15,6 +15,7 @@ from reconciler.connection_settings import (
     RESERVED_HEADERS,
     PickerHeader,
     PodPicker,
+    SecretKey,
     is_forbidden,
 )
 from reconciler.messages import Path, alternatives, shown
@@ -167,7 +168,7 @@ def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> Picke
         document.add(path, f"{what}, expected exactly one of the two")
     if value is not None and CONTROL_CHARACTER.search(value):
         document.add((*path, "value"), "has control characters, expected a text on one line")
-    secret = None if source is None else (source.secret_key_ref.name, source.secret_key_ref.key)
+    secret = None if source is None else SecretKey(source.secret_key_ref.name, source.secret_key_ref.key)
     return PickerHeader(name, value, secret)
 
 

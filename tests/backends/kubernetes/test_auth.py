@@ -647,7 +647,7 @@ def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_change
         ),
     ],
 )
-def test_defect_29_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any, ...]) -> None:
+def test_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any, ...]) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user}))
     assert connection.endpoint(soon()).impersonation == headers
 
@@ -661,7 +661,7 @@ def test_defect_29_impersonation(tmp_path: Path, user: dict[str, Any], headers: 
         pytest.param({"as": "jane", "as-user-extra": {"a": "b"}}, "as-user-extra is no list", id="a text in extra"),
     ],
 )
-def test_defect_29_impersonation_that_cannot_be_meant(tmp_path: Path, user: dict[str, Any], words: str) -> None:
+def test_impersonation_that_cannot_be_meant(tmp_path: Path, user: dict[str, Any], words: str) -> None:
     with pytest.raises(UnreachableError, match=words):
         a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user})).endpoint(soon())
 
@@ -701,9 +701,7 @@ def test_the_proxy_of_the_environment_is_that_of_kubectl(
     assert environment_proxy(url) == proxy
 
 
-def test_defect_29_the_proxy_of_the_kubeconfig_wins_over_no_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_proxy_of_the_kubeconfig_wins_over_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"

@@ -111,7 +111,7 @@ def test_no_answer_takes_longer_than_a_request_may(answer: Callable[[socket.sock
         assert len(asked) == 1
 
 
-def test_defect_30_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
+def test_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings())

@@ -112,7 +112,7 @@ def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPla
 @pytest.mark.parametrize(
     ("renewed", "seconds", "waited"),
     [
-        pytest.param(timedelta(seconds=-SECONDS - 3), SECONDS, SECONDS, id="defect 31 just now"),
+        pytest.param(timedelta(seconds=-SECONDS - 3), SECONDS, SECONDS, id="just now"),
         pytest.param(datetime(9999, 12, 31, tzinfo=UTC), 2147483647, 25, id="H4 for ever"),
         pytest.param(timedelta(hours=1), 1, SECONDS, id="H4 in an hour, for a second"),
     ],
@@ -140,7 +140,7 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
     holder.lock.release()
 
 
-def test_defect_31_a_server_whose_clock_is_ahead_frees_no_lease(
+def test_a_server_whose_clock_is_ahead_frees_no_lease(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     first = Holder(api_server, api_namespace, "first")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.decide.downscale.deletion_order import (
+    PodRule,
     RankingRules,
-    Rule,
     age_scale,
     compare,
     deletion_cost,
@@ -34,56 +34,60 @@ def ago(nanoseconds: int) -> int:
 
 # What separates two pods: the first goes before the second, by this rule.
 RULES = [
-    pytest.param(a_pod("b", node=""), a_pod("a", ready=False), Rule.UNASSIGNED, id="no node before not Ready"),
-    pytest.param(a_pod("b", phase="Pending"), a_pod("a", phase="Unknown"), Rule.PHASE, id="Pending before Unknown"),
-    pytest.param(a_pod("b", phase="Unknown"), a_pod("a"), Rule.PHASE, id="Unknown before Running"),
-    pytest.param(a_pod("b", phase="Odd"), a_pod("a", phase="Unknown"), Rule.PHASE, id="another phase is Pending"),
-    pytest.param(a_pod("b", ready=False), a_pod("a", deletion_cost="-5"), Rule.NOT_READY, id="not Ready before cost"),
-    pytest.param(a_pod("b", deletion_cost="-1"), a_pod("a"), Rule.COST, id="no cost is 0"),
-    pytest.param(a_pod("b", deletion_cost="2"), a_pod("a", deletion_cost="10"), Rule.COST, id="costs are numbers"),
+    pytest.param(a_pod("b", node=""), a_pod("a", ready=False), PodRule.UNASSIGNED, id="no node before not Ready"),
+    pytest.param(a_pod("b", phase="Pending"), a_pod("a", phase="Unknown"), PodRule.PHASE, id="Pending before Unknown"),
+    pytest.param(a_pod("b", phase="Unknown"), a_pod("a"), PodRule.PHASE, id="Unknown before Running"),
+    pytest.param(a_pod("b", phase="Odd"), a_pod("a", phase="Unknown"), PodRule.PHASE, id="another phase is Pending"),
     pytest.param(
-        a_pod("b", ready_since_ns=None), a_pod("a", ready_since_ns=NOW_NS), Rule.READY_TIME, id="missing time Ready"
+        a_pod("b", ready=False), a_pod("a", deletion_cost="-5"), PodRule.NOT_READY, id="not Ready before cost"
+    ),
+    pytest.param(a_pod("b", deletion_cost="-1"), a_pod("a"), PodRule.COST, id="no cost is 0"),
+    pytest.param(a_pod("b", deletion_cost="2"), a_pod("a", deletion_cost="10"), PodRule.COST, id="costs are numbers"),
+    pytest.param(
+        a_pod("b", ready_since_ns=None), a_pod("a", ready_since_ns=NOW_NS), PodRule.READY_TIME, id="missing time Ready"
     ),
     pytest.param(
         a_pod("b", ready_since_ns=ago(3600 * SECOND)),
         a_pod("a", ready_since_ns=ago(9000 * SECOND), restarts=9),
-        Rule.READY_TIME,
+        PodRule.READY_TIME,
         id="shorter time Ready before restarts",
     ),
     pytest.param(
         a_pod("a", ready_since_ns=ago(6000 * SECOND)),
         a_pod("b", ready_since_ns=ago(5000 * SECOND), restarts=9),
-        Rule.UID,
+        PodRule.UID,
         id="uid where the ages have one scale, restarts are skipped",
     ),
-    pytest.param(a_pod("b", restarts=3), a_pod("a", restarts=2), Rule.RESTARTS, id="more restarts"),
-    pytest.param(a_pod("b", sidecar_restarts=1), a_pod("a"), Rule.SIDECAR_RESTARTS, id="more restarts of the sidecars"),
+    pytest.param(a_pod("b", restarts=3), a_pod("a", restarts=2), PodRule.RESTARTS, id="more restarts"),
     pytest.param(
-        a_pod("b", created_ns=None), a_pod("a", created_ns=NOW_NS), Rule.CREATION_TIME, id="missing time of creation"
+        a_pod("b", sidecar_restarts=1), a_pod("a"), PodRule.SIDECAR_RESTARTS, id="more restarts of the sidecars"
     ),
     pytest.param(
-        a_pod("b", created_ns=ago(DAY)), a_pod("a", created_ns=ago(9 * DAY)), Rule.CREATION_TIME, id="younger"
+        a_pod("b", created_ns=None), a_pod("a", created_ns=NOW_NS), PodRule.CREATION_TIME, id="missing time of creation"
     ),
     pytest.param(
-        a_pod("a", created_ns=ago(10 * DAY)), a_pod("b", created_ns=ago(9 * DAY)), Rule.UID, id="uid of one scale"
+        a_pod("b", created_ns=ago(DAY)), a_pod("a", created_ns=ago(9 * DAY)), PodRule.CREATION_TIME, id="younger"
+    ),
+    pytest.param(
+        a_pod("a", created_ns=ago(10 * DAY)), a_pod("b", created_ns=ago(9 * DAY)), PodRule.UID, id="uid of one scale"
     ),
     pytest.param(
         a_pod("b", ready_since_ns=NOW_NS + SECOND),
         a_pod("a", ready_since_ns=NOW_NS - 1),
-        Rule.READY_TIME,
+        PodRule.READY_TIME,
         id="a time to come is before 1 ns",
     ),
     pytest.param(
         a_pod("a", ready_since_ns=NOW_NS),
         a_pod("b", ready_since_ns=NOW_NS + SECOND),
-        Rule.UID,
+        PodRule.UID,
         id="now and a time to come have one scale",
     ),
 ]
 
 
 @pytest.mark.parametrize(("first", "second", "rule"), RULES)
-def test_rules(first: Pod, second: Pod, rule: Rule) -> None:
+def test_rules(first: Pod, second: Pod, rule: PodRule) -> None:
     there, back = compare(first, second, now_ns=NOW_NS), compare(second, first, now_ns=NOW_NS)
     assert (there.sign, there.rule, back.sign, back.rule) == (-1, rule, 1, rule)
     ranking = rank_victims([second, first], 1, now_ns=NOW_NS)
@@ -114,7 +118,7 @@ def test_rules(first: Pod, second: Pod, rule: Rule) -> None:
 def test_ties(first: Pod, second: Pod) -> None:
     assert compare(first, second, now_ns=NOW_NS).sign == compare(second, first, now_ns=NOW_NS).sign == 0
     ranking = rank_victims([first, second], 1, now_ns=NOW_NS)
-    assert (ranking.certain, ranking.rules) == (False, (Rule.CACHE,))
+    assert (ranking.certain, ranking.rules) == (False, (PodRule.CACHE,))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_when_all_go_nothing_is_sorted(count: int) -> None:
     assert [pod.name for pod in ranking.victims] == ["c", "b", "a"]
     assert [pod.name for pod in ranking.order] == ["b", "a", "c"]
     assert ranking.certain
-    assert ranking.rules == (Rule.ALL,) * 3
+    assert ranking.rules == (PodRule.ALL,) * 3
 
 
 def test_nobody_goes() -> None:
@@ -364,7 +368,7 @@ def test_a_cycle_of_three_is_never_certain() -> None:
         a_pod("z", uid="1", ready_since_ns=same),  # before y by uid
     ]
     assert [rank_victims(cycle, count, now_ns=NOW_NS).certain for count in (0, 1, 2, 3)] == [True, False, False, True]
-    assert Rule.CACHE in rank_victims(cycle, 2, now_ns=NOW_NS).rules
+    assert PodRule.CACHE in rank_victims(cycle, 2, now_ns=NOW_NS).rules
 
 
 def test_a_victim_that_the_last_of_its_run_hides() -> None:
@@ -475,7 +479,7 @@ def test_certain_is_every_victim_before_every_survivor(pods: list[Pod], count: i
 
 
 @given(st.lists(st.integers(1, 400 * DAY), min_size=2, max_size=30, unique=True), st.data())
-def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
+def test_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObject) -> None:
     pods = [
         a_pod(f"p{index}", node=f"n{index}", ready_since_ns=ago(age), created_ns=ago(age))
         for index, age in enumerate(ages)
@@ -489,13 +493,13 @@ def test_defect_26_no_ratio_above_two_when_age_decides(ages: list[int], data: st
         assert 1 <= ratio <= 2
 
 
-def test_defect_26_each_victim_is_measured_when_its_turn_comes() -> None:
+def test_each_victim_is_measured_when_its_turn_comes() -> None:
     ages = (DAY // 24, DAY, 10 * DAY)
     pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
 
 
-def test_defect_26_the_youngest_is_looked_for_among_all_that_are_left() -> None:
+def test_the_youngest_is_looked_for_among_all_that_are_left() -> None:
     """Of one scale, so that the uid decides: the second of three is the youngest."""
     pods = [a_pod(uid, uid=uid, created_ns=ago(days * DAY)) for uid, days in (("1", 10), ("2", 8), ("3", 12))]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (10 / 8, 1.0)
@@ -509,7 +513,7 @@ def test_ratio_is_only_of_victims_that_age_chose() -> None:
         a_pod("old", ready_since_ns=ago(9 * DAY), created_ns=ago(10 * DAY)),
     ]
     ranking = rank_victims(pods, 3, now_ns=NOW_NS)
-    assert ranking.rules == (Rule.NOT_READY, Rule.COST, Rule.READY_TIME)
+    assert ranking.rules == (PodRule.NOT_READY, PodRule.COST, PodRule.READY_TIME)
     assert ranking.age_ratios == (None, None, 1.0)
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (None, None)
 

@@ -20,7 +20,7 @@ from reconciler.backends import pod_picker
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.exchange import TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
-from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, is_forbidden
+from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.time_limit import TimeLimit
 from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, says, silent
@@ -330,7 +330,7 @@ def test_no_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def token(**fields: Any) -> PickerHeader:
-    return PickerHeader("authentication", None, ("picker", fields.get("key", "token")))
+    return PickerHeader("authentication", None, SecretKey("picker", fields.get("key", "token")))
 
 
 def test_headers_are_sent_with_the_secret() -> None:
@@ -377,7 +377,7 @@ def test_refused_headers(headers: tuple[PickerHeader, ...], words: str) -> None:
 )
 def test_refused_secrets(secret: tuple[str, str], words: str) -> None:
     with PickerServer(says(["web-1"])) as server:
-        headers = (PickerHeader("authentication", None, secret),)
+        headers = (PickerHeader("authentication", None, SecretKey(*secret)),)
         assert words in refusal(a_picker(server, headers=headers, allow_insecure_auth=True, max_retries=3))
     assert server.connections == 0
 

@@ -145,7 +145,7 @@ def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[s
     assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING if one.cluster == "east"}
 
 
-def test_row_12_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: Path) -> None:
+def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: Path) -> None:
     """Behind Services: each has a pod of its own, and one of the same name lies in the namespace beside it."""
     names = [f"dev-{number:02}" for number in range(20)]
     folder = tmp_path / "east"

@@ -84,7 +84,7 @@ def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
     assert not ranking.forecast.certain
 
 
-def test_defect_24_rank_promises_nothing_that_apply_refuses():
+def test_rank_promises_nothing_that_apply_refuses():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
@@ -95,7 +95,7 @@ def test_defect_24_rank_promises_nothing_that_apply_refuses():
     assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
 
 
-def test_defect_24_a_downscale_that_apply_refuses_is_undecided():
+def test_a_downscale_that_apply_refuses_is_undecided():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))

@@ -58,7 +58,7 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
         ),
     ],
 )
-def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
+def test_what_the_controller_has_no_setting_for_is_done_by_marks(
     tmp_path: Path, kind: str, fields: dict[str, Any], left: list[str]
 ) -> None:
     """To base 2 all six have one scale, and the controller would take web-0, web-1 and web-2 by their uids."""
@@ -73,7 +73,7 @@ def test_defect_23_what_the_controller_has_no_setting_for_is_done_by_marks(
 
 
 @pytest.mark.parametrize("kind", MARKED_KINDS)
-def test_defect_25_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
+def test_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
     world = a_world(tmp_path, kind, pods=ZONED, to=3, zone_balanced=ZoneBalanced("rack"))
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
@@ -119,7 +119,7 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
     assert_clean(world)
 
 
-def test_defect_27_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
+def test_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=picker)
     outcome = outcome_of(world)
@@ -130,7 +130,7 @@ def test_defect_27_a_failed_call_falls_back_to_the_controller(tmp_path: Path) ->
     assert_clean(world)
 
 
-def test_defect_27_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
+def test_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
     outcome = outcome_of(world)

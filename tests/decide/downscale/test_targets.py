@@ -530,7 +530,7 @@ def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"autoscalers": (an_hpa(),)}], ids=["a person", "an autoscaler"])
-def test_defect_28_what_others_took_away_is_not_ordered_afterwards(options: dict[str, Any]) -> None:
+def test_what_others_took_away_is_not_ordered_afterwards(options: dict[str, Any]) -> None:
     lowered = a_workload(replicas=2, status_replicas=6, generation=2)
     desired = decided(a_downscale_policy(target=None), workload=lowered, **options)
     assert (desired.decisions, desired.questions, desired.notices) == ((), (), ())

@@ -125,7 +125,7 @@ CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod
         ),
     ],
 )
-def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
+def test_what_the_controller_does_not_do_is_done_by_marks(
     policy: DownscalePolicy, pods: tuple[str, ...], rule: str
 ) -> None:
     decision, _, _ = forecast(policy, pods=CLOSE)
@@ -136,14 +136,14 @@ def test_defect_23_what_the_controller_does_not_do_is_done_by_marks(
     assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm.base)
 
 
-def test_defect_23_the_controllers_own_way_needs_no_marks() -> None:
+def test_the_controllers_own_way_needs_no_marks() -> None:
     decision, _, _ = forecast(by("Logarithmic"), pods=CLOSE)
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
 
 
 @pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm=Logarithm(10))])
-def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
+def test_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
     decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
     assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))
     assert "the controller chooses" in notice.text
@@ -157,7 +157,7 @@ def test_defect_23_where_an_autoscaler_shrinks_the_prediction_is_of_the_controll
         pytest.param(-5, False, id="23 it has just done so, and the controller's clock may be behind"),
     ],
 )
-def test_defect_23_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
+def test_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
     border = NOW_NS - (1 << 47) + seconds * 10**9
     young = dataclasses.replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
     old = tuple(pod(name, days, uid=name) for name, days in (("a", 2), ("b", 3), ("c", 4)))
@@ -165,7 +165,7 @@ def test_defect_23_what_changes_before_it_can_be_applied_is_not_certain(seconds:
     assert (found.pods, found.certain) == (("young",) if seconds > 0 else ("a",), certain)
 
 
-def test_defect_23_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
+def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
     web = a_workload(replicas=1_002)
     pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
     for there, count in ((pods, 501), (pods[1:], 500)):
@@ -291,7 +291,7 @@ def test_zones_that_could_not_be_read() -> None:
 
 
 @pytest.mark.parametrize("nodes", [(), tuple(replace(node, labels={}) for node in ZONES)], ids=["none", "no label"])
-def test_defect_25_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
+def test_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
     found = victims_of(by("ZoneBalanced"), nodes=nodes)
     assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "Logarithmic")
     assert found.note == ("no node has the label topology.kubernetes.io/zone; the controller chooses")
@@ -301,7 +301,7 @@ COSTLY = (dataclasses.replace(PODS[0], deletion_cost="5"), *PODS[1:3], dataclass
 
 
 @pytest.mark.parametrize(("strategy", "costly"), [("NewestFirst", "d"), ("ZoneBalanced", "c")])
-def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
+def test_what_apply_refuses_is_not_promised(strategy: str, costly: str) -> None:
     pods = tuple(dataclasses.replace(one, deletion_cost="-7") if one.name == costly else one for one in PODS)
     found = victims_of(by(strategy), pods=pods, nodes=ZONES)
     assert (found.pods, found.certain, found.count, found.deferred) == ((), False, 0, True)
@@ -310,7 +310,7 @@ def test_defect_24_what_apply_refuses_is_not_promised(strategy: str, costly: str
     assert (len(overriding.pods), overriding.deferred) == (2, False)
 
 
-def test_defect_24_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
+def test_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
     policy = by("Logarithmic", pod_picker=PICKER)
     found = victims_of(policy, pods=COSTLY)
     assert found.chosen_at_apply

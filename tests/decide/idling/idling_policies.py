@@ -95,7 +95,7 @@ def decided(
     """What idling decides under `policies`."""
     chosen = policies or (a_policy(),)
     chosen_set = a_policy_set(idling=tuple(chosen), **fields)
-    outcome = decide_idling(chosen_set, state, run or a_run(now), counterfactuals=True)
+    outcome = decide_idling(chosen_set, state, run or a_run(now))
     assert all(notice.why in notice.text for notice in outcome.desired.notices)  # what people read replaces it there
     return outcome
 

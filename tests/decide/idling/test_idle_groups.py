@@ -97,7 +97,7 @@ def idled(outcome) -> list[str]:
 OTHER = a_workload("other", labels={"x": "y"})
 
 
-def test_row_12_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell():
+def test_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell():
     outcome = decided(behind(SERVICE, WEB, OTHER))
     assert idled(outcome) == ["other", "web"]
     mark = outcome.desired.decisions[0]
@@ -108,30 +108,30 @@ def test_row_12_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell
 
 HELD = [
     pytest.param(
-        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="row 12 excluded"
+        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="excluded"
     ),
-    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="row 12 too young"),
-    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="row 12 in rollout"),
+    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="too young"),
+    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="in rollout"),
     pytest.param(
         replace(OTHER, annotations={"reconciler/awake-since": "2026-11-20T21:30:00Z"}),
         "less than minAwake",
-        id="row 12 woken just now",
+        id="woken just now",
     ),
     pytest.param(
         replace(OTHER, annotations={"reconciler/contested": '{"by":"argocd","since":"x"}'}),
         "contested",
-        id="row 12 contested",
+        id="contested",
     ),
     pytest.param(
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
         "was idled by somebody else",
-        id="row 12 foreign, and running",
+        id="foreign, and running",
     ),
     pytest.param(
         replace(OTHER, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
         "its record cannot be read",
-        id="row 12 a broken record, and running",
+        id="a broken record, and running",
     ),
 ]  # fmt: skip
 
@@ -168,18 +168,18 @@ def test_nothing_behind_a_service_goes_idle_while_one_target_stays_up(other, why
         ),
     ],
 )  # fmt: skip
-def test_row_12_what_stands_at_zero_holds_nothing_back(other):
+def test_what_stands_at_zero_holds_nothing_back(other):
     outcome = decided(behind(SERVICE, by_labels=(WEB, replace(other, template_labels={"app": "web"}))))
     assert idled(outcome) == ["web"]
     assert notices_of(outcome, "heldTogether") == []
 
 
-def test_row_12_what_stands_at_the_floor_holds_nothing_back():
+def test_what_stands_at_the_floor_holds_nothing_back():
     low = a_workload("low", replicas=1, template_labels={"app": "web"})
     assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
 
 
-def test_row_12_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
+def test_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
     api = HorizontalPodAutoscaler(a_ref("api", kind="HPA"), "uid-hpa", ("Deployment", "api"), maximum=9, minimum=0)
     outcome = decided(behind(SERVICE, by_labels=(WEB, API), autoscalers=(api,)))
     assert idled(outcome) == []
@@ -198,24 +198,24 @@ class TestSharedTargets:
     def decided(self, *workloads: Workload, policy: IdlingPolicy | None = None):
         return decided(a_state(a_cluster(services=self.services, workloads=workloads)), policy or a_policy())
 
-    def test_row_12_all_of_them_go_together(self):
+    def test_all_of_them_go_together(self):
         assert idled(self.decided(WEB, API, self.db, self.alone)) == ["alone", "api", "db", "web"]
 
-    def test_row_12_one_holds_all_that_share_anything_with_it(self):
+    def test_one_holds_all_that_share_anything_with_it(self):
         outcome = self.decided(WEB, API, replace(self.db, annotations=EXCLUDED), self.alone)
         assert idled(outcome) == ["alone"]
         for name in ("web", "api"):
             assert why_of(outcome, name).startswith("StatefulSet/db behind Service/api stays awake: excluded")
         assert len(notices_of(outcome, "heldTogether")) == 2
 
-    def test_row_12_a_service_that_no_policy_selects_has_no_say(self):
+    def test_a_service_that_no_policy_selects_has_no_say(self):
         selector = labelled("a", "b")
         services = (replace(SERVICE, labels={"a": "b"}), *self.services[1:])
         workloads = (WEB, API, replace(self.db, annotations=EXCLUDED))
         state = a_state(a_cluster(services=services, workloads=workloads))
         assert idled(decided(state, a_policy(selector=selector))) == ["api", "web"]
 
-    def test_row_12_observed_together(self):
+    def test_observed_together(self):
         watching = a_policy("watch", mode="Observe", selector=labelled("a", "b"))
         services = (SERVICE, replace(self.services[1], labels={"a": "b"}))
         enforcing = a_policy(selector=labelled("a", "c"))
@@ -257,7 +257,7 @@ class TestSharedTargets:
         assert why_of(outcome) == why_of(decided(behind(SERVICE, endpoint_slices=())))
         assert notices_of(outcome, "heldTogether") == []
 
-    def test_row_12_a_federated_sibling_holds_the_clusters_together(self):
+    def test_a_federated_sibling_holds_the_clusters_together(self):
         """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
         one = a_federated_replica_set(replicas=7, clusters=EVERYWHERE)
         east = a_cluster(services=(SERVICE,), workloads=(WEB, API))
@@ -282,7 +282,7 @@ class TestWhatIsIdleAlready:
         world.now += timedelta(minutes=5)
         return world
 
-    def test_row_12_a_hand_on_one_wakes_that_one_alone(self):
+    def test_a_hand_on_one_wakes_that_one_alone(self):
         world = self.world()
         world.scale(a_ref("api"), 2)
         run_in(world)
@@ -298,7 +298,7 @@ class TestWhatIsIdleAlready:
         assert world.replicas(a_ref("new")) == 3
         assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
 
-    def test_row_12_a_service_in_front_of_something_that_runs_is_not_marked_for_the_others(self):
+    def test_a_service_in_front_of_something_that_runs_is_not_marked_for_the_others(self):
         world = self.world()
         world.add(a_service("late", selector={"app": "web"}))
         world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
@@ -311,7 +311,7 @@ class TestWhatIsIdleAlready:
         for name in ("late", "web"):
             assert written_list(world, name) == ["api", "new", "web"]
 
-    def test_row_12_and_a_hand_on_what_such_a_service_does_not_list_is_a_hand(self):
+    def test_and_a_hand_on_what_such_a_service_does_not_list_is_a_hand(self):
         world = self.world()
         selector = labelled("late", "yes")
         world.add(a_service("late", selector={"app": "web"}, labels={"late": "yes"}))
@@ -322,7 +322,7 @@ class TestWhatIsIdleAlready:
         world.scale(WEB.ref, 2)
         assert ("release", "Deployment/web") in verbs(run_in(world, *policies))
 
-    def test_row_12_what_was_found_by_its_pods_stays_behind_its_service(self):
+    def test_what_was_found_by_its_pods_stays_behind_its_service(self):
         mark, *idles = decided(behind(SERVICE, WEB, OTHER)).desired.decisions
         workloads = (_with(replace(one, replicas=0), idle) for one, idle in zip((OTHER, WEB), idles, strict=True))
         after = a_state(a_cluster(services=(_with(SERVICE, mark),), workloads=tuple(workloads)))
@@ -330,7 +330,7 @@ class TestWhatIsIdleAlready:
         woken = decided(after, now=NOON + timedelta(days=3))
         assert {one.ref.name for one in woken.desired.decisions if one.replicas_after == 3} == {"other", "web"}
 
-    def test_row_12_a_list_alone_puts_nothing_behind_a_service(self):
+    def test_a_list_alone_puts_nothing_behind_a_service(self):
         listed = '[{"kind":"Deployment","name":"other","group":"apps","replicas":3}]'
         marks = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", LISTED: listed,
                  "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
@@ -426,7 +426,7 @@ def _with(found: Any, decision: Decision) -> Any:
         pytest.param(None, "Pod/x, which its endpoints name, is not there", id="a pod that is gone"),
     ],
 )
-def test_row_12_a_pod_that_nothing_scales_holds_the_service(pod, why):
+def test_a_pod_that_nothing_scales_holds_the_service(pod, why):
     state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: () if pod is None else (pod,)})
     outcome = decided(state)
     assert outcome.desired.decisions == ()
@@ -434,7 +434,7 @@ def test_row_12_a_pod_that_nothing_scales_holds_the_service(pod, why):
     assert why in why_of(outcome)
 
 
-def test_row_12_a_pod_on_its_way_out_holds_nothing():
+def test_a_pod_on_its_way_out_holds_nothing():
     going = a_pod("x", owner_uid="u", owner_kind="ReplicaSet", owner_name="gone", terminating=True)
     state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: (going,)})
     assert idled(decided(state)) == ["web"]
@@ -472,20 +472,20 @@ class TestPodsAreAskedFor:
 class TestWithoutSelector:
     service = a_service(selector={})
 
-    def test_row_12_its_endpoints_tell(self):
+    def test_its_endpoints_tell(self):
         assert idled(decided(behind(self.service, WEB))) == ["web"]
 
     @pytest.mark.parametrize("slices", [(), (a_slice("web"),)], ids=["no slices", "an empty slice"])
-    def test_row_12_so_do_plain_endpoints(self, slices):
+    def test_so_do_plain_endpoints(self, slices):
         endpoints = Endpoints(a_ref(kind="Endpoints"), "uid-e", pods=(("web-0", "uid-web-0"),))
         state = behind(self.service, WEB, endpoint_slices=slices, endpoints=(endpoints,))
         assert idled(decided(state)) == ([] if slices else ["web"])
 
-    def test_row_12_endpoints_that_cannot_be_read_leave_it_undecided(self):
+    def test_endpoints_that_cannot_be_read_leave_it_undecided(self):
         outcome = decided(behind(self.service, WEB, endpoint_slices=(), unreadable={"endpoints": "forbidden"}))
         assert "its Endpoints cannot be read" in outcome.desired.undecided[0].why
 
-    def test_row_12_one_of_which_nothing_can_be_found_says_so(self):
+    def test_one_of_which_nothing_can_be_found_says_so(self):
         outcome = decided(behind(self.service, endpoint_slices=(), by_labels=()))
         (told,) = notices_of(outcome, "nothingBehind")
         assert told == (
@@ -493,15 +493,15 @@ class TestWithoutSelector:
             "it has no selector, and its endpoints name no pods"
         )
 
-    def test_row_12_one_whose_selector_matches_nothing_says_so_too(self):
+    def test_one_whose_selector_matches_nothing_says_so_too(self):
         outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()))
         assert "no workload has the labels that it selects" in notices_of(outcome, "nothingBehind")[0]
 
-    def test_row_12_but_not_while_nothing_would_be_idled(self):
+    def test_but_not_while_nothing_would_be_idled(self):
         outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()), now=NOON)
         assert notices_of(outcome, "nothingBehind") == []
 
-    def test_row_12_nor_one_whose_list_tells_what_is_behind_it(self):
+    def test_nor_one_whose_list_tells_what_is_behind_it(self):
         database = a_workload("db", kind="StatefulSet")
         service = a_service(selector={"role": "master"})
         mark, idle = decided(behind(service, database, by_labels=())).desired.decisions
@@ -539,7 +539,7 @@ def naming(*kinds: str) -> Selector:
     )
 
 
-def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
+def test_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
     outcome = decided(a_monitored_state(WEB))
     assert outcome.desired.decisions == ()
     assert why_of(outcome, "k8s") == "Prometheus is a custom kind, not named by idle-dev"
@@ -548,7 +548,7 @@ def test_row_18_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_name
     assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
 
 
-def test_row_18_it_says_what_to_write():
+def test_it_says_what_to_write():
     (told,) = notices_of(decided(a_monitored_state()), "customKind")
     assert told == (
         "east/shop/Prometheus/k8s: Prometheus is a custom kind, not named by idle-dev; "
@@ -565,16 +565,16 @@ def test_what_it_says_to_write_idles_no_other_object_of_that_kind():
 
 
 @pytest.mark.parametrize("kind", ["Prometheus", "prometheus"])
-def test_row_18_named_it_is_idled_through_its_service(kind):
+def test_named_it_is_idled_through_its_service(kind):
     assert idled(decided(a_monitored_state(WEB), a_policy(selector=naming(kind)))) == ["k8s", "web"]
 
 
-def test_row_18_another_policy_that_selects_it_may_name_it():
+def test_another_policy_that_selects_it_may_name_it():
     direct = a_policy("b", a_schedule(), selector=workloads_selector("Prometheus"))
     assert idled(decided(a_monitored_state(WEB), a_policy(), direct)) == ["k8s", "web"]
 
 
-def test_row_18_nor_is_one_idled_through_a_scaled_object_unnamed():
+def test_nor_is_one_idled_through_a_scaled_object_unnamed():
     target = replace(a_prometheus()[0], labels={})
     scaled = a_workload("s", kind="ScaledObject", replicas=None, scale_target=("Prometheus", "k8s"), selector=None)
     state = a_state(a_cluster(workloads=(target, scaled), scale_kinds=(PROMETHEUS,)))
@@ -582,7 +582,7 @@ def test_row_18_nor_is_one_idled_through_a_scaled_object_unnamed():
     assert idled(decided(state, a_policy(selector=workloads_selector("ScaledObject", "Prometheus")))) == ["s"]
 
 
-def test_row_18_what_is_idle_already_stays_until_it_is_woken():
+def test_what_is_idle_already_stays_until_it_is_woken():
     record = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", "idling.kubernetes.io/previous-scale": "1",
               "reconciler/owner": "production/IdlingPolicy/idle-dev", "reconciler/idled-to": "0"}  # fmt: skip
     asleep = replace(a_prometheus()[0], replicas=0, annotations=record)
@@ -592,7 +592,7 @@ def test_row_18_what_is_idle_already_stays_until_it_is_woken():
     assert {one.ref.kind: str(one.verb) for one in decided(state, now=NOON).desired.decisions}["Prometheus"] == "wake"
 
 
-def test_row_12_a_progressing_rollout_that_gave_up_is_none():
+def test_a_progressing_rollout_that_gave_up_is_none():
     stuck = replace(
         OTHER, updated_replicas=1, conditions=(Condition("Progressing", "False", "ProgressDeadlineExceeded"),)
     )

@@ -87,7 +87,7 @@ class TestCriteria:
             pytest.param((None,), None, None, id="none with an end"),
         ],
     )
-    def test_defect_21_ends(self, hours, first, last):
+    def test_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
         idle = tuple(Evaluation(CriterionResult.IDLE, (), until=end) for end in ends)
         assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
@@ -180,7 +180,7 @@ class TestBids:
             ),
         ],
     )
-    def test_defect_21_what_counts_of_several(self, of, verdicts, expected):
+    def test_what_counts_of_several(self, of, verdicts, expected):
         assert of(Verdict(verdicts)) == of(Verdict(verdicts[::-1])) == expected
 
     def test_without_any(self):
@@ -491,7 +491,7 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
     ("owners", "allowed"),
     [(1, 1), (2, 1), (4, 1), (6, 1), (7, 1), (8, 2), (9, 2), (11, 2), (12, 3), (15, 3), (16, 4), (18, 4), (40, 10)],
 )
-def test_defect_21_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
+def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
     names = [f"p{number}" for number in range(owners)]
     for gone in range(owners + 1):
         guard = fleet_guard(names, frozenset(names[gone:]), frozenset())

@@ -70,7 +70,7 @@ def undone_night(world: World, *, by: str = GIT, acts: bool = True, after: timed
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
 class TestBoundsPutBack:
-    def test_defect_14_at_its_floor_it_is_woken_and_the_undo_is_counted(self, whole):
+    def test_at_its_floor_it_is_woken_and_the_undo_is_counted(self, whole):
         world = the_world()
         undone_night(world, acts=False, whole=whole)
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
@@ -83,7 +83,7 @@ class TestBoundsPutBack:
         undone_night(world, acts=False, after=timedelta(0), whole=whole)
         assert said(world, "undone")["at"] == "2026-11-20T22:00:00Z"
 
-    def test_defect_14_where_the_autoscaler_raised_it_it_is_released(self, whole):
+    def test_where_the_autoscaler_raised_it_it_is_released(self, whole):
         world = the_world()
         undone_night(world, whole=whole)
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (2, (2, 10), {})
@@ -91,7 +91,7 @@ class TestBoundsPutBack:
         assert run_in(world, FLOOR).desired.decisions == ()
 
     @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts"])
-    def test_defect_14_in_two_windows_it_is_contested_and_left_alone(self, whole, acts):
+    def test_in_two_windows_it_is_contested_and_left_alone(self, whole, acts):
         world = the_world()
         undone_night(world, acts=acts, whole=whole, after=timedelta(hours=1))
         world.now += WEEK
@@ -151,7 +151,7 @@ def test_a_policy_that_insists_yields_to_who_puts_the_bounds_back(whole, acts, r
     assert (said(world, "contested")["by"], said(world, "contested")["autoscaler"]) == (GIT, "web")
 
 
-def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
+def test_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
     world = the_world()
     undone_night(world, acts=False)
     world.now += WEEK
@@ -171,7 +171,7 @@ def test_defect_14_the_event_and_the_notice_name_the_writer_and_what_ends_the_fi
 
 
 @pytest.mark.parametrize("writes", range(5))
-def test_defect_14_a_wake_of_ours_that_was_cut_is_no_undo(writes):
+def test_a_wake_of_ours_that_was_cut_is_no_undo(writes):
     world = the_world()
     run_in(world, FLOOR)
     world.now = MONDAY
@@ -184,7 +184,7 @@ def test_defect_14_a_wake_of_ours_that_was_cut_is_no_undo(writes):
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_defect_14_an_idle_of_ours_that_was_cut_is_no_undo(writes):
+def test_an_idle_of_ours_that_was_cut_is_no_undo(writes):
     world = the_world()
     run_in(world, FLOOR, writes=writes)
     world.controllers()
@@ -196,7 +196,7 @@ def test_defect_14_an_idle_of_ours_that_was_cut_is_no_undo(writes):
 @pytest.mark.parametrize(
     ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
 )
-def test_defect_14_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undone):
+def test_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undone):
     """The server's clock may be behind ours; a run of ours that died leaves no annotations either."""
     world = the_world()
     run_in(world, FLOOR, writes=2)
@@ -207,7 +207,7 @@ def test_defect_14_a_whole_autoscaler_that_was_written_just_before_the_idle(seco
 
 
 @pytest.mark.parametrize("writes", range(1, 5))
-def test_defect_14_a_run_that_is_cut_while_it_answers_an_undo_counts_it_once(writes):
+def test_a_run_that_is_cut_while_it_answers_an_undo_counts_it_once(writes):
     world = the_world()
     declared = world.objects[HPA]
     run_in(world, FLOOR)
@@ -220,7 +220,7 @@ def test_defect_14_a_run_that_is_cut_while_it_answers_an_undo_counts_it_once(wri
     assert run_in(world, FLOOR).desired.decisions == ()
 
 
-def test_defect_14_a_wake_in_between_ends_the_row():
+def test_a_wake_in_between_ends_the_row():
     world = the_world()
     undone_night(world)
     world.now += WEEK
@@ -232,7 +232,7 @@ def test_defect_14_a_wake_in_between_ends_the_row():
     assert said(world, "contested") == {}
 
 
-def test_defect_14_a_suspension_that_is_put_back_in_two_windows_is_contested():
+def test_a_suspension_that_is_put_back_in_two_windows_is_contested():
     policy = a_policy(selector=workloads_selector("CronJob"))
     job = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, replicas_path=("spec", "suspend"))
     world = a_world(job, now=NIGHT)
@@ -262,7 +262,7 @@ IDLES = 2  # how often it may be idled before it is contested
 @pytest.mark.laws
 @tries(300)
 @given(st.lists(RUNS, min_size=4, max_size=40), st.booleans(), st.integers(1, 3), st.sampled_from([None, 1, 2, 4]))
-def test_defect_14_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, minimum):
+def test_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, minimum):
     """Whatever is put back, whenever our runs come or die: what is undone twice is contested, and nothing is written
     then. Each idle takes one run, and one that answers the undo.
     """

@@ -121,7 +121,7 @@ OTHER_LABELS = {
         pytest.param(answers(("db", 7)), UNKNOWN, "none of its series", id="a Service whose labels are not selected"),
     ],
 )
-def test_row_19_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, result, words):
+def test_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, result, words):
     selected = ObjectSelector(labels=LabelSelector((("tier", "web"),)))
     selector = Selector(services=selected, namespaces=ObjectSelector(("shop",)))
     policy = a_policy("idle-dev", a_metric(no_series="Zero"), a_schedule(), selector=selector)

@@ -229,7 +229,7 @@ def test_workloads_selected_directly_need_no_service():
     [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])],
     ids=["no kind", "by name"],
 )
-def test_row_18_custom_kinds_are_selected_by_name_only(kinds, idled):
+def test_custom_kinds_are_selected_by_name_only(kinds, idled):
     ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
     shards = a_workload(replicas=1)
     custom = replace(shards, ref=ref, uid="uid-k8s", replicas_path=("spec", "shards"))

@@ -226,7 +226,7 @@ class TestBrokenPolicies:
         assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
         assert world.objects[SERVICE].annotations["reconciler/wake-due"] == "2026-11-23T06:00:00Z"
 
-    def test_defect_17_what_is_due_on_a_frozen_cluster_wakes(self):
+    def test_what_is_due_on_a_frozen_cluster_wakes(self):
         world = an_idle_world()
         world.now = MONDAY
         desired = due(world, of_state("Frozen"))
@@ -340,7 +340,7 @@ class TestRestore:
         assert world.replicas(WEB) == 7
         assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
 
-    def test_defect_17_a_frozen_cluster_is_restored(self):
+    def test_a_frozen_cluster_is_restored(self):
         world = an_idle_world()
         desired = restored(world, of_state("Frozen"))
         assert (world.replicas(WEB), desired.notices) == (3, ())

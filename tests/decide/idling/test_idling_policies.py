@@ -346,7 +346,7 @@ class TestFederated:
             ),
         ],
     )
-    def test_defect_15_a_cluster_without_a_preference_that_cannot_be_read_holds_nothing_back(self, clusters):
+    def test_a_cluster_without_a_preference_that_cannot_be_read_holds_nothing_back(self, clusters):
         world = a_world(a_service(), a_workload(), a_service("other", cluster="west"), now=NIGHT)
         world.unreachable = {"west"}
         self.run(world, clusters=clusters)

@@ -63,7 +63,7 @@ CASES = [
     ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (FactName.FLOOR,), "wake"),
     ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (FactName.RUNS_ELSEWHERE,), "wake"),
     ("idle, and its policy is gone", IdleState.IDLE, NOT_SELECTED, (), "wake"),
-    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED,), "put off"),
+    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED,), "hold_back"),
     ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED, FactName.REQUESTED), "wake"),
     ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (FactName.SERVICE_RUNS,), "keep"),
     ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (FactName.DUE, FactName.READ_ONLY), "overdue"),

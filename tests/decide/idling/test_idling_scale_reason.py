@@ -49,7 +49,7 @@ def taken_over(reason: str | None = "Maintenance") -> World:
 
 @OTHERS
 class TestTakenOver:
-    def test_defect_16_it_is_released_and_not_woken(self, reason):
+    def test_it_is_released_and_not_woken(self, reason):
         world = taken_over(reason)
         outcome = run_in(world)
         assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
@@ -62,14 +62,14 @@ class TestTakenOver:
         assert "reconciler/undone" not in world.objects[WEB].annotations
         assert run_in(world).desired.decisions == ()
 
-    def test_defect_16_the_way_back_is_handed_over(self, reason):
+    def test_the_way_back_is_handed_over(self, reason):
         world = taken_over(reason)
         (release, _) = run_in(world).desired.decisions
         assert world.objects[WEB].annotations[PREVIOUS] == "3"
         assert "previous replicas 3" in release.cause.why
         assert (release.replicas_before, release.event) == (None, "")
 
-    def test_defect_16_it_keeps_nothing_else_behind_its_services_up(self, reason):
+    def test_it_keeps_nothing_else_behind_its_services_up(self, reason):
         world = taken_over(reason)
         world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
         outcome = run_in(world)
@@ -79,7 +79,7 @@ class TestTakenOver:
         assert run_in(world).desired.decisions == ()
 
     @pytest.mark.parametrize("policies", [(), (a_policy(priority=3, name="other"),)], ids=["", "another policy"])
-    def test_defect_16_nor_does_its_window_wake_it(self, reason, policies):
+    def test_nor_does_its_window_wake_it(self, reason, policies):
         world = taken_over(reason)
         world.now = MONDAY
         run_in(world, *policies)
@@ -87,7 +87,7 @@ class TestTakenOver:
         assert world.replicas(WEB) == 0
 
     @pytest.mark.parametrize("writes", range(3))
-    def test_defect_16_killed_at_every_write(self, reason, writes):
+    def test_killed_at_every_write(self, reason, writes):
         world = taken_over(reason)
         run_in(world, writes=writes)
         world.now += MINUTE
@@ -149,7 +149,7 @@ def test_a_hand_without_a_reason_leaves_no_time_of_ours():
     assert not {REASON, TIME, PREVIOUS} & set(world.objects[WEB].annotations)
 
 
-def test_defect_16_an_autoscaler_that_is_held_is_let_go():
+def test_an_autoscaler_that_is_held_is_let_go():
     hpa = HorizontalPodAutoscaler(
         ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
         "uid-hpa",
@@ -217,7 +217,7 @@ def test_a_reason_that_a_rollout_undo_brought_back_says_nothing_of_today(reason)
     assert world.replicas(WEB) == 3
 
 
-def test_defect_16_a_wake_is_a_scale_without_a_reason():
+def test_a_wake_is_a_scale_without_a_reason():
     world = an_idle_world()
     world.now = MONDAY
     wake = run_in(world).desired.decisions[0]

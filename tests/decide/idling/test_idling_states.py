@@ -56,19 +56,19 @@ def a_copy(replicas: str) -> Workload:
 
 
 LISTED = [
-    pytest.param(3, {}, "half idled", None, id="running"),
-    pytest.param(3, {AWAKE_SINCE: BEFORE}, "half idled", None, id="woken before"),
-    pytest.param(3, {AWAKE_SINCE: IDLED}, "half woken", None, id="woken in the same second"),
-    pytest.param(3, {AWAKE_SINCE: AFTER}, "half woken", None, id="woken since"),
+    pytest.param(3, {}, "idle_incomplete", None, id="running"),
+    pytest.param(3, {AWAKE_SINCE: BEFORE}, "idle_incomplete", None, id="woken before"),
+    pytest.param(3, {AWAKE_SINCE: IDLED}, "wake_incomplete", None, id="woken in the same second"),
+    pytest.param(3, {AWAKE_SINCE: AFTER}, "wake_incomplete", None, id="woken since"),
     pytest.param(0, {AWAKE_SINCE: IDLED}, "down", None, id="woken in the same second, and at zero"),
-    pytest.param(3, BROKEN, "set aside", None, id="a broken record, and running"),
-    pytest.param(2, BROKEN, "idle by us", 5, id="a broken record, and at its idled count"),
-    pytest.param(0, BROKEN, "idle by us", 5, id="a broken record, and at zero"),
+    pytest.param(3, BROKEN, "unreadable", None, id="a broken record, and running"),
+    pytest.param(2, BROKEN, "idle", 5, id="a broken record, and at its idled count"),
+    pytest.param(0, BROKEN, "idle", 5, id="a broken record, and at zero"),
     pytest.param(2, {}, "unproven", 5, id="at its idled count, and nobody knows by whom"),
-    pytest.param(2, RECORD, "idle by us", 5, id="its own record, and at its idled count"),
-    pytest.param(3, RECORD, "scaled by hand", 5, id="its own record, and above its idled count"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "scaled by hand", 5, id="a record of the second of its last wake"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "stale record", 5, id="a record older than its last wake"),
+    pytest.param(2, RECORD, "idle", 5, id="its own record, and at its idled count"),
+    pytest.param(3, RECORD, "manually_scaled", 5, id="its own record, and above its idled count"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "manually_scaled", 5, id="a record of the second of its last wake"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "stale", 5, id="a record older than its last wake"),
 ]
 
 
@@ -87,8 +87,8 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
         pytest.param((), "unproven", 5, id="no copy"),
         pytest.param(("1",), "unproven", 5, id="fewer than it stands at"),
         pytest.param(("2",), "unproven", 5, id="as many as it stands at"),
-        pytest.param(("3",), "idle by us", 3, id="one more"),
-        pytest.param(("9",), "idle by us", 5, id="more than are listed"),
+        pytest.param(("3",), "idle", 3, id="one more"),
+        pytest.param(("9",), "idle", 5, id="more than are listed"),
     ],
 )
 def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state, record):
@@ -101,7 +101,7 @@ def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state
 
 def test_a_list_that_nothing_bears_out_counts_as_one_replica_of_what_we_scaled():
     found, recorded = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
-    assert found == "idle by us"
+    assert found == "idle"
     assert recorded is not None
     assert recorded.replicas == 1
 
@@ -144,7 +144,7 @@ def test_of_two_lists(first, second, replicas):
 def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled_at):
     texts = {**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(listed))}
     found, recorded = classified(a_workload(replicas=2, annotations=RECORD), texts, a_copy("9"))
-    assert found == "idle by us"
+    assert found == "idle"
     assert recorded is not None
     assert (recorded.replicas, format_time(recorded.idled_at)) == (replicas, idled_at)
 
@@ -169,11 +169,11 @@ def test_of_what_others_idled(replicas, annotations, state, listed):
 @pytest.mark.parametrize(
     ("other", "policies", "state"),
     [
-        pytest.param(None, (), "stale record", id="alone"),
-        pytest.param(0, (), "stale record", id="the other one is at zero"),
-        pytest.param(1, (), "scaled by hand", id="the other one runs"),
-        pytest.param(None, TWO, "stale record", id="selected by a second policy"),
-        pytest.param(None, TWO[1:], "scaled by hand", id="selected by another policy"),
+        pytest.param(None, (), "stale", id="alone"),
+        pytest.param(0, (), "stale", id="the other one is at zero"),
+        pytest.param(1, (), "manually_scaled", id="the other one runs"),
+        pytest.param(None, TWO, "stale", id="selected by a second policy"),
+        pytest.param(None, TWO[1:], "manually_scaled", id="selected by another policy"),
     ],
 )
 def test_a_record_that_its_service_would_list_and_does_not_came_back_from_the_past(other, policies, state):

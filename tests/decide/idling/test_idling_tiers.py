@@ -109,7 +109,7 @@ def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> No
     assert cluster.looks == dict.fromkeys(names("db"), 1)
 
 
-def test_defect_34_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     of = Readiness.of
     monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))

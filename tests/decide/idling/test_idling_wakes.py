@@ -249,7 +249,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
     @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
-    def test_row_13_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken, an_endpoints):
+    def test_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken, an_endpoints):
         """Idled as workloads alone: the Service has no marks."""
         world = a_world(a_service(), a_workload(), an_endpoints, now=NIGHT)
         policy = a_policy(selector=workloads_selector())
@@ -296,7 +296,7 @@ class TestSignals:
         world.annotate(SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
         assert verbs(decided(world.state(), now=NIGHT + 20 * MINUTE)) == WAKE
 
-    def test_row_13_a_request_of_before_does_not(self):
+    def test_a_request_of_before_does_not(self):
         world = a_world(
             a_service(annotations={"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT
         )
@@ -304,7 +304,7 @@ class TestSignals:
         run_in(world, policy)
         assert run_in(world, policy).desired.decisions == ()
 
-    def test_row_13_a_request_that_cannot_be_read_is_told_there_too(self):
+    def test_a_request_that_cannot_be_read_is_told_there_too(self):
         world = a_world(a_service(annotations={"reconciler/wake-requested-at": "now"}), a_workload(), now=NIGHT)
         outcome = decided(world.state(), a_policy(selector=workloads_selector()), now=NIGHT)
         assert "expected a time" in notices_of(outcome, "unreadableSignal")[0]
@@ -425,21 +425,21 @@ class TestExcluded:
 
 
 class TestFrozen:
-    def test_defect_17_what_is_due_wakes(self):
+    def test_what_is_due_wakes(self):
         world = an_idle_world()
         world.now = MONDAY
         outcome = run_in(world, fleet=of_state("Frozen"))
         assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
         assert run_in(world, fleet=of_state("Frozen")).desired.decisions == ()
 
-    def test_defect_17_what_is_asked_for_wakes(self):
+    def test_what_is_asked_for_wakes(self):
         world = an_idle_world()
         world.now += MINUTE
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
         run_in(world, fleet=of_state("Frozen"))
         assert world.replicas(WEB) == 3
 
-    def test_defect_17_what_no_policy_selects_wakes(self):
+    def test_what_no_policy_selects_wakes(self):
         world = an_idle_world()
         run_in(
             world,
@@ -567,7 +567,7 @@ class TestWakeOrder:
         waits = {one.ref.name: one.wait_ready for one in decisions if one.verb is Verb.WAKE}
         assert waits == {"api": "", "db": waits_for}
 
-    def test_defect_34_a_plan_of_two_tiers_grows_as_what_is_in_them(self):
+    def test_a_plan_of_two_tiers_grows_as_what_is_in_them(self):
         lengths = []
         for count in (20, 40):
             world = self.world(count)

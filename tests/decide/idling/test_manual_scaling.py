@@ -166,7 +166,7 @@ class TestContested:
             pytest.param([{}, {}], True, id="in two episodes running"),
             pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
             pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
-            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="defect 14, in two windows, however late"),
+            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="in two windows, however late"),
             pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
             pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
             pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
@@ -215,7 +215,7 @@ class TestContested:
         assert "ignoreDifferences" in text
 
     @pytest.mark.parametrize("writes", [1, 2])
-    def test_defect_14_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
+    def test_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         fight(world)
         world.now += timedelta(days=7)

@@ -135,7 +135,6 @@ def place(
         state,
         a_run(**run),
         {**idled.after(state, frozenset({"production"})), **(waking or {})},
-        counterfactuals=True,
     )
 
 

@@ -55,7 +55,7 @@ def first_served(fleet, key):
     return fleet[fair_order(tuple(fleet), (1,) * len(fleet), key)[0]]
 
 
-def test_defect_6_the_only_replica_goes_to_the_cluster_that_is_served_first():
+def test_the_only_replica_goes_to_the_cluster_that_is_served_first():
     landed = dict.fromkeys("ABC", 0)
     for number in range(100):
         key = f"shop/web-{number:02}"
@@ -67,7 +67,7 @@ def test_defect_6_the_only_replica_goes_to_the_cluster_that_is_served_first():
 
 @pytest.mark.parametrize("clusters", CHANCE)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_defect_6_federated_replica_sets_of_one_replica_spread_over_the_clusters(shape, clusters):
+def test_federated_replica_sets_of_one_replica_spread_over_the_clusters(shape, clusters):
     """10,000 names land on each cluster as often as by chance."""
     fleet = [f"cluster-{number:02}" for number in range(clusters)]
     landed = dict.fromkeys(fleet, 0)

@@ -54,7 +54,7 @@ def idled(number):
     return decided
 
 
-def test_defect_35_the_workloads_are_not_gone_through_for_each_that_is_idled():
+def test_the_workloads_are_not_gone_through_for_each_that_is_idled():
     """Ten times as many workloads take ten times as many steps where idling and placement are joined."""
     few, many = (counted(idled(size), "line", lambda frame: frame.f_code.co_filename == JOINED) for size in (10, 100))
     assert many < 11 * few
@@ -71,7 +71,7 @@ def allocations(clusters):
     )
 
 
-def test_defect_36_a_plan_does_not_allocate_once_more_for_each_full_cluster():
+def test_a_plan_does_not_allocate_once_more_for_each_full_cluster():
     assert allocations(20) == allocations(2)
 
 

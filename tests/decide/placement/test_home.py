@@ -38,7 +38,7 @@ def in_state(state, name):
         pytest.param(FLEET, "north west", "north", id="the first that answers"),
         pytest.param(in_state("ReadOnly", "north"), "north west", "west", id="that is not read-only"),
         pytest.param(in_state("Draining", "north"), "north west", "north", id="it may be draining"),
-        pytest.param(in_state("Frozen", "east"), "east north west", "east", id="defect 17: a frozen home records"),
+        pytest.param(in_state("Frozen", "east"), "east north west", "east", id="a frozen home records"),
         pytest.param(in_state("ReadOnly", "east"), "east north west", "", id="a read-only home is not replaced"),
         pytest.param(in_state("ReadOnly", "east"), "north west", "north", id="unless it does not answer either"),
         pytest.param(FLEET, "", "", id="nobody answers"),
@@ -213,7 +213,7 @@ def pass_runs(world, number, tick=timedelta(minutes=1)):
         world.pass_time(tick)
 
 
-def test_defect_8_a_lost_home_is_replaced_after_the_grace_and_gets_its_part_back():
+def test_a_lost_home_is_replaced_after_the_grace_and_gets_its_part_back():
     world = a_world()
     pass_runs(world, 3)
     assert specs(world) == {"east": 4, "north": 4, "west": 4}
@@ -233,7 +233,7 @@ def test_defect_8_a_lost_home_is_replaced_after_the_grace_and_gets_its_part_back
     assert world.decided().decisions == ()
 
 
-def test_defect_8_while_home_is_away_other_losses_are_timed_too():
+def test_while_home_is_away_other_losses_are_timed_too():
     world = a_world()
     pass_runs(world, 3)
     world.clusters[0].reachable = False
@@ -245,7 +245,7 @@ def test_defect_8_while_home_is_away_other_losses_are_timed_too():
     assert specs(world)["north"] == 12
 
 
-def test_defect_8_who_stands_in_may_change_and_nothing_is_forgotten():
+def test_who_stands_in_may_change_and_nothing_is_forgotten():
     world = a_world()
     pass_runs(world, 3)
     world.clusters[0].reachable = False

@@ -55,14 +55,14 @@ LAGGING = [
 
 
 @pytest.mark.parametrize("lagging", LAGGING)
-def test_defect_5_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
+def test_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
     desired = place(settled("a", 10), a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30))
     assert numbers(desired) == {"a": "scale 10 -> 18", "b": "scale 10 -> 4"}
     assert "lagging: receives no replicas until all of its pods run" in row(desired, "c").why
 
 
 @pytest.mark.parametrize("lagging", LAGGING)
-def test_defect_5_they_stay_missing_where_no_calm_cluster_has_room(lagging):
+def test_they_stay_missing_where_no_calm_cluster_has_room(lagging):
     clusters = EVENLY | {"a": ClusterPreference(weight=1, max_replicas=10)}
     status = a_status('{"desired":30,"clusters":{}}', cluster="a")
     a = a_cluster("a", workloads=(a_local("a", 10),), config_maps=(status,))
@@ -111,7 +111,7 @@ def test_pods_that_were_just_made_do_not_make_a_cluster_lag():
     }
 
 
-def test_defect_7_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room():
+def test_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room():
     federated = a_federated(20, rebalance=False, selector=SELECTOR, template=TEMPLATE)
     world = World([SimCluster("a", room=100), SimCluster("b", room=6)], federated)
 

@@ -220,7 +220,7 @@ spec:
 """
 
 
-def test_defect_10_the_original_form_is_carried_over_whole(tmp_path):
+def test_the_original_form_is_carried_over_whole(tmp_path):
     (tmp_path / "fleet.yaml").write_text(
         "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: production}\n"
         "spec: {home: east, clusters: [{name: east}]}\n"
@@ -237,7 +237,7 @@ def test_defect_10_the_original_form_is_carried_over_whole(tmp_path):
     }
 
 
-def test_defect_10_what_is_carried_over_is_kept_as_the_policy_says():
+def test_what_is_carried_over_is_kept_as_the_policy_says():
     form = a_form(min_ready_seconds=5, annotations={"example.com/pager": "team-shop"})
     changes = metadata_changes(a_local("east", 3, min_ready_seconds=2), form)
     assert changes == (

@@ -109,7 +109,7 @@ def test_nothing_is_written_to_a_read_only_home():
     assert place(settled("east", 6), lost=("west",), fleet=_home_in("ReadOnly")).decisions == ()
 
 
-def test_defect_17_a_frozen_home_keeps_its_records():
+def test_a_frozen_home_keeps_its_records():
     written = place(settled("east", 6), lost=("west",), fleet=_home_in("Frozen")).decisions
     assert {(one.verb, one.ref.cluster, one.ref.kind) for one in written} == {(Verb.REMEMBER, "east", "ConfigMap")}
 
@@ -209,7 +209,7 @@ def weighing(weight=0, least=0, most=None):
                 "minimum 4 + share 2: weight 20 of 100, min 4, weights share what the minimums leave, 12 of 20",
                 "replicas is 21",
             ),
-            id="defect 11: a weight is a share of what the minimums leave",
+            id="a weight is a share of what the minimums leave",
         ),
     ],
 )

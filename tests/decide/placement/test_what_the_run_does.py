@@ -64,7 +64,7 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("namespaces", "expected"),
         [
-            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="defect 10: it is not there"),
+            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="it is not there"),
             pytest.param(("default", "shop"), {"west": "create 0 -> 3"}, id="it is there"),
             pytest.param((), {"west": "create 0 -> 3"}, id="they are not known"),
         ],
@@ -165,7 +165,7 @@ class TestConflict:
         assert repaired.cause.why == "adopted, it was not ours"
 
     @pytest.mark.parametrize("template", [FOREIGN["template"], TEMPLATE], ids=["another", "the same"])
-    def test_defect_9_one_that_was_not_ours_is_adopted_and_not_moved(self, template):
+    def test_one_that_was_not_ours_is_adopted_and_not_moved(self, template):
         desired = place(settled("east", 3), settled("west", 20, **(FOREIGN | {"template": template})))
         scaled = about(desired, "west")[-1]
         assert (scaled.verb, scaled.event) == (Verb.SCALE, "Adopted")
@@ -226,7 +226,7 @@ class TestConflict:
             west.workloads[0].uid,
         )
         assert (created.verb, created.needs, created.uid) == (Verb.CREATE, (deleted.key,), None)
-        # defect 9: the Event says what became of the one that was there
+        # the Event says what became of the one that was there
         assert (created.event, created.cause.why) == (
             "Overwritten",
             "replaces the one deleted because its selector differs, weight 1 of 2",
@@ -378,7 +378,7 @@ class TestLeftOut:
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
 
-    def test_defect_10_a_cluster_that_left_the_fleet_keeps_its_replicas_and_a_notice_says_so(self):
+    def test_a_cluster_that_left_the_fleet_keeps_its_replicas_and_a_notice_says_so(self):
         east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(a_status(STATUS),))
         desired = place(east, federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 5 -> 9"}

@@ -167,7 +167,7 @@ class TestIdling:
         east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[-1].after),))
         assert place(east, idle("west")).decisions == ()
 
-    def test_defect_4_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
+    def test_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
         fleet = a_fleet("east", "north", "west")
         clusters = tuple(replace(one, state="Frozen") if one.name == "west" else one for one in fleet.clusters)
         desired = place(idle("east"), a_cluster("north"), idle("west"), fleet=replace(fleet, clusters=clusters))
@@ -177,7 +177,7 @@ class TestIdling:
     @pytest.mark.parametrize(
         "unreadable", ["horizontalpodautoscalers", "scaledobjects", "replicasets", "namespace shop"]
     )
-    def test_defect_4_nothing_starts_elsewhere_while_a_list_of_an_idle_cluster_cannot_be_read(self, unreadable):
+    def test_nothing_starts_elsewhere_while_a_list_of_an_idle_cluster_cannot_be_read(self, unreadable):
         seen = () if unreadable in ("replicasets", "namespace shop") else idle("west").workloads
         west = a_cluster("west", workloads=seen, unreadable={unreadable: "forbidden"})
         north = a_cluster("north", config_maps=(a_status(IDLED_STATUS, cluster="north"),))
@@ -193,9 +193,7 @@ class TestIdling:
             pytest.param(None, ("nights",), {"north": "create 0 -> 9"}, id="nothing says when it wakes"),
         ],
     )
-    def test_defect_4_nothing_starts_elsewhere_while_a_lost_cluster_is_known_to_be_asleep(
-        self, hours, policies, expected
-    ):
+    def test_nothing_starts_elsewhere_while_a_lost_cluster_is_known_to_be_asleep(self, hours, policies, expected):
         until = {} if hours is None else {"until": format_time(NOW + timedelta(hours=hours))}
         written = json.loads(IDLED_STATUS)
         written["clusters"]["west"] |= until
@@ -205,7 +203,7 @@ class TestIdling:
         assert numbers(desired) == expected
         assert (row(desired, "west").why == "unreachable; idle, nights decides") is (expected == {})
 
-    def test_defect_4_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
+    def test_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
         memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
         east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(status, memory))
         assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {"east": "scale 5 -> 9"}

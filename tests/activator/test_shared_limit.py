@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.connection import BUFFER, SMALL_PIECE, Splice
-from reconciler.activator.objects import Backend
-from reconciler.activator.shares import Shares
+from reconciler.activator.objects import EndpointAddress
+from reconciler.activator.shared_limit import SharedLimit
 from tests.activator.services import a_slice
 from tests.activator.test_activator import Stage, play, until
 
@@ -24,7 +24,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 @given(arrivals=st.lists(NAMES, max_size=80), most=st.integers(1, 12))
 def test_a_namespace_with_no_more_than_its_share_loses_nothing_to_others(arrivals: list[str], most: int) -> None:
     """What waits: the oldest of the namespace with the most gives way, its own where it has as much as any."""
-    shares: Shares[int] = Shares(most)
+    shares: SharedLimit[int] = SharedLimit(most)
     owner: dict[int, str] = {}
     for number, namespace in enumerate(arrivals, start=1):
         before = Counter(owner.values())
@@ -47,7 +47,7 @@ def test_a_namespace_with_no_more_than_its_share_loses_nothing_to_others(arrival
 def test_who_gives_way_has_more_also_after_it_and_is_the_greatest(
     steps: list[tuple[str, int, int]], namespace: str, units: int
 ) -> None:
-    shares: Shares[int] = Shares(100)
+    shares: SharedLimit[int] = SharedLimit(100)
     known: dict[tuple[str, int], int] = {}
     for name, holder, count in steps:
         if count:
@@ -74,7 +74,7 @@ def test_who_gives_way_has_more_also_after_it_and_is_the_greatest(
         )
 
 
-async def is_pods(_: str, backend: Backend) -> bool:
+async def is_pods(_: str, backend: EndpointAddress) -> bool:
     return bool(backend.pod)
 
 
@@ -107,7 +107,7 @@ def test_many_idle_services_of_one_namespace_reset_no_waiting_connection_of_anot
         clients = await connect(quiet, 2)
         for number in range(5):
             clients += await connect(stage.idle(f"loud-{number}", "large"), 2)
-        assert (quiet.held, len(stage.one._held)) == (2, 6)
+        assert (quiet.held, len(stage.one._shared.held)) == (2, 6)
         assert stage.one.metrics.refused["limit"] == 6
         close(clients)
 
@@ -126,7 +126,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
             found = a_slice(f"{name}-1", [("127.0.0.1", True, True)], [{"port": port, "name": ""}])
             found.metadata.namespace = namespace
             found.metadata.labels = {"kubernetes.io/service-name": name}
-            stage.one._refresh(stage.one._slice_changed((namespace, f"{name}-1"), found))
+            stage.one._seen(stage.one._slices, (namespace, f"{name}-1"), found)
 
         clients = await connect(loud, 6)
         ready(loud)
@@ -153,12 +153,12 @@ def test_a_service_with_as_many_ports_as_there_are_gives_them_up_for_other_names
         assert (modest.wants_slices, greedy.wants_slices) == (True, False)
         await until(lambda: set(stage.written.there) == {"modest-activator-activator-0-ipv4"})
         for _ in range(3):  # it is tried again all the time, and takes nothing from who has less
-            stage.one._look_once()
+            await stage.one._look()
         assert modest.wants_slices
         assert [line for line in stage.told if "large/greedy: it is not held" in line] != []
         assert len([line for line in stage.told if "large/greedy" in line]) == 1
-        stage.one._refresh(stage.one._service_changed(modest.name, None))
-        stage.one._look_once()
+        stage.one._seen(stage.one._services, modest.name, None)
+        await stage.one._look()
         await until(lambda: set(stage.written.there) == {"greedy-activator-activator-0-ipv4"})
 
     play(story, listeners=40)
@@ -166,7 +166,7 @@ def test_a_service_with_as_many_ports_as_there_are_gives_them_up_for_other_names
 
 def test_where_slow_receivers_keep_all_there_is_only_their_namespace_reads_in_small_pieces() -> None:
     async def story() -> None:
-        kept: Shares[object] = Shares(4 * BUFFER)
+        kept: SharedLimit[object] = SharedLimit(4 * BUFFER)
 
         def splice(namespace: str) -> tuple[Splice, list[socket.socket]]:
             (client, near), (pod, far) = socket.socketpair(), socket.socketpair()

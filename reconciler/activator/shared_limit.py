@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 
 
-class Shares(Generic[K]):
+class SharedLimit(Generic[K]):
     """`most` units for all namespaces together; each belongs to a holder, such as a connection, of one of them."""
 
     def __init__(self, most: int) -> None:

@@ -1,0 +1,89 @@
+"""What actions of a plan wait for: the workloads of a wake tier to be ready, activators to accept connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.readiness import Acceptance, Readiness
+from reconciler.decide.decisions import Phase
+from reconciler.plan.model import Action
+from reconciler.time_limit import TimeLimit
+
+TIER_WAIT_SECONDS = 600.0
+
+
+class Waits:
+    """The waits of `actions`; `done` has the outcomes of those that are over, by their ids."""
+
+    def __init__(
+        self, actions: Sequence[Action], accesses: Mapping[str, Access], limit: TimeLimit, done: Mapping[int, Outcome]
+    ) -> None:
+        self._accesses = accesses
+        self._limit = limit
+        self._done = done
+        self._tiers: dict[str, list[Action]] = {}  # the wakes of each tier in their order
+        for action in actions:
+            if action.decision.wake_tier:
+                self._tiers.setdefault(action.decision.wake_tier, []).append(action)
+        self._ready: dict[str, int] = {}  # how many of a tier, from the first, nobody need wait for any more
+        self._waits: dict[int, tuple[TimeLimit, float]] = {}  # how long an action waits for its tier, and its seconds
+        self._readiness = Readiness()
+        # The Services whose connections an activator is to accept, by the ids of the actions that say so.
+        self._recorded = {action.id: action for action in actions if action.decision.phase is Phase.ANNOTATE}
+        self._acceptance = Acceptance()
+
+    def waits(self, action: Action) -> bool:
+        """Return whether the action still waits for others to be ready.
+
+        It does for ten minutes at most, and for no more than half of what the run has left, so that the wake is done in
+        it.
+        """
+        if action.decision.wait_activator and self._is_unaccepted(action):
+            return True
+        if self._first_not_ready(action.wait_ready) is None:
+            self._waits.pop(action.id, None)
+            return False
+        if action.id not in self._waits:
+            seconds = min(TIER_WAIT_SECONDS, self._limit.left() / 2)
+            self._waits[action.id] = self._accesses[action.ref.cluster].limit.within(seconds), seconds
+        return not self._waits[action.id][0].over
+
+    def remark(self, action: Action) -> str:
+        """Return the remark on an action that went on although what it waited for was not ready, "" where it was."""
+        if action.id in self._waits and (waiting := self._first_not_ready(action.wait_ready)) is not None:
+            waited = f"{self._waits[action.id][1] / 60:.3g} minutes"
+            return f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
+        if not action.decision.wait_activator:
+            return ""
+        needed = {self._recorded[need].ref for need in action.needs if need in self._recorded}
+        missing = sorted(needed & self._acceptance.missing(action.ref.cluster))
+        return f"went on without an activator: it has no EndpointSlice for {missing[0]} yet" if missing else ""
+
+    def _is_unaccepted(self, action: Action) -> bool:
+        """Return whether an activator is still waited for: what was recorded in this run is not accepted yet."""
+        cluster, outcomes = action.ref.cluster, tuple(self._done.values())
+        applied = [self._recorded.get(one.action) for one in outcomes if one.status is OutcomeStatus.APPLIED]
+        services = frozenset(one.ref for one in applied if one is not None and one.ref.cluster == cluster)
+        return self._acceptance.is_waited_for(services, self._accesses[cluster])
+
+    def _first_not_ready(self, tier: str) -> Action | None:
+        """Return the first action of a wake tier that is to be waited for, None where there is none (any more).
+
+        What nobody need wait for stays so: whoever asks goes on where the last one stopped, not from the beginning.
+        """
+        inside = self._tiers.get(tier, ())
+        for position in range(self._ready.get(tier, 0), len(inside)):
+            if not self._is_up(inside[position]):
+                return inside[position]
+            self._ready[tier] = position + 1
+        return None
+
+    def _is_up(self, action: Action) -> bool:
+        """Return whether nobody need wait for an action (any more): it did not happen, or what it woke is ready."""
+        outcome = self._done.get(action.id)
+        if outcome is None:
+            return False
+        if outcome.status is not OutcomeStatus.APPLIED:
+            return True
+        return self._readiness.of(action, self._accesses[action.ref.cluster])
