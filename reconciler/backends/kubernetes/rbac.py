@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import NotFoundError
-from reconciler.model import EVERY_KIND
+from reconciler.model import EVERY_KIND, ServiceAccount
 from reconciler.workload_kinds import WorkloadKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -94,6 +94,11 @@ def custom_rights(kinds: Iterable[WorkloadKind]) -> tuple[Right, ...]:
     return tuple(right for kind in named for right in _of_scale(kind, "custom"))
 
 
+def impersonation_right(account: ServiceAccount) -> Right:
+    """Return the right to impersonate `account`, which is one in its namespace: ours."""
+    return Right("", "serviceaccounts", "impersonate", own=True, apply=True, name=account.name)
+
+
 def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     """Return `rights` as the rules of a Role or ClusterRole: as few as say exactly that, in a stable order."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
@@ -123,8 +128,16 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
-def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, version: str = "") -> bool:
-    """Return whether we have `right` in `namespace`, "" for all; `version` is that of the API, "" for any.
+def is_allowed(
+    requests: ApiClient,
+    cluster: str,
+    right: Right,
+    namespace: str,
+    version: str = "",
+    *,
+    account: ServiceAccount | None = None,
+) -> bool:
+    """Return whether we, or `account`, have `right` in `namespace`, "" for all; `version` is the API's, "" for any.
 
     Raises:
         ClusterError: the server does not say.
@@ -145,7 +158,7 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review))
+    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review), account=account)
     return answer_to(requests, request, _Review).status.allowed
 
 
@@ -163,15 +176,16 @@ class _UserReview(msgspec.Struct):
     status: _UserStatus
 
 
-def own_user(requests: ApiClient, cluster: str) -> str:
-    """Return the name of the user that the server takes us for, "" where it serves no such question.
+def own_user(requests: ApiClient, cluster: str, account: ServiceAccount | None = None) -> str:
+    """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
+    no such question.
 
     Raises:
         ClusterError: the server does not answer.
     """
     operation = Operation(cluster, "create", "selfsubjectreviews.authentication.k8s.io")
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review))
+    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
     try:
         return answer_to(requests, request, _UserReview).status.user_info.username
     except NotFoundError:
