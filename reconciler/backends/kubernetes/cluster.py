@@ -403,9 +403,9 @@ class ObjectWriter:
         _, slash, subresource = operation.resource.partition("/")
         name = "" if operation.verb == "create" else write.ref.name
         right = Right(write.ref.group, f"{self._plural}{slash}{subresource}", operation.verb, name=name)
-        where = (operation.cluster, right, write.ref.namespace, _version(write))
+        right = replace(right, version=_version(write))
         try:
-            return is_allowed(self._requests, *where, account=self._account)
+            return is_allowed(self._requests, operation.cluster, right, write.ref.namespace, self._account)
         except ClusterError:
             return False
 

@@ -33,7 +33,7 @@ class Right(Struct, frozen=True, order=True):
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
     and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet, "ZoneBalanced" and "podPicker" in a
-    policy, "activator" one that has EndpointSlices; "" is always needed.
+    policy, "activator" one that has EndpointSlices; "" is always needed. `version` is that of the API, "" any.
     """
 
     group: str
@@ -43,6 +43,7 @@ class Right(Struct, frozen=True, order=True):
     apply: bool = False
     name: str = ""
     use: Use = ""
+    version: str = ""
 
     def __str__(self) -> str:
         name = f" {self.name}" if self.name else ""
@@ -133,11 +134,9 @@ def is_allowed(
     cluster: str,
     right: Right,
     namespace: str,
-    version: str = "",
-    *,
     account: ServiceAccount | None = None,
 ) -> bool:
-    """Return whether we, or `account`, have `right` in `namespace`, "" for all; `version` is the API's, "" for any.
+    """Return whether we, or `account` where it is given, have `right` in `namespace`, "" for all.
 
     Raises:
         ClusterError: the server does not say.
@@ -146,7 +145,7 @@ def is_allowed(
     attributes = {
         "verb": right.verb,
         "group": right.group,
-        "version": version,
+        "version": right.version,
         "resource": resource,
         "subresource": subresource,
         "namespace": namespace,
