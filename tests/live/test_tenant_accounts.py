@@ -1,0 +1,268 @@
+"""Tenants with ServiceAccounts on real API servers: what is written for them is written as them, so that what our own
+checks might let through is refused there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from reconciler.policy.tenants import _Bounds
+from tests.live import deployed
+from tests.live.one_cluster import Desk
+from tests.real.api import Object
+from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
+from tests.real.fixtures import missing_part_skips
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests
+from tests.real.proxy import Exchange, Proxy
+from tests.real.worlds import Paths, create, create_missing, deployment_path, wait_until
+from tests.way.calls import Said
+from tests.way.teams import FILES, FLEET, NAMESPACES, two_teams
+from tests.way.test_tenants import EMPTY, REFUSED
+
+pytestmark = pytest.mark.real
+
+NIGHT, MORNING = "2035-11-20T22:00:00Z", "2035-11-21T08:00:00Z"
+COMPONENT = deployed.DEPLOY / "components" / "tenants"
+TEAMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "dev": {"a": ("team-a-web",), "b": ("team-b-web", "shared-b")},
+    "prod": {"b": ("team-b-web", "shared-b")},
+}
+"""The namespaces of each team, by cluster."""
+
+ACCOUNTS = {team: f"system:serviceaccount:{deployed.OWN}:reconciler-team-{team}" for team in "ab"}
+RUN = f"system:serviceaccount:{deployed.OWN}:{deployed.APPLY}"
+WITH_ACCOUNTS = FLEET
+for team in "ab":
+    paths = f'paths: ["teams/{team}/**"]\n'
+    WITH_ACCOUNTS = WITH_ACCOUNTS.replace(paths, f"{paths}      serviceAccount: reconciler-team-{team}\n")
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "verbs": ["create", "patch", "delete"]}],
+}
+_STATUS = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+
+
+def rights(cluster: str) -> list[Object]:
+    """What the component makes of the teams of a cluster; it is written for team a in one namespace."""
+    found = manifests(COMPONENT / "impersonate.yaml")
+    found[0]["rules"][0]["resourceNames"] = ["reconciler-team-a", "reconciler-team-b"]
+    for team, namespaces in TEAMS[cluster].items():
+        text = (COMPONENT / "team-a.yaml").read_text().replace("reconciler-team-a", f"reconciler-team-{team}")
+        account, binding = (one for one in yaml.safe_load_all(text))
+        found += [account, *(binding | {"metadata": {**binding["metadata"], "namespace": one}} for one in namespaces)]
+    return found
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write as the audit log has it."""
+
+    cluster: str
+    user: str
+    impersonated: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """dev and prod, with the teams of `teams.py`, and the command line under our ServiceAccount."""
+
+    planes: Mapping[str, ControlPlane]
+    logs: Mapping[str, Path]
+    accesses: Mapping[str, Access]
+
+    def fill(self) -> None:
+        """Make all Deployments and Services anew, and forget what was written."""
+        for cluster, plane in self.planes.items():
+            create_missing(plane.api, rights(cluster))
+            for namespace in (*NAMESPACES, deployed.OWN):
+                self._empty(plane, namespace)
+            for namespace in NAMESPACES:
+                create(plane.api, [_labelled(one) for one in _objects()], namespace)
+        for log in self.logs.values():
+            log.write_text("")
+
+    @staticmethod
+    def _empty(plane: ControlPlane, namespace: str) -> None:
+        core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
+        for path in (f"{apps}/deployments", f"{apps}/replicasets", f"{core}/configmaps", f"{core}/events"):
+            plane.api.delete(path)
+        for service in plane.api.items(f"{core}/services"):
+            plane.api.delete(f"{core}/services/{service['metadata']['name']}")
+
+    def objects(self) -> dict[tuple[str, str, str, str], tuple[str, Any]]:
+        """What is there of each namespace but our own: its resourceVersion, and its replicas."""
+        return {
+            (cluster, one["metadata"]["namespace"], kind, one["metadata"]["name"]): (
+                one["metadata"]["resourceVersion"],
+                one.get("spec", {}).get("replicas"),
+            )
+            for cluster, plane in self.planes.items()
+            for kind, path in _KINDS.items()
+            for one in plane.api.items(path)
+            if one["metadata"]["namespace"] in NAMESPACES
+        }
+
+    def replicas(self) -> dict[tuple[str, str], set[int]]:
+        """The replicas of the Deployments by cluster and namespace."""
+        found: dict[tuple[str, str], set[int]] = {}
+        for (cluster, namespace, kind, _), (_, replicas) in self.objects().items():
+            if kind == "Deployment":
+                found.setdefault((cluster, namespace), set()).add(replicas)
+        return found
+
+    def writes(self) -> list[Write]:
+        """What runs wrote since the world was filled, refused or not; asking what one may do is none."""
+        return [one for name, log in self.logs.items() for one in _audited(name, log) if one.user == RUN]
+
+    def may(self, cluster: str, user: str, verb: str, resource: str, namespace: str, name: str = "") -> bool:
+        group, _, plural = resource.rpartition("/")
+        attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes},
+        }
+        api = self.planes[cluster].api
+        return bool(api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"])
+
+    def without(self, cluster: str, kind: str, name: str, namespace: str) -> None:
+        """Delete a RoleBinding, and wait until nobody has rights by it."""
+        api = self.planes[cluster].api
+        api.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{name}")
+        asked = ("impersonate", "serviceaccounts", "reconciler-team-a") if kind == "run" else ("patch", "apps/deployments", "")
+        user = RUN if kind == "run" else ACCOUNTS[kind]
+        wait_until(lambda: not self.may(cluster, user, *asked[:2], namespace, asked[2]), f"{name} to be gone")
+
+
+_KINDS = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "Service": "/api/v1/services",
+    "ConfigMap": "/api/v1/configmaps",
+    "Event": "/api/v1/events",
+}
+
+
+def _objects() -> Iterator[Object]:
+    for name in ("web", "api"):
+        yield a_service(name)
+        yield a_deployment(name, 2) | {"status": _STATUS}
+
+
+def _labelled(one: Object) -> Object:
+    return {**one, "metadata": {**one["metadata"], "labels": {"team": "b"}}}
+
+
+def _audited(cluster: str, log: Path) -> Iterator[Write]:
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        target = event.get("objectRef", {})
+        if target.get("resource", "").startswith("selfsubject"):
+            continue
+        yield Write(
+            cluster,
+            event["user"]["username"],
+            event.get("impersonatedUser", {}).get("username", ""),
+            event["verb"],
+            target.get("resource", ""),
+            target.get("namespace", ""),
+            target.get("name", ""),
+            event["responseStatus"]["code"],
+        )
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "policy.yaml").write_text(yaml.safe_dump(AUDIT))
+    logs = {name: folder / f"{name}.log" for name in TEAMS}
+    flags = {
+        name: [f"--audit-policy-file={folder / 'policy.yaml'}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
+        for name, log in logs.items()
+    }
+    planes = {name: ControlPlane(tmp_path_factory.mktemp(name), API_ONLY, flags[name]) for name in TEAMS}
+    with missing_part_skips():
+        start_side_by_side(list(planes.values()))
+    try:
+        for plane in planes.values():
+            deployed.install(plane.api)
+            labels = {"team": "b"} | deployed.OPEN
+            create_missing(plane.api, [a_namespace(name, **labels) for name in NAMESPACES])
+        tokens = {name: deployed.token(plane) for name, plane in planes.items()}
+        yield Clusters(planes, logs, {name: plane.access(tokens[name]) for name, plane in planes.items()})
+    finally:
+        for plane in planes.values():
+            plane.stop()
+
+
+@pytest.fixture
+def desk(clusters: Clusters, tmp_path: Path) -> Desk:
+    """The policies of the two teams and the platform, on clusters where everything runs."""
+    clusters.fill()
+    return a_desk(tmp_path, clusters.accesses, {"fleet.yaml": WITH_ACCOUNTS})
+
+
+def a_desk(folder: Path, accesses: Mapping[str, Access], files: Mapping[str, str]) -> Desk:
+    desk = Desk(folder, write_kubeconfig(folder / "kubeconfig", dict(accesses)))
+    for name, text in {**FILES, **files}.items():
+        path = folder / "policies" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode(errors="surrogateescape"))
+    return desk
+
+
+def apply(desk: Desk, now: str, *more: str) -> Said:
+    flags = ("--now", now, "--auto-approve", "--quiet", "--allow-exceed", "fleet", "-o", "json", *more)
+    return desk.call("apply", "policies", *flags)
+
+
+def failures(said: Said) -> list[tuple[str, str]]:
+    """The object and the message of each change that failed."""
+    report = json.loads(said.out)
+    actions = {one["id"]: one for one in report["plan"]["actions"]}
+    return [
+        (f"{actions[one['action']]['cluster']}/{actions[one['action']]['object']['namespace']}", one["message"])
+        for one in report["outcomes"]
+        if one["status"] == "failed"
+    ]
+
+
+def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_as_the_run(
+    clusters: Clusters, desk: Desk
+) -> None:
+    night = apply(desk, NIGHT)
+    assert night.code == 0, night.out + night.err
+    assert set().union(*clusters.replicas().values()) == {0, 2}
+    asleep = {place for place, replicas in clusters.replicas().items() if replicas == {0}}
+    assert asleep == {(one, name) for one in TEAMS for name in NAMESPACES} - {("prod", "team-a-web")}
+    morning = apply(desk, MORNING)
+    assert morning.code == 0, morning.out + morning.err
+    assert set().union(*clusters.replicas().values()) == {2}
+    writes = clusters.writes()
+    assert {one.code // 100 for one in writes} == {2}
+    whose = {(one.namespace, one.impersonated) for one in writes}
+    assert whose == {
+        ("team-a-web", ACCOUNTS["a"]),
+        ("team-b-web", ACCOUNTS["b"]),
+        ("shared-b", ACCOUNTS["b"]),
+        ("tools", ""),
+        (deployed.OWN, ""),
+    }
+    assert {one.resource for one in writes if one.impersonated} == {"deployments", "events"}
+    assert {one.resource for one in writes if one.namespace == deployed.OWN} >= {"leases", "configmaps"}
