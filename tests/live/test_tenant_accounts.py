@@ -14,7 +14,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.policy.tenants import _Bounds
+from reconciler.errors import ExitCode
+from reconciler.policy.tenants import FileOwners, _Bounds
 from tests.live import deployed
 from tests.live.one_cluster import Desk
 from tests.real.api import Object
@@ -90,20 +91,15 @@ class Clusters:
         """Make all Deployments and Services anew, and forget what was written."""
         for cluster, plane in self.planes.items():
             create_missing(plane.api, rights(cluster))
-            for namespace in (*NAMESPACES, deployed.OWN):
-                self._empty(plane, namespace)
+            _empty(plane, deployed.OWN)
             for namespace in NAMESPACES:
-                create(plane.api, [_labelled(one) for one in _objects()], namespace)
+                self.fill_namespace(cluster, namespace)
         for log in self.logs.values():
             log.write_text("")
 
-    @staticmethod
-    def _empty(plane: ControlPlane, namespace: str) -> None:
-        core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
-        for path in (f"{apps}/deployments", f"{apps}/replicasets", f"{core}/configmaps", f"{core}/events"):
-            plane.api.delete(path)
-        for service in plane.api.items(f"{core}/services"):
-            plane.api.delete(f"{core}/services/{service['metadata']['name']}")
+    def fill_namespace(self, cluster: str, namespace: str) -> None:
+        _empty(self.planes[cluster], namespace)
+        create(self.planes[cluster].api, [_labelled(one) for one in _objects()], namespace)
 
     def objects(self) -> dict[tuple[str, str, str, str], tuple[str, Any]]:
         """What is there of each namespace but our own: its resourceVersion, and its replicas."""
@@ -157,6 +153,14 @@ _KINDS = {
     "ConfigMap": "/api/v1/configmaps",
     "Event": "/api/v1/events",
 }
+
+
+def _empty(plane: ControlPlane, namespace: str) -> None:
+    core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
+    for path in (f"{apps}/deployments", f"{apps}/replicasets", f"{core}/configmaps", f"{core}/events"):
+        plane.api.delete(path)
+    for service in plane.api.items(f"{core}/services"):
+        plane.api.delete(f"{core}/services/{service['metadata']['name']}")
 
 
 def _objects() -> Iterator[Object]:
@@ -266,3 +270,65 @@ def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_a
     }
     assert {one.resource for one in writes if one.impersonated} == {"deployments", "events"}
     assert {one.resource for one in writes if one.namespace == deployed.OWN} >= {"leases", "configmaps"}
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that we check of tenants ourselves counts: policies of a tenant select, and place, what they like."""
+    for name in ("check_selecting", "check_namespace", "check_picker"):
+        monkeypatch.setattr(_Bounds, name, lambda *_: None)
+    monkeypatch.setattr(_Bounds, "_within", lambda _, selector: selector)
+    monkeypatch.setattr(FileOwners, "problems", lambda *_: iter(()))
+    monkeypatch.setattr(_Bounds, "placed", lambda self, policy: replace(policy, tenant=self.tenant.name))
+
+
+@pytest.fixture(scope="module")
+def unchanged(clusters: Clusters) -> Clusters:
+    """The clusters, filled once: nothing outside of what team a has is to change."""
+    clusters.fill()
+    return clusters
+
+
+REACHING = [pytest.param(one.values[0], id=str(one.id)) for one in (*REFUSED, *EMPTY)]
+NO_WRITE = (
+    "a query about the other",
+    "namespaces of Kubernetes",
+    "observing everything",
+    "the name of a platform calendar",
+)
+"""What writes nothing, for other reasons than whose it is."""
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("files", REACHING)
+def test_without_our_checks_an_overreach_ends_in_403_and_changes_nothing(
+    unchanged: Clusters, tmp_path: Path, request: pytest.FixtureRequest, files: Mapping[str, str]
+) -> None:
+    """Nothing else stands in the way: no other policy selects anything. What no reader takes is refused there."""
+    calendar = FILES["platform.yaml"].partition("---\n")[2]
+    others = {"platform.yaml": calendar, "teams/a/sleep.yaml": "", "teams/b/sleep.yaml": ""}
+    more = {name: text.replace("replicas: 4", "replicas: 6") for name, text in files.items()}  # of the 4 that run
+    desk = a_desk(tmp_path, unchanged.accesses, {"fleet.yaml": WITH_ACCOUNTS, **others, **more})
+    unchanged.fill_namespace("dev", "team-a-web")
+    before = unchanged.objects()
+
+    said = apply(desk, NIGHT)
+
+    after = unchanged.objects()
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    assert {key[:2] for key in changed} <= {("dev", "team-a-web")}
+    assert "ReplicaSet" not in {kind for _, _, kind, _ in after}
+    actions = json.loads(said.out)["plan"]["actions"]
+    reached = {one["id"] for one in actions if _is_out_of_reach(one)}
+    outcomes = [one for one in json.loads(said.out)["outcomes"] if one["action"] in reached]
+    assert {one["status"] for one in outcomes} <= {"failed", "skipped"}
+    refused = f'User "{ACCOUNTS["a"]}" cannot '
+    assert [one for one in outcomes if one["status"] == "failed" and refused not in one["message"]] == []
+    if said.code != ExitCode.MALFORMED and request.node.callspec.id not in NO_WRITE:
+        assert any(one["status"] == "failed" for one in outcomes), said.out
+
+
+def _is_out_of_reach(action: Mapping[str, Any]) -> bool:
+    """Whether it writes where team a has nothing, or makes pods, which it may not; ConfigMaps are the run's."""
+    place, kind = (action["cluster"], action["object"]["namespace"]), action["object"]["kind"]
+    return kind == "ReplicaSet" or (place != ("dev", "team-a-web") and kind != "ConfigMap")
