@@ -5,7 +5,9 @@ checks might let through is refused there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,17 @@ from msgspec.structs import replace
 
 from reconciler.errors import ExitCode
 from reconciler.policy.tenants import FileOwners, _Bounds
-from tests.live import deployed
-from tests.live.one_cluster import Desk
+from tests.live import deployed, rights_world
+from tests.live.one_cluster import RBAC, Desk
 from tests.real.api import Object
 from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
 from tests.real.fixtures import missing_part_skips
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests
 from tests.real.proxy import Exchange, Proxy
-from tests.real.worlds import Paths, create, create_missing, deployment_path, wait_until
+from tests.real.worlds import Paths, create, create_missing, wait_until
 from tests.way.calls import Said
-from tests.way.teams import FILES, FLEET, NAMESPACES, two_teams
+from tests.way.teams import FILES, FLEET, NAMESPACES
 from tests.way.test_tenants import EMPTY, REFUSED
 
 pytestmark = pytest.mark.real
@@ -141,7 +143,11 @@ class Clusters:
         """Delete a RoleBinding, and wait until nobody has rights by it."""
         api = self.planes[cluster].api
         api.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{name}")
-        asked = ("impersonate", "serviceaccounts", "reconciler-team-a") if kind == "run" else ("patch", "apps/deployments", "")
+        asked = (
+            ("impersonate", "serviceaccounts", "reconciler-team-a")
+            if kind == "run"
+            else ("patch", "apps/deployments", "")
+        )
         user = RUN if kind == "run" else ACCOUNTS[kind]
         wait_until(lambda: not self.may(cluster, user, *asked[:2], namespace, asked[2]), f"{name} to be gone")
 
@@ -332,3 +338,197 @@ def _is_out_of_reach(action: Mapping[str, Any]) -> bool:
     """Whether it writes where team a has nothing, or makes pods, which it may not; ConfigMaps are the run's."""
     place, kind = (action["cluster"], action["object"]["namespace"]), action["object"]["kind"]
     return kind == "ReplicaSet" or (place != ("dev", "team-a-web") and kind != "ConfigMap")
+
+
+def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, desk: Desk) -> None:
+    assert apply(desk, NIGHT).code == 0
+    clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
+
+    said = apply(desk, MORNING)
+
+    assert said.code == 0, said.out + said.err
+    assert set().union(*clusters.replicas().values()) == {2}
+    tried = [one for one in clusters.writes() if (one.namespace, one.resource) == ("team-a-web", "deployments")]
+    assert Counter((one.impersonated, one.code) for one in tried[2:]) == {(ACCOUNTS["a"], 403): 2, ("", 200): 2}
+
+
+def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters: Clusters, desk: Desk) -> None:
+    clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
+
+    said = apply(desk, NIGHT)
+
+    assert said.code == 0, "no team makes a run of all partial"
+    assert clusters.replicas()["dev", "team-a-web"] == {2}
+    assert clusters.replicas()["dev", "team-b-web"] == clusters.replicas()["dev", "tools"] == {0}
+    failed = failures(said)
+    assert {place for place, _ in failed} == {"dev/team-a-web"}
+    whose = "; as serviceAccount reconciler-team-a of tenant a, at policies/fleet.yaml:12; no Event was written: "
+    assert all(f'User "{ACCOUNTS["a"]}" cannot patch' in words and whose in words for _, words in failed), failed
+
+
+def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(clusters: Clusters, desk: Desk) -> None:
+    assert apply(desk, NIGHT).code == 0
+    clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
+    assert apply(desk, MORNING).code == 0
+    assert clusters.replicas()["dev", "team-a-web"] == {2}
+    for namespace in NAMESPACES:
+        clusters.fill_namespace("dev", namespace)
+
+    said = apply(desk, NIGHT)
+
+    assert said.code == ExitCode.PARTIAL
+    assert clusters.replicas()["dev", "team-a-web"] == clusters.replicas()["dev", "team-b-web"] == {2}
+    lacks = (
+        "expected the right to impersonate serviceaccounts reconciler-team-{} in reconciler; see `reconciler doctor`"
+    )
+    assert {place: next(team for team in "ab" if lacks.format(team) in words) for place, words in failures(said)} == {
+        "dev/team-a-web": "a",
+        "dev/team-b-web": "b",
+        "dev/shared-b": "b",
+    }
+
+
+def test_what_a_tenant_that_is_gone_has_asleep_wakes_as_the_run(clusters: Clusters, desk: Desk) -> None:
+    assert apply(desk, NIGHT).code == 0
+    head, _, rest = WITH_ACCOUNTS.partition("    - name: a\n")
+    desk.write("policies/fleet.yaml", head + "    - name: b\n" + rest.partition("    - name: b\n")[2])
+    (desk.folder / "policies" / "teams" / "a" / "sleep.yaml").unlink()
+
+    said = apply(desk, MORNING)
+
+    assert set().union(*clusters.replicas().values()) == {2}, said.out + said.err
+    last = [one for one in clusters.writes() if (one.namespace, one.resource) == ("team-a-web", "deployments")][-1]
+    assert (last.impersonated, last.code) == ("", 200)
+
+
+def test_who_wakes_by_hand_writes_as_themselves(clusters: Clusters, desk: Desk) -> None:
+    assert apply(desk, NIGHT).code == 0
+
+    said = desk.call("wake", "dev/team-a-web", "--policies", "policies", "--now", MORNING)
+
+    assert said.code == 0, said.out + said.err
+    assert clusters.replicas()["dev", "team-a-web"] == {2}
+    own = [one for one in clusters.writes() if (one.namespace, one.resource) == ("team-a-web", "deployments")]
+    assert {one.impersonated for one in own[2:]} == {""}
+
+
+def tenants_in(said: Said) -> list[str]:
+    """What `doctor` says of tenants, each after its cluster."""
+    words = (line.split(maxsplit=3) for line in said.out.splitlines() if line.startswith(("OK", "WARN", "FAIL")))
+    return [f"{state} {cluster} {text}" for state, cluster, check, text in words if check == "tenant"]
+
+
+def test_doctor_finds_all_well(desk: Desk) -> None:
+    said = desk.call("doctor", "policies")
+
+    assert said.code == 0, said.out
+    assert tenants_in(said) == [
+        "OK dev a: reconciler/reconciler-team-a is impersonated, and has all rights in 1 namespace",
+        "OK dev b: reconciler/reconciler-team-b is impersonated, and has all rights in 2 namespaces",
+        "OK prod b: reconciler/reconciler-team-b is impersonated, and has all rights in 2 namespaces",
+    ]
+
+
+def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Clusters, desk: Desk) -> None:
+    for namespace in ("team-b-web", "shared-b"):
+        clusters.without("prod", "b", "reconciler-team-b", namespace)
+
+    said = desk.call("doctor", "policies")
+
+    assert said.code == ExitCode.PARTIAL
+    (found,) = [one for one in tenants_in(said) if not one.startswith("OK")]
+    assert re.fullmatch(r"FAIL prod b: reconciler/reconciler-team-b lacks \d+ rights: .*; apply the roles at .*", found)
+    made = list(yaml.safe_load_all(said.out.partition("---\n")[2]))
+    assert [one["kind"] for one in made] == ["Role", "RoleBinding"] * 2
+    create(clusters.planes["prod"].api, made)
+    wait_until(lambda: desk.call("doctor", "policies").code == 0, "doctor to find all well")
+    assert apply(desk, NIGHT).code == 0
+    assert clusters.replicas()["prod", "shared-b"] == {0}
+    for one in reversed(made):
+        clusters.planes["prod"].api.delete(Paths(clusters.planes["prod"].api).of(one))
+
+
+def test_doctor_says_that_a_run_may_not_impersonate_and_prints_the_rule(clusters: Clusters, desk: Desk) -> None:
+    clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
+
+    said = desk.call("doctor", "policies")
+
+    assert said.code == ExitCode.PARTIAL
+    assert [one.partition(" may not be impersonated (")[0] for one in tenants_in(said)[:2]] == [
+        "FAIL dev a: reconciler/reconciler-team-a",
+        "FAIL dev b: reconciler/reconciler-team-b",
+    ]
+    (role,) = yaml.safe_load_all(said.out.partition("---\n")[2])
+    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
+    assert role["rules"] == [rule | {"resourceNames": [f"reconciler-team-{team}"]} for team in "ab"]
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", deployed.OWN)
+
+
+def test_a_proxy_that_drops_the_header_is_an_error_that_says_so(clusters: Clusters, desk: Desk) -> None:
+    def drop(exchange: Exchange) -> None:
+        kept = {name: value for name, value in exchange.request.headers.items() if name.lower() != "impersonate-user"}
+        exchange.request.headers = kept
+        exchange.pass_on()
+
+    plane = clusters.planes["dev"]
+    with Proxy(plane.access(), desk.folder / "proxy") as proxy:
+        proxy.rule(drop, times=None)
+        accesses = {**clusters.accesses, "dev": proxy.access(deployed.token(plane))}
+        write_kubeconfig(desk.kubeconfig, accesses)
+        said = desk.call("doctor", "policies")
+
+    assert said.code == ExitCode.PARTIAL
+    assert tenants_in(said)[0] == (
+        f"FAIL dev a: reconciler/reconciler-team-a is impersonated, and the server takes that for {RUN}; let no proxy "
+        "between drop the header Impersonate-User; until then all is written as this user"
+    )
+
+
+def test_all_that_runs_write_for_a_tenant_is_written_as_the_tenant(clusters: Clusters, tmp_path: Path) -> None:
+    """Policies of the platform idle, place and shrink what is in the namespaces of a tenant."""
+    api = clusters.planes["dev"].api
+    rights_world.fill(api)
+    create_missing(api, [*rights("dev"), *_bound_everywhere()])
+    clusters.logs["dev"].write_text("")
+    tenant = {
+        "name": "all",
+        "paths": ["teams/**"],
+        "namespaces": list(rights_world.NAMESPACES),
+        "serviceAccount": "reconciler-team-a",
+    }
+    fleet, *others = yaml.safe_load_all(rights_world.POLICIES)
+    fleet["spec"] |= {"tenants": [tenant], "clusters": [{"name": rights_world.CLUSTER}]}
+    desk = Desk(
+        tmp_path, write_kubeconfig(tmp_path / "kubeconfig.yaml", {rights_world.CLUSTER: clusters.accesses["dev"]})
+    )
+    desk.write("policies/fleet.yaml", yaml.safe_dump(fleet))
+    desk.write("policies/rest.yaml", yaml.safe_dump_all(others))
+
+    said = apply(desk, rights_world.NOW)
+
+    assert said.code == 0, said.out + said.err
+    writes = clusters.writes()
+    assert {one.code // 100 for one in writes} == {2}
+    assert {(one.namespace == deployed.OWN, one.impersonated) for one in writes} == {(True, ""), (False, ACCOUNTS["a"])}
+    granted = {(one.verb, one.resource) for one in deployed.every_grant() if one.verb not in ("get", "list")}
+    plain = {(verb, resource.partition("/")[0]) for verb, resource in granted}
+    assert {(one.verb, one.resource) for one in writes} == plain - {("patch", "events")}
+
+
+def _bound_everywhere() -> Iterator[Object]:
+    """What a run may write, bound for team a in the namespaces of `rights_world`."""
+    for role in (
+        "reconciler-apply",
+        "reconciler-apply-placement",
+        "reconciler-apply-clone-sets",
+        "reconciler-apply-activator",
+    ):
+        for namespace in rights_world.NAMESPACES:
+            yield an_object(
+                f"{RBAC}/v1",
+                "RoleBinding",
+                f"{role}-team-a",
+                {"namespace": namespace},
+                roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+                subjects=[{"kind": "ServiceAccount", "name": "reconciler-team-a", "namespace": deployed.OWN}],
+            )
