@@ -34,7 +34,6 @@ from tests.way.test_tenants import EMPTY, REFUSED
 pytestmark = pytest.mark.real
 
 NIGHT, MORNING = "2035-11-20T22:00:00Z", "2035-11-21T08:00:00Z"
-COMPONENT = deployed.DEPLOY / "components" / "tenants"
 TEAMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dev": {"a": ("team-a-web",), "b": ("team-b-web", "shared-b")},
     "prod": {"b": ("team-b-web", "shared-b")},
@@ -58,10 +57,10 @@ _STATUS = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyR
 
 def rights(cluster: str) -> list[Object]:
     """What the component makes of the teams of a cluster; it is written for team a in one namespace."""
-    found = manifests(COMPONENT / "impersonate.yaml")
+    found = manifests(deployed.TENANTS / "impersonate.yaml")
     found[0]["rules"][0]["resourceNames"] = ["reconciler-team-a", "reconciler-team-b"]
     for team, namespaces in TEAMS[cluster].items():
-        text = (COMPONENT / "team-a.yaml").read_text().replace("reconciler-team-a", f"reconciler-team-{team}")
+        text = (deployed.TENANTS / "team-a.yaml").read_text().replace("reconciler-team-a", f"reconciler-team-{team}")
         account, binding = (one for one in yaml.safe_load_all(text))
         found += [account, *(binding | {"metadata": {**binding["metadata"], "namespace": one}} for one in namespaces)]
     return found

@@ -20,6 +20,15 @@ def fleet(old: str, new: str) -> dict[str, str]:
     return {**FILES, "fleet.yaml": FLEET.replace(old, new)}
 
 
+def with_accounts(first: str, second: str) -> dict[str, str]:
+    paths = 'paths: ["teams/{}/**"]\n'
+    text = FLEET
+    for team, account in (("a", first), ("b", second)):
+        line = paths.format(team)
+        text = text.replace(line, f"{line}      serviceAccount: {account}\n")
+    return {**FILES, "fleet.yaml": text}
+
+
 FIRST = "tenant a at policies/fleet.yaml:12"
 
 
@@ -85,6 +94,25 @@ FIRST = "tenant a at policies/fleet.yaml:12"
                 '"DownscalePolicy", "FederatedReplicaSet" or "IdlingPolicy"'
             ],
             id="a kind that no tenant may have",
+        ),
+        pytest.param(
+            with_accounts("reconciler-a", "reconciler-a"),
+            [
+                'policies/fleet.yaml:21:23: spec.tenants[1].serviceAccount: is "reconciler-a", expected another one '
+                f"than that of {FIRST}"
+            ],
+            id="one ServiceAccount for two",
+        ),
+        *(
+            pytest.param(
+                with_accounts(name, "reconciler-b"),
+                [
+                    f'policies/fleet.yaml:14:23: spec.tenants[0].serviceAccount: is "{name}", expected a name like '
+                    "reconciler-team-a, which is none of our other ServiceAccounts"
+                ],
+                id=f"the ServiceAccount {name}",
+            )
+            for name in ("team-a", "reconciler", "reconciler-plan", "reconciler-activator", "reconciler-")
         ),
     ],
 )

@@ -95,9 +95,9 @@ class TenantFields(Fields, frozen=True, kw_only=True):
     service_account: Annotated[
         AccountName | None,
         Meta(
-            description="serviceAccount is the ServiceAccount, in the namespace of the Fleet in each cluster, that is "
-            "impersonated by what is written for the policies of the tenant and in its namespaces, so that the API "
-            "server checks its rights too. It is the tenant's alone. If it is not set, the run writes as itself."
+            description="serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What "
+            "policies of the tenant decide, and whatever else is written in its namespaces, impersonates it, so that "
+            "the API server checks its rights too. No other tenant has it. If it is not set, the run writes as itself."
         ),
     ] = None
     limits: Annotated[
