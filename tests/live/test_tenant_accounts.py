@@ -28,7 +28,7 @@ from tests.real.objects import a_deployment, a_namespace, a_service, an_object, 
 from tests.real.proxy import Exchange, Proxy
 from tests.real.worlds import Paths, create, create_missing, wait_until
 from tests.way.calls import Said
-from tests.way.teams import FILES, FLEET, NAMESPACES
+from tests.way.teams import FILES, NAMESPACES, with_accounts
 from tests.way.test_tenants import EMPTY, REFUSED
 
 pytestmark = pytest.mark.real
@@ -42,10 +42,7 @@ TEAMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 ACCOUNTS = {team: f"system:serviceaccount:{deployed.OWN}:reconciler-team-{team}" for team in "ab"}
 RUN = f"system:serviceaccount:{deployed.OWN}:{deployed.APPLY}"
-WITH_ACCOUNTS = FLEET
-for team in "ab":
-    paths = f'paths: ["teams/{team}/**"]\n'
-    WITH_ACCOUNTS = WITH_ACCOUNTS.replace(paths, f"{paths}      serviceAccount: reconciler-team-{team}\n")
+WITH_ACCOUNTS = with_accounts(a="reconciler-team-a", b="reconciler-team-b")
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",

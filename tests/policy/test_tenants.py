@@ -12,21 +12,12 @@ from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_po
 from reconciler.policy.types import PolicySet
 from tests.policy.base import problems_in
 from tests.way.calls import Folder, inside
-from tests.way.teams import FILES, FLEET, SLEEP, two_teams
+from tests.way.teams import FILES, FLEET, SLEEP, two_teams, with_accounts
 
 
 def fleet(old: str, new: str) -> dict[str, str]:
     assert FLEET.count(old) == 1
     return {**FILES, "fleet.yaml": FLEET.replace(old, new)}
-
-
-def with_accounts(first: str, second: str) -> dict[str, str]:
-    paths = 'paths: ["teams/{}/**"]\n'
-    text = FLEET
-    for team, account in (("a", first), ("b", second)):
-        line = paths.format(team)
-        text = text.replace(line, f"{line}      serviceAccount: {account}\n")
-    return {**FILES, "fleet.yaml": text}
 
 
 FIRST = "tenant a at policies/fleet.yaml:12"
@@ -96,7 +87,7 @@ FIRST = "tenant a at policies/fleet.yaml:12"
             id="a kind that no tenant may have",
         ),
         pytest.param(
-            with_accounts("reconciler-a", "reconciler-a"),
+            {**FILES, "fleet.yaml": with_accounts(a="reconciler-a", b="reconciler-a")},
             [
                 'policies/fleet.yaml:21:23: spec.tenants[1].serviceAccount: is "reconciler-a", expected another one '
                 f"than that of {FIRST}"
@@ -105,7 +96,7 @@ FIRST = "tenant a at policies/fleet.yaml:12"
         ),
         *(
             pytest.param(
-                with_accounts(name, "reconciler-b"),
+                {**FILES, "fleet.yaml": with_accounts(a=name)},
                 [
                     f'policies/fleet.yaml:14:23: spec.tenants[0].serviceAccount: is "{name}", expected a name like '
                     "reconciler-team-a, which is none of our other ServiceAccounts"

@@ -19,14 +19,12 @@ from reconciler.policy.types import Fleet
 from reconciler.world import open_world
 from tests.builders import a_run
 from tests.way.calls import Folder, inside
-from tests.way.teams import FLEET, MORNING, NIGHT, two_teams
-
-OF_A = FLEET.replace('paths: ["teams/a/**"]\n', 'paths: ["teams/a/**"]\n      serviceAccount: reconciler-team-a\n')
+from tests.way.teams import MORNING, NIGHT, two_teams, with_accounts
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    return two_teams(Folder(tmp_path), **{"fleet.yaml": OF_A})
+    return two_teams(Folder(tmp_path), **{"fleet.yaml": with_accounts(a="reconciler-team-a")})
 
 
 def decided(folder: Folder, now: str) -> tuple[Fleet, list[Decision]]:
