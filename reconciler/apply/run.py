@@ -322,7 +322,8 @@ def _apply_one(action: Action, work: _Work) -> Outcome:
         words = (
             f"{outcome.message}; as serviceAccount {tenant.service_account} of tenant {tenant.name}, at {tenant.place}"
         )
-        outcome = replace(outcome, message=words, tenant=tenant.name)
+        fault = "" if action.decision.phase is Phase.WAKE else tenant.name  # what stays down is ours to tell
+        outcome = replace(outcome, message=words, tenant=fault)
     if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
         return outcome
     untold = _tell(action, outcome, applying)

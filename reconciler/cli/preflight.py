@@ -289,12 +289,18 @@ def _used_rights(case: ClusterCheck) -> list[Right]:
 
 def _tenants(found: list[TenantAccount], case: ClusterCheck) -> Iterator[Finding]:
     """Report on the ServiceAccounts of tenants, and add what is known of each to `found`."""
+    accounts = accounts_on(case.name, case.policies.fleet) if case.writing else []
+    rights = _used_rights(case) if accounts else []
     observed = () if case.observed is None else case.observed.namespaces
-    for tenant, account in accounts_on(case.name, case.policies.fleet) if case.writing else ():
+    for tenant, account in accounts:
         spaces = [one.ref.name for one in observed if tenant.has_namespace(one.ref.name)]
-        found.append(tenant_account(case.preflight, tenant, account, spaces, _used_rights(case)))
-        state: State = "FAIL" if found[-1].todo else "WARN" if found[-1].doubtful else "OK"
-        yield Finding("tenant", state, found[-1].text, found[-1].todo)
+        try:
+            one = tenant_account(case.preflight, tenant, account, spaces, rights)
+        except ClusterError as error:
+            yield Finding("tenant", "FAIL", f"{tenant.name}: {_words(case, error)}")
+            continue
+        found.append(one)
+        yield Finding("tenant", "FAIL" if one.todo else "WARN" if one.doubtful else "OK", one.text, one.todo)
 
 
 def _scoped(right: Right, namespace: str) -> Right:
