@@ -165,6 +165,10 @@ class ForbiddenError(ClusterError):
         self.words = words
 
 
+class ImpersonationError(ForbiddenError):
+    """The credentials do not allow to impersonate a ServiceAccount; `words` are the server's own."""
+
+
 class ThrottledError(ClusterError):
     """The server asked us to come back later, and still did after all retries."""
 

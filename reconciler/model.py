@@ -430,6 +430,21 @@ class PatchOperation(Struct, frozen=True):
     value: Any = None
 
 
+class ServiceAccount(Struct, frozen=True):
+    """A ServiceAccount of a cluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def user(self) -> str:
+        """Its user name. Source: kubernetes apiserver pkg/authentication/serviceaccount/util.go, MakeUsername."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
 class Write(Struct, frozen=True):
     """One request that changes one object, and what it expects to find.
 

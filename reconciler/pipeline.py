@@ -387,6 +387,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         progress=control.progress,
         left_out=left_out,
         pool=world.readers.pool,
+        fleet=None if control.caller else fleet,  # a person writes under their own name
     )
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)

@@ -406,7 +406,7 @@ def _changes(decisions: Iterable[Decision]) -> str:
 def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield what makes a run partial."""
     warnings = sum(notice.partial for notice in plan.notices)
-    undone = sum(outcome.status is not OutcomeStatus.APPLIED for outcome in outcomes)
+    undone = sum(map(_is_undone, outcomes))
     if plan.unknown:
         yield f"{_unknown(plan)} unknown"
     if warnings:
@@ -441,8 +441,13 @@ def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
         yield ExitCode.LOCKED
     if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
         yield ExitCode.NOTHING_DONE
-    if applied.dropped or any(outcome.status is not OutcomeStatus.APPLIED for outcome in applied.outcomes):
+    if applied.dropped or any(map(_is_undone, applied.outcomes)):
         yield ExitCode.PARTIAL
+
+
+def _is_undone(outcome: Outcome) -> bool:
+    """Return whether a change was not made that should be; what a tenant may not do is the fault of that tenant."""
+    return outcome.status is not OutcomeStatus.APPLIED and not outcome.tenant
 
 
 def _left_undone(outcome: Outcome) -> bool:

@@ -128,12 +128,16 @@ class _Reasoned:
 
 
 class Cause(_Reasoned, Struct, frozen=True):
-    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `values` what decided."""
+    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `values` what decided.
+
+    `tenant` is whose the policy is that decides, "" for the platform's or none. No annotation ever says it.
+    """
 
     policy: str
     at: str
     reasons: Reasons
     values: Mapping[str, Any] = NOTHING
+    tenant: str = ""
 
 
 class VictimForecast(Struct, frozen=True):

@@ -157,6 +157,7 @@ def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
     )
     if measured.plan is not None:
         yield _picker_failures(measured.plan, measured.outcomes)
+        yield _forbidden_to_tenants(measured.plan, measured.outcomes)
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
 
 
@@ -167,6 +168,20 @@ def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
         "reconciler_picker_failures",
         "Workloads whose pod picker gave no usable answer in the last run.",
         _by_cluster(plan, failed | _subjects(plan, "picker")),
+    )
+
+
+def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
+    clusters = {action.id: action.ref.cluster for action in plan.actions}
+    counts = Counter(
+        (clusters[one.action], one.tenant)
+        for one in outcomes
+        if one.tenant and one.forbidden and one.action in clusters
+    )
+    return Gauge(
+        "reconciler_tenant_forbidden_changes",
+        "Changes that the ServiceAccount of a tenant may not make, and that were not made.",
+        [({"cluster": cluster, "tenant": tenant}, count) for (cluster, tenant), count in sorted(counts.items())],
     )
 
 

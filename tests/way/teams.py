@@ -30,6 +30,17 @@ spec:
       namespaces: ["team-b-*", shared-b]
       kinds: [IdlingPolicy, Calendar, DownscalePolicy]
 """
+
+
+def with_accounts(**accounts: str) -> str:
+    """The Fleet, where each of these teams has a ServiceAccount."""
+    text = FLEET
+    for team, account in accounts.items():
+        paths = f'paths: ["teams/{team}/**"]\n'
+        text = text.replace(paths, f"{paths}      serviceAccount: {account}\n")
+    return text
+
+
 SLEEP = """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

@@ -270,7 +270,7 @@ def _decision(case: WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=Cause(case.policy, str(case.wanted.policy.place), _reasons(case), case.wanted.values),
+        cause=_cause(case),
         group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,
@@ -278,6 +278,11 @@ def _decision(case: WorkloadTarget) -> Decision:
         has_labels=workload.has_labels,
         event="ScaledDown" if down else "ScaledUp",
     )
+
+
+def _cause(case: WorkloadTarget) -> Cause:
+    policy = case.wanted.policy
+    return Cause(case.policy, str(policy.place), _reasons(case), case.wanted.values, policy.tenant)
 
 
 def _reasons(case: WorkloadTarget) -> Reasons:

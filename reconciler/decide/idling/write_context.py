@@ -73,7 +73,9 @@ def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Ca
     at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or choice.reasons
     measured = [one.values for one in reasons if one.code in MEASURED]
-    return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)
+    values = dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING
+    deciding = choice.subject.verdict.policy
+    return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
 
 
 def _recorded_place(cause: str) -> str:

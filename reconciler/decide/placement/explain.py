@@ -112,7 +112,7 @@ def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
         values["overflow"] = result.shares.overflow[local.cluster]
     if result.shares.taken_off:
         values["elsewhere"] = result.shares.taken_off
-    return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values)
+    return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values, federated.tenant)
 
 
 def placement_view(result: PlacementResult) -> PlacementView:

@@ -31,6 +31,17 @@ FilePattern = Annotated[
 ]
 
 
+_NOT_A_TENANTS = ("reconciler-activator", "reconciler-plan")
+
+AccountName = Annotated[
+    str,
+    matching(
+        rf"^(?!({'|'.join(_NOT_A_TENANTS)})\Z)reconciler-[a-z0-9]([-a-z0-9]{{0,50}}[a-z0-9])?\Z",
+        "a name like reconciler-team-a, which is none of our other ServiceAccounts",
+    ),
+]
+
+
 class TenantFields(Fields, frozen=True, kw_only=True):
     """A team with policies of its own."""
 
@@ -81,6 +92,14 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "targetRef. Any: all, with any ServiceAccount, Secret and host access that the namespace admits."
         ),
     ] = "None"
+    service_account: Annotated[
+        AccountName | None,
+        Meta(
+            description="serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What "
+            "policies of the tenant decide, and whatever else is written in its namespaces, impersonates it, so that "
+            "the API server checks its rights too. No other tenant has it. If it is not set, the run writes as itself."
+        ),
+    ] = None
     limits: Annotated[
         Limits,
         Meta(
@@ -135,6 +154,9 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
         document.add((*here, "name"), f"is {shown(tenant.name)} a second time, expected each name once")
         return
     whose = f"tenant {other.name} at {other.place}"
+    if tenant.service_account is not None and tenant.service_account == other.service_account:
+        words = f"is {shown(tenant.service_account)}, expected another one than that of {whose}"
+        document.add((*here, "serviceAccount"), words)
     for number, pattern in enumerate(tenant.paths):
         if any(_overlap(pattern, one, path=True) for one in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
