@@ -74,7 +74,7 @@ def _cut_words(span: Span, within: Span) -> str:
 
 
 def _in_words(clock: _Clock, days: set[date], within: Span, zone: tzinfo) -> Iterator[str]:
-    weekdays = sorted({day.weekday() for day in days})
+    weekdays = list(dict.fromkeys(day.weekday() for day in sorted(days)))
     if len(days) > 1 and set(_possible(clock, weekdays, within, zone)) <= days:
         yield clock.words(_weekdays(weekdays), DAYS[(weekdays[0] + clock.days) % 7])
         return
@@ -94,10 +94,10 @@ def _possible(clock: _Clock, weekdays: Iterable[int], within: Span, zone: tzinfo
 
 
 def _weekdays(weekdays: list[int]) -> str:
-    """Return "each day", "each weekday", "Sat to Mon" or "Mon, Wed"."""
+    """Return "each day", "each weekday", "Sat to Mon" or "Mon, Wed"; `weekdays` are in the order of their dates."""
     if len(weekdays) == 7:
         return "each day"
-    if weekdays == [0, 1, 2, 3, 4]:
+    if sorted(weekdays) == [0, 1, 2, 3, 4]:
         return "each weekday"
     first = [day for day in weekdays if (day - 1) % 7 not in weekdays]
     if len(first) == 1 and len(weekdays) > 2:

@@ -69,15 +69,12 @@ def _headline(review: Review) -> Iterator[str]:
 
 
 def _production_words(review: Review) -> Iterator[str]:
-    selection = [(len(refs & review.production), words) for words, refs in selected(review)]
-    counts = [f"{number} {words}" for number, words in selection if number]
-    running = sum(one.production for one in review.differences)
-    if running:
-        counts.append(f"{running} {verb(running, 'runs', 'run')} in another way")
-    if counts:
-        refs = {ref for _, some in selected(review) for ref in some & review.production}
-        refs |= {one.ref for one in review.differences if one.production}
-        yield f"Production: {objects_words(refs)}: {', '.join(counts)}."
+    found = [(words, refs & review.production) for words, refs in selected(review)]
+    running = frozenset(one.ref for one in review.differences if one.production)
+    found.append((f"{verb(len(running), 'runs', 'run')} in another way", running))
+    words = [f"{objects_words(refs)} {words}" for words, refs in found if refs]
+    if words:
+        yield f"Production: {'; '.join(words)}."
 
 
 def _held_words(review: Review) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from reconciler.forecast.review_details import Part, selected
 from reconciler.forecast.review_parts import review_parts
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
-from reconciler.report.markdown import details, fence, joined, origin_of, prose
+from reconciler.report.markdown import LONGEST_TEXT, details, fence, joined, origin_of, prose
 from reconciler.report.wording import counted, in_zone
 from reconciler.untrusted_text import escaped, one_line
 
@@ -35,15 +36,28 @@ def _text(part: Part) -> list[list[str]]:
 
 
 def render_markdown(review: Review) -> str:
-    """Return the review as Markdown of at most 60,000 characters: what matters most stays, whatever is cut."""
+    """Return the review as Markdown of at most 60,000 characters: what stands open stays, whatever is cut."""
     first, *rest = review_parts(review)
     headline = [f"**{prose(first.words[0])}**", *(f"<br>{prose(line)}" for line in first.words[1:])]
-    blocks = [[f"## {TITLE}"], headline, *(block for part in rest for block in _markdown(part))]
-    return joined([[in_zone(line, review.zone) for line in block] for block in [*blocks, origin_of(review.next_head)]])
+    blocks = [[f"## {TITLE}"], headline, *(block for part in rest if not part.folded for block in _markdown(part))]
+    folded = [block for part in rest if part.folded for block in _markdown(part)]
+    shown = joined(_in_zone(blocks, review), LONGEST_TEXT - _ROOM)
+    return f"{shown}\n{joined(_in_zone([*folded, origin_of(review.next_head)], review), LONGEST_TEXT - len(shown) - 1)}"
+
+
+_ROOM = 5_000
+"""Characters that are kept for what is folded, or for how much of it is left out."""
+_MOST_LISTINGS = 40
+
+
+def _in_zone(blocks: Iterable[Sequence[str]], review: Review) -> Iterator[list[str]]:
+    return ([in_zone(line, review.zone) for line in block] for block in blocks)
 
 
 def _markdown(part: Part) -> list[list[str]]:
-    blocks = [*([prose(line)] for line in part.words), *(one.markdown() for one in part.listings)]
+    blocks = [*([prose(line)] for line in part.words), *(one.markdown() for one in part.listings[:_MOST_LISTINGS])]
+    if len(part.listings) > _MOST_LISTINGS:
+        blocks.append([f"and {len(part.listings) - _MOST_LISTINGS} more; the JSON form has them all."])
     if part.folded:
         return [details(prose(part.title), [line for block in blocks for line in (*block, "")][:-1])] if blocks else []
     return [[f"### {part.title}"], *blocks]
