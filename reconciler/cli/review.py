@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,16 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
     run.progress.close()
     saved = save(made.next_head, flags["out"])
     show(_rendered(made, output), output)
-    return first_exit_code([saved, unknown, exit_of_plan(made.next_head, detailed=flags["detailed_exitcode"])])
+    return first_exit_code([saved, unknown, *_exit_codes(made, detailed=flags["detailed_exitcode"])])
+
+
+def _exit_codes(made: Review, *, detailed: bool) -> Iterator[ExitCode]:
+    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run."""
+    yield exit_of_plan(replace(made.next_head, held_back=()))
+    if made.held_back:
+        yield ExitCode.HELD_BACK
+    if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):
+        yield ExitCode.CHANGES_PENDING
 
 
 def _rendered(made: Review, output: str) -> str:
