@@ -13,8 +13,7 @@ from reconciler.forecast.review import Owned, Review, identity_of, next_run_diff
 from reconciler.forecast.text import LineList, undecided_words, wake_lines
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, Line, columns, grouped
-from reconciler.report.markdown import prose, table
+from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.summary import blocks_of, held_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import age, counted, edge, name_of, what_of
@@ -23,27 +22,12 @@ from reconciler.untrusted_text import escaped, one_line
 _SHOWN_FIELD = 400
 
 
-class RowTable(Struct, frozen=True):
-    """A table, its head first."""
-
-    rows: tuple[tuple[str, ...], ...]
-
-    def text(self) -> list[str]:
-        """Return it as text."""
-        return [f"  {line}" for line in columns(self.rows[0], self.rows[1:])]
-
-    def markdown(self) -> list[str]:
-        """Return it as Markdown."""
-        head, *rows = ([prose(cell) for cell in row] for row in self.rows)
-        return table(head, rows)
-
-
 class Part(Struct, frozen=True):
     """One part: `words` are whole sentences. `folded`: a comment shows it only when asked to."""
 
     title: str
     words: tuple[str, ...] = ()
-    listings: tuple[LineList | RowTable, ...] = ()
+    listings: tuple[LineList, ...] = ()
     folded: bool = False
 
 

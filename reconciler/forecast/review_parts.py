@@ -8,7 +8,7 @@ from datetime import timedelta, tzinfo
 
 from reconciler.forecast.differences import Difference, DifferenceKind, alike, by_place, replica_changes
 from reconciler.forecast.review import Review, next_run_differs
-from reconciler.forecast.review_details import Part, RowTable, called, details_of, selected, verb
+from reconciler.forecast.review_details import Part, called, details_of, selected, verb
 from reconciler.forecast.text import (
     LineList,
     held_lines,
@@ -21,6 +21,7 @@ from reconciler.forecast.text import (
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
+from reconciler.report.markdown import MOST_ROWS
 from reconciler.report.wording import counted, edge, name_of
 from reconciler.untrusted_text import one_line
 
@@ -181,40 +182,34 @@ def _places(refs: Sequence[ObjectRef]) -> Iterator[str]:
 def _held_back(review: Review) -> Iterator[LineList]:
     if review.head is not None:
         for words, *lines in held_lines(review.held_back, review.head, review.zone):
-            yield LineList(words, tuple(line.removeprefix("  ") for line in lines))
+            yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
     else:
-        yield from (LineList(one.what, (one.remedy,)) for one in review.held_back)
+        yield from (LineList(one.what, (one.remedy,), wrapped=True) for one in review.held_back)
 
 
 def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
-    """Yield the workloads that run in another way: production first, as a table and as the picture of the days."""
-    tables: list[LineList | RowTable] = []
+    """Yield the workloads that run in another way: production first, as a list and as the picture of the days."""
+    rows: list[LineList] = []
     pictures: list[LineList] = []
     for production in (True, False):
         some = [one for one in review.differences if one.production is production]
-        groups = alike(some, _MOST_ROWS)
+        groups, most = alike(some, _MOST_ROWS), MOST_ROWS if production else _MOST_ROWS
         if groups:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
-            words = f"{who} that {verb(len(some), 'runs', 'run')} in another way"
-            shown = groups[: len(groups) if production else _MOST_ROWS]
-            left = [f"and {_counted_in(groups[len(shown) :])} more"] if len(shown) < len(groups) else []
-            rows = ((called([one.ref for one in some]), *_row(some, review, head)) for some in shown)
-            tables.append(RowTable((("production" if production else "workloads", *_HEAD), *rows)))
-            tables += [LineList(line) for line in left]
-            pictures.append(LineList(words, tuple(_pictures(groups, review.zone, base, head))))
-    if tables:
-        yield Part("Workloads that change", (), tuple(tables))
+            lines = [_row(some, review, head) for some in groups[:most]]
+            lines += [f"and {_counted_in(groups[most:])} more; the JSON form has them all"] if groups[most:] else []
+            rows.append(LineList(f"{who}, replicas before -> after", tuple(lines), wrapped=True))
+            pictures.append(LineList(who, tuple(_pictures(groups, review.zone, base, head))))
+    if rows:
+        yield Part("Workloads that change", (), tuple(rows))
         yield Part("Timeline", (), tuple(pictures))
-
-
-_HEAD = ("replicas before -> after", "replica-hours")
 
 
 def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:
     return counted(sum(map(len, groups)), "workload")
 
 
-def _row(some: Sequence[Difference], review: Review, head: Forecast) -> tuple[str, str]:
+def _row(some: Sequence[Difference], review: Review, head: Forecast) -> str:
     """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
     first, changes = some[0], []
     for pair, spans in replica_changes(first, head.end).items():
@@ -224,7 +219,8 @@ def _row(some: Sequence[Difference], review: Review, head: Forecast) -> tuple[st
         changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
     known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]
     assumes = next((f" (assumes {one_line(segment.assumes)})" for segment in known if segment.assumes), "")
-    return "; ".join(changes) + assumes, signed(sum(one.hours for one in some))
+    hours = f"{signed(sum(one.hours for one in some))} replica-hours"
+    return f"{called([one.ref for one in some])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
 def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Forecast, head: Forecast) -> Iterator[str]:

@@ -24,10 +24,11 @@ WITHIN = timedelta(hours=1)
 
 
 class LineList(Struct, frozen=True):
-    """Lines under `words`, "" for none."""
+    XX
 
     words: str
     lines: tuple[str, ...] = ()
+    wrapped: bool = False
 
     def text(self) -> list[str]:
         """Return it as text."""
@@ -35,8 +36,10 @@ class LineList(Struct, frozen=True):
 
     def markdown(self) -> list[str]:
         """Return it as Markdown."""
-        words = [f"**{prose(self.words)}**"] if self.words else []
-        return [*words, *(["", *fence(escaped(line) for line in self.lines)] if self.lines else [])]
+        words = [f"**{prose(self.words)}**", ""] if self.words else []
+        if self.wrapped:
+            return [*words, *(f"- {prose(line)}" for line in self.lines)]
+        return [*words, *fence(escaped(line) for line in self.lines)] if self.lines else words[:1]
 
 
 class ForecastStyle(Struct, frozen=True):

@@ -367,7 +367,7 @@ def test_what_limits_hold_back_of_a_change_fails_unless_that_is_not_wanted(folde
     (folder.path / "base" / "idling.yaml").unlink()
     assert folder.call(*PLAN).code == 4
     assert folder.call(*PLAN, "--fail-on", "invalid").code == 0
-    assert "**Held back: 4 workloads in eu-west (idle-dev, idle-runners).**" in host.comments[0]["body"]
+    assert "**Held back: 4 workloads in eu-west, us-east (idle-dev, idle-runners).**" in host.comments[0]["body"]
 
 
 def test_what_limits_hold_back_in_a_night_to_come_fails_too(folder, monkeypatch):
