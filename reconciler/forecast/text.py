@@ -24,7 +24,7 @@ WITHIN = timedelta(hours=1)
 
 
 class LineList(Struct, frozen=True):
-    XX
+    """Lines under `words`, "" for none. `wrapped`: a comment shows them as a list, which fits any page."""
 
     words: str
     lines: tuple[str, ...] = ()
