@@ -12,6 +12,7 @@ from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
+from reconciler.cli.second_process import beside
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
@@ -82,7 +83,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     state, without = plan_and_state(before, _world(options, before), unlifted)
     labels |= labels_in(state)
     played = _Played(options, flags, (before, with_fleet))
-    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), labels)
+    found = review_of((before, head), played.both(before, with_fleet), (without, made), labels)
     found = narrowed(found, options.filters, labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
 
@@ -137,6 +138,14 @@ class _Played:
                 f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
                 f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
             )
+
+    def both(self, before: PolicySet, after: PolicySet) -> tuple[Forecast | None, Forecast | None]:
+        """Return `of` each, which are played at once: a process of its own plays the first."""
+        if self._opened is None:
+            return None, None
+        first = beside(lambda: self.of(before))
+        second = self.of(after)
+        return first(), second
 
     def of(self, policies: PolicySet) -> Forecast | None:
         """Return what the runs of the coming days do, None without a snapshot."""
