@@ -25,9 +25,7 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
     process = context.Process(target=lambda: _send(sender.send, work), daemon=True)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # no thread here holds a lock that it needs
+            warnings.simplefilter("ignore", DeprecationWarning)  # no thread here holds a lock that it needs
             process.start()
     except OSError:
         return work

@@ -12,6 +12,7 @@ from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Prices
+from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
 from reconciler.report.wording import DAYS, counted, edge, name_of
 from reconciler.untrusted_text import escaped, one_line
@@ -149,20 +150,9 @@ def _percents(found: Savings) -> str:
     return f"{first} %" if first == last else f"{first} to {last} %"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def _table(made: Forecast, style: ForecastStyle) -> list[str]:
-    return [f"  {line}" for line in aligned(table_rows(made, style))] if made.selected else []
+    head, *rows = table_rows(made, style)
+    return [f"  {line}" for line in columns(head, rows, numbers=True)] if made.selected else []
 
 
 def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
