@@ -29,10 +29,21 @@ _FAILING: dict[str, frozenset[ExitCode]] = {
     "never": frozenset({ExitCode.USAGE}),
     "invalid": _FAILURES,
     "held-back": _FAILURES | {ExitCode.HELD_BACK},
-    "partial": _FAILURES | {ExitCode.HELD_BACK, ExitCode.PARTIAL},
+    "unknown": _FAILURES | {ExitCode.PARTIAL},
+    "conflict": _FAILURES | {ExitCode.PARTIAL},
 }
+_BECAME = {"unchanged": "the comment says so already", "left out": "no comment is written: there is nothing to say"}
 _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
 _RUNS = {"github": github_run, "gitlab": gitlab_run}
+
+
+def _failing(text: str) -> frozenset[ExitCode]:
+    """Return the exit codes that fail the check, from words with commas between them; how click reads the flag."""
+    words = text.split(",")
+    if not set(words) <= set(_FAILING) or ("never" in words and len(words) > 1):
+        some = ",".join(name for name in _FAILING if name != "never")
+        raise click.BadParameter(f'"{text}" is not what a check fails on, expected never, or some of {some}')
+    return frozenset().union(*(_FAILING[word] for word in words))
 
 
 @verb("ci")
@@ -42,12 +53,18 @@ _RUNS = {"github": github_run, "gitlab": gitlab_run}
 @option("--snapshot", metavar="DIR", help="The snapshot to plan from; without one the policies are only checked.")
 @option(
     "--fail-on",
-    type=click.Choice(list(_FAILING)),
-    default="invalid",
-    help="What fails the check: policies that are invalid or cannot be planned; also what limits hold back; "
-    "also what is unknown.",
+    type=_failing,
+    metavar="never,invalid,held-back,unknown,conflict",
+    default="invalid,held-back",
+    help="What fails the check: policies that are invalid or cannot be planned, which all but never contain; what "
+    "limits hold back because of the change; what is unknown; policies of equal priority.",
 )
-@option("--comment/--no-comment", default=True, help="Write a comment on the pull request.")
+@option(
+    "--comment",
+    type=click.Choice(["always", "on-effect", "never"]),
+    default="always",
+    help="When a comment is written on the pull request; with on-effect where there is something to say.",
+)
 @option(
     "--check-timeout", type=seconds, metavar="SECONDS", default=120.0, help="How long the policies may take to check."
 )
@@ -61,8 +78,9 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
     review, warnings, code = _reviewed(path, flags["base"], flags["snapshot"], flags)
     if platform == "github":
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
-    codes = {code, _published(platform, review, comment=flags["comment"])}
-    return first_exit_code(codes & _FAILING[flags["fail_on"]])
+    quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
+    codes = {code, _published(platform, review, flags["comment"], quiet=quiet)}
+    return first_exit_code(codes & flags["fail_on"])
 
 
 def _reviewed(
@@ -138,6 +156,7 @@ def _planned(
     """
     compared = [] if base is None else ["--base", base, "--fleet-from", "base"]
     given = [review.path, *compared, "--snapshot", snapshot, "--no-exec", "--output", "markdown", "--quiet"]
+    given += ["--detailed-exitcode"]
     command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
     variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
     variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable
@@ -165,23 +184,27 @@ def _failed(number: int) -> ExitCode:
     return code if code in _FAILURES else ExitCode.NOTHING_DONE
 
 
-def _published(platform: str, review: ReviewComment, *, comment: bool) -> ExitCode:
-    """Write the summary, and the comment where there can be one; say what became of it."""
+def _published(platform: str, review: ReviewComment, comment: str, *, quiet: bool) -> ExitCode:
+    """Write the summary, and the comment where there can be one; say what became of it.
+
+    `quiet`: the change has no effect, so that `comment: on-effect` only updates what an earlier one had.
+    """
     _summarised(platform, render_review(review, _LONGEST_SUMMARY))
     try:
-        run: ReviewRun = _RUNS[platform](os.environ, comment=comment)
+        run: ReviewRun = _RUNS[platform](os.environ, comment=comment != "never")
         if run.comments is None:
             say(f"no comment is written: {run.reason}")
             return ExitCode.DONE
         marker = marker_of(review.path)
-        became = publish(run.comments, marker, render_review(review, run.comments.longest - len(marker) - 1))
+        text = render_review(review, run.comments.longest - len(marker) - 1)
+        became = publish(run.comments, marker, text, create=not (quiet and comment == "on-effect"))
     except CommentError as error:
         words = f"the comment cannot be written: {error}"
         say(f"warning: {words}")
         if platform == "github":
             show_workflow_command("warning", {"title": "reconciler"}, words)
         return error.exit_code
-    say("the comment says so already" if became == "unchanged" else f"the comment was {became}")
+    say(_BECAME.get(became) or f"the comment was {became}")
     return ExitCode.DONE
 
 

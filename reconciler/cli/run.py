@@ -380,6 +380,8 @@ def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = 
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
         return f"{_changes(action.decision for action in plan.actions)} pending"
+    if code == ExitCode.HELD_BACK and not plan.held_back:
+        return "limits hold back what this change does in the days to come"
     if code == ExitCode.HELD_BACK:
         return f"limits hold back {_changes(one for held in plan.held_back for one in held.decisions)}"
     if code == ExitCode.NOTHING_DONE:
