@@ -19,7 +19,7 @@ from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
+from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
 from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
@@ -83,9 +83,9 @@ def _reviewed(
     except _OutOfTimeError:
         words = f"{path}: the policies were not checked within {limits['check_timeout']:g} s, expected it sooner"
         return ReviewComment(path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
-    if policies is None:
+    if policies is None or problems:
         return ReviewComment(path, problems), (), ExitCode.MALFORMED
-    review = ReviewComment(path, (), base_problems)
+    review = ReviewComment(path, (), base_problems if before is None else ())
     if snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
@@ -138,6 +138,7 @@ def _planned(
     """
     compared = [] if base is None else ["--base", base, "--fleet-from", "base"]
     given = [review.path, *compared, "--snapshot", snapshot, "--no-exec", "--output", "markdown", "--quiet"]
+    given += ["--fail-on", ",".join(FailOn)]
     command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
     variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
     variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
+from reconciler.cli.run import RunOptions, only_of, save
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
@@ -44,7 +45,8 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
     run.progress.close()
     saved = save(made.next_head, flags["out"])
     show(_rendered(made, output), output)
-    return first_exit_code([saved, unknown, exit_of_plan(made.next_head, detailed=flags["detailed_exitcode"])])
+    code = exit_of_plan(made.next_head, run.options.fail_on, detailed=flags["detailed_exitcode"])
+    return first_exit_code([saved, unknown, code])
 
 
 def _rendered(made: Review, output: str) -> str:

@@ -214,4 +214,4 @@ def test_what_the_guard_holds_back_elsewhere_does_not_count(quickstart, cluster,
     Path(quickstart.path / "snapshot/us-east/dev-b.yaml").unlink()
     for name in ("one", "two"):
         quickstart.write(f"snapshot/eu-west/{name}.yaml", _marks(f"gone-{name}", name))
-    assert quickstart.plan(NOW, "--cluster", cluster).code == code
+    assert quickstart.plan(NOW, "--cluster", cluster, "--fail-on", "held-back").code == code
