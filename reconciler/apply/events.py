@@ -1,15 +1,18 @@
-"""Kubernetes Events that say, on the object itself, what was done to it and how to undo it."""
+"""Kubernetes Events: on the object itself what was done and how to undo it, on the Fleet what a run left alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CONTESTED, digest, format_time
-from reconciler.decide.decisions import Decision
+from reconciler.decide.decisions import EQUAL_PRIORITIES, Decision
 from reconciler.decide.idling.contested import advice_in
 from reconciler.model import ObjectRef, PatchOperation, Run, Write
-from reconciler.plan.model import Action
+from reconciler.plan.model import Action, Plan
+from reconciler.policy.kinds.fields import API_VERSION
+from reconciler.policy.types import Fleet
 
 _LONGEST = 1024
 """Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""
@@ -26,8 +29,9 @@ _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 
 def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
-    manifest = _manifest(action, run, f"{run.id}.{action.id}")
-    return _write(action, {**manifest, "reason": action.decision.event, "message": event_message(action)})
+    manifest = _manifest(_involved(action), run, f"{run.id}.{action.id}")
+    told = {**manifest, "reason": action.decision.event, "message": event_message(action)}
+    return _write(action.ref.cluster, told)
 
 
 def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
@@ -36,38 +40,63 @@ def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
     There is one for each object and way to fail; where it is there already, its count is raised.
     """
     decision, reason = action.decision, outcome.failure
-    manifest = _manifest(action, run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
-    message = f"{decision.verb} {_FAILURES[reason]}: {outcome.message}"[:_LONGEST]
+    manifest = _manifest(_involved(action), run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
+    return _warning(action.ref.cluster, manifest, reason, f"{decision.verb} {_FAILURES[reason]}: {outcome.message}")
+
+
+def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[Write]:
+    """Yield the writes of the Events on `cluster` that say what the run of `plan` left alone, at most one a reason.
+
+    They are about the Fleet, which is no object: they stand in its namespace. Where one is there already, its count is
+    raised, and it says what holds now.
+    """
+    about = {"apiVersion": API_VERSION, "kind": "Fleet", "namespace": fleet.namespace, "name": fleet.name}
+    unknown = [f"{name}: {why}" for name, why in plan.unknown.items() if "/" not in name]
+    conflicts = [one.text for one in plan.notices if one.kind == EQUAL_PRIORITIES]
+    told = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
+    for reason, words in told.items():
+        if words:
+            yield _warning(cluster, _manifest(about, run, digest([fleet.name, reason], 12)), reason, "; ".join(words))
+
+
+def _warning(cluster: str, manifest: dict[str, Any], reason: str, message: str) -> Write:
+    """Return the write of an Event that warns; where it is there already, it says the same again with a later time."""
+    message = message[:_LONGEST]
     later = (
         PatchOperation("add", "/lastTimestamp", manifest["lastTimestamp"]),
         PatchOperation("add", "/message", message),
     )
-    return _write(action, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
+    return _write(cluster, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
 
 
-def _write(action: Action, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
+def _write(cluster: str, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
     metadata = manifest["metadata"]
-    ref = ObjectRef(action.ref.cluster, metadata["namespace"], "Event", metadata["name"])
+    ref = ObjectRef(cluster, metadata["namespace"], "Event", metadata["name"])
     return Write("event", ref, "v1", patch=later, manifest=manifest)
 
 
-def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
-    """Return what all Events about `action` have; `name` is how this one differs from others about its object."""
+def _involved(action: Action) -> dict[str, str]:
+    """Return what an Event about `action` names as its object."""
+    return {
+        "apiVersion": action.decision.api_version,
+        "kind": action.ref.kind,
+        "namespace": action.ref.namespace,
+        "name": action.ref.name,
+        **({"uid": action.decision.uid} if action.decision.uid else {}),
+    }
+
+
+def _manifest(involved: dict[str, str], run: Run, name: str) -> dict[str, Any]:
+    """Return what all Events about an object have; `name` is how this one differs from others about it."""
     at = format_time(run.now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{action.ref.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
-            "namespace": action.ref.namespace or "default",
+            "name": f"{involved['name'][:_LONGEST_NAME].rstrip('-.')}.{name}",
+            "namespace": involved["namespace"] or "default",
         },
-        "involvedObject": {
-            "apiVersion": action.decision.api_version,
-            "kind": action.ref.kind,
-            "namespace": action.ref.namespace,
-            "name": action.ref.name,
-            **({"uid": action.decision.uid} if action.decision.uid else {}),
-        },
+        "involvedObject": involved,
         "type": "Normal",
         "count": 1,
         "firstTimestamp": at,

@@ -225,9 +225,7 @@ def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access]
     """
     if not changes:
         return Recorded()
-    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
-    names = sorted(written, key=lambda name: name != fleet.home)
-    home = next((accesses[name] for name in names if name in accesses), None)
+    home = keeper(made, accesses, fleet)
     if home is None:
         return Recorded(tuple(changes), "history: not written, no cluster may be written to")
     found = tuple(changes)
@@ -238,6 +236,15 @@ def record(changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access]
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return Recorded(found, f"history: not written: {reason_of(error)}")
     return Recorded(found)
+
+
+def keeper(made: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access | None:
+    """Return the cluster that keeps what `made` leaves of the Fleet as a whole: home, or the first one that may be
+    written to where home may not be, or did not answer; None where none may.
+    """
+    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
+    names = sorted(written, key=lambda name: name != fleet.home)
+    return next((accesses[name] for name in names if name in accesses), None)
 
 
 class History:
