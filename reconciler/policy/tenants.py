@@ -132,7 +132,7 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
 
 
 def _files_of(policies: PolicySet, tenant: Tenant) -> set[str]:
-    selecting = (*policies.idling, *policies.downscale)
+    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
     return {one.place.file for one in selecting if one.tenant == tenant.name}
 
 

@@ -126,10 +126,10 @@ def test_all_is_well(quickstart: Folder, verb: str) -> None:
         (nothing, (*DIFF, "--detailed-exitcode"), 2, "exit code 2: 7 changes and 7 metadata updates pending"),
         (limited, PLAN, 0, f"notice: {HELD}"),
         (
-            limited,
+            shut,
             (*PLAN, "--policy", "idle-runners", "--detailed-exitcode"),
             2,
-            "exit code 2: limits hold back 1 change",
+            "exit code 2: limits hold back 2 changes",
         ),
         (limited, (*PLAN, "--fail-on", "held-back,unknown"), 4, f"exit code 4: {HELD}"),
         (limited, (*PLAN, "--fail-on", "unknown"), 0, f"notice: {HELD}"),
