@@ -39,7 +39,7 @@ def told(folder: Folder) -> dict[str, dict[str, Any]]:
 )
 def test_what_is_left_alone_is_told(quickstart: Folder, before: Any, reason: str, words: str) -> None:
     before(quickstart)
-    assert quickstart.apply(NOW, "--metrics-file", "metrics.prom").code == 0
+    assert quickstart.apply(NOW, "--fail-on", "", "--metrics-file", "metrics.prom").code == 0
     [event] = told(quickstart).values()
     assert (event["reason"], event["type"], event["count"]) == (reason, "Warning", 1)
     assert event["metadata"]["namespace"] == event["involvedObject"]["namespace"] == "reconciler"
@@ -47,7 +47,7 @@ def test_what_is_left_alone_is_told(quickstart: Folder, before: Any, reason: str
     text = (quickstart.path / "metrics.prom").read_text()
     assert METRICS[reason] in text.splitlines()
     assert [one for one in METRICS if METRICS[one] in text.splitlines()] == [reason]
-    assert quickstart.apply(LATER).code == 0
+    assert quickstart.apply(LATER, "--fail-on", "").code == 0
     assert told(quickstart)[reason]["count"] == 2
 
 
@@ -61,6 +61,6 @@ def test_what_a_policy_only_observes_is_never_held_back(quickstart: Folder) -> N
     for file in ("idling.yaml", "downscale.yaml"):
         path = quickstart.path / "policies" / file
         path.write_text(path.read_text().replace("spec:\n  selector:", "spec:\n  mode: Observe\n  selector:"))
-    assert quickstart.apply(NOW, "--metrics-file", "metrics.prom").code == 0
+    assert quickstart.apply(NOW, "--fail-on", "", "--metrics-file", "metrics.prom").code == 0
     assert "HeldBack" not in told(quickstart)
     assert "reconciler_held_back_workloads{" not in (quickstart.path / "metrics.prom").read_text()
