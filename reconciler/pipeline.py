@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.history import called_by, changes_of, record
+from reconciler.apply.events import fleet_events
+from reconciler.apply.history import called_by, changes_of, keeper, record
 from reconciler.apply.history_files import write_changes
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -248,7 +249,22 @@ def apply(
     """
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world, request, decide), control, locks)
-        return early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+        applied = early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+        if applied.declined or control.caller or world.readers.limit.over:
+            return applied
+        return replace(applied, lost=(*applied.lost, *_told(applied.plan, policies.fleet, world)))
+
+
+def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
+    """Write the Events about what `made` leaves alone; yield why one was not written: no run fails for that."""
+    home = keeper(made, world.accesses, fleet)
+    if home is None:
+        return
+    try:
+        for event in fleet_events(made, fleet, home.cluster.name, Run(made.made_at, made.run, made.revision)):
+            home.cluster.write(event)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run itself did what it could
+        yield f"no Event of the Fleet was written: {reason_of(error)}"
 
 
 def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:

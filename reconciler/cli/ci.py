@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
+from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
 from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
@@ -37,13 +37,13 @@ _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
 _RUNS = {"github": github_run, "gitlab": gitlab_run}
 
 
-def _failing(text: str) -> frozenset[ExitCode]:
-    """Return the exit codes that fail the check, from words with commas between them; how click reads the flag."""
+def _failing(text: str) -> frozenset[str]:
+    """Return the words of what fails the check, with commas between them in `text`; how click reads the flag."""
     words = text.split(",")
     if not set(words) <= set(_FAILING) or ("never" in words and len(words) > 1):
         some = ",".join(name for name in _FAILING if name != "never")
         raise click.BadParameter(f'"{text}" is not what a check fails on, expected never, or some of {some}')
-    return frozenset().union(*(_FAILING[word] for word in words))
+    return frozenset(words)
 
 
 @verb("ci")
@@ -80,35 +80,38 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
     quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
     codes = {code, _published(platform, review, flags["comment"], quiet=quiet)}
-    return first_exit_code(codes & flags["fail_on"])
+    failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in flags["fail_on"]))
+    return first_exit_code(codes & failing)
 
 
 def _reviewed(
-    path: str, base: str | None, snapshot: str | None, limits: Mapping[str, Any]
+    path: str, base: str | None, snapshot: str | None, flags: Mapping[str, Any]
 ) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
     """Return the review, the warnings that belong to it, and the exit code of what was found.
 
-    `limits` has the flags that say how long the parts of it may take.
+    `flags` say how long the parts of it may take, and what fails the check.
     """
     for given in filter(None, (path, snapshot)):
         if link := _link_in(given):
             problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
             return ReviewComment(path, (problem,)), (), ExitCode.MALFORMED
     try:
-        with _at_most(limits["check_timeout"]):
+        with _at_most(flags["check_timeout"]):
             policies, problems = checked(path)
             before, base_problems = (None, ()) if policies is None or base is None else checked(base)
     except _OutOfTimeError:
-        words = f"{path}: the policies were not checked within {limits['check_timeout']:g} s, expected it sooner"
+        words = f"{path}: the policies were not checked within {flags['check_timeout']:g} s, expected it sooner"
         return ReviewComment(path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
-    if policies is None:
+    if policies is None or problems:
         return ReviewComment(path, problems), (), ExitCode.MALFORMED
-    review = ReviewComment(path, (), base_problems)
+    review = ReviewComment(path, (), base_problems if before is None else ())
     if snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
     compared = None if before is None else base
-    review, code = _planned(review, compared, snapshot, limits["plan_timeout"])
+    # Only what fails the check: a code for something else would hide it.
+    fail_on = [word for word in FailOn if word in flags["fail_on"]]
+    review, code = _planned(review, compared, snapshot, fail_on, flags["plan_timeout"])
     return review, policies.warnings, code
 
 
@@ -147,7 +150,7 @@ def _link_in(path: str) -> str:
 
 
 def _planned(
-    review: ReviewComment, base: str | None, snapshot: str, most_seconds: float
+    review: ReviewComment, base: str | None, snapshot: str, fail_on: Sequence[FailOn], most_seconds: float
 ) -> tuple[ReviewComment, ExitCode]:
     """Return `review` with the plan, compared with `base` where there is one.
 
@@ -156,7 +159,7 @@ def _planned(
     """
     compared = [] if base is None else ["--base", base, "--fleet-from", "base"]
     given = [review.path, *compared, "--snapshot", snapshot, "--no-exec", "--output", "markdown", "--quiet"]
-    given += ["--detailed-exitcode"]
+    given += ["--detailed-exitcode", "--fail-on", ",".join(fail_on)]
     command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
     variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
     variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable

@@ -55,8 +55,8 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     policies, problems = checked(path, tenant)
     if output in _CODE_HOSTS:
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
-        return ExitCode.MALFORMED if policies is None else ExitCode.DONE
-    if policies is None:
+        return ExitCode.MALFORMED if problems else ExitCode.DONE
+    if policies is None or problems:
         raise PolicyError.of(problems)
     night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
     for warning in (*policies.warnings, *(() if night is None else night.warnings)):
@@ -99,9 +99,10 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return the policies below `path`, or None and all problems: also that there is nothing.
+    """Return the policies below `path`, None where they cannot be used, and all problems: also that there is nothing.
 
-    Of a `tenant` the problems of others are left out, where these do not concern it.
+    With policies of equal priority that may select the same object a run goes on; they are problems all the same. Of a
+    `tenant` the problems of others are left out, where these do not concern it.
 
     Raises:
         UsageError: there is no such tenant.
@@ -115,7 +116,9 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
         problems = policies.problems.get(tenant, ())
     if policies is not None:
         policies = replace(policies, warnings=(*policies.warnings, *overlooked(path)))
-    return None if problems else policies, problems
+    if policies is None or problems:
+        return None, problems
+    return policies, policies.conflicts
 
 
 def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
+from reconciler.cli.run import RunOptions, only_of, save
 from reconciler.cli.second_process import beside
 from reconciler.decide.annotations import parse_time
-from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
+from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
@@ -45,13 +46,14 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
     run.progress.close()
     saved = save(made.next_head, flags["out"])
     show(_rendered(made, output), output)
-    return first_exit_code([saved, unknown, *_exit_codes(made, detailed=flags["detailed_exitcode"])])
+    codes = _exit_codes(made, run.options.fail_on, detailed=flags["detailed_exitcode"])
+    return first_exit_code([saved, unknown, *codes])
 
 
-def _exit_codes(made: Review, *, detailed: bool) -> Iterator[ExitCode]:
+def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
     """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run."""
-    yield exit_of_plan(replace(made.next_head, held_back=()))
-    if made.held_back:
+    yield exit_of_plan(replace(made.next_head, held_back=()), fail_on)
+    if made.held_back and FailOn.HELD_BACK in fail_on:
         yield ExitCode.HELD_BACK
     if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):
         yield ExitCode.CHANGES_PENDING

@@ -283,6 +283,7 @@ class Notice(_Reasoned, Struct, frozen=True):
 
 
 EQUAL_PRIORITIES = "equalPriorities"
+UNKNOWN_QUERY = "unknownQuery"
 _SHOWN = 3
 
 
@@ -300,7 +301,7 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
         more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
         subject = " and ".join(names)
         text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}{more}"
-        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0], True)
+        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0])
 
 
 class LimitUse(Struct, frozen=True):

@@ -124,10 +124,16 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
             one for one in policies.federated if one.tenant in ("", tenant.name) and tenant.has_namespace(one.namespace)
         ),
         downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
+        conflicts=tuple(one for one in policies.conflicts if one.file in _files_of(policies, tenant)),
         stopped=tuple(one for one in policies.stopped if one.name == tenant.name),
         problems={name: inside for name, inside in policies.problems.items() if name == tenant.name},
         only=tenant,
     )
+
+
+def _files_of(policies: PolicySet, tenant: Tenant) -> set[str]:
+    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
+    return {one.place.file for one in selecting if one.tenant == tenant.name}
 
 
 def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:

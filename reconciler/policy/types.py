@@ -80,6 +80,8 @@ class PolicySet(Struct, frozen=True):
     Each tuple is sorted by name (federated: namespace, name). `specs` are the fields of each policy with their
     defaults, by its place: structs of `reconciler.policy.kinds`.
 
+    `conflicts` are policies of equal priority that may select the same object, each as a problem of the later one.
+
     `stopped` are the tenants whose policies are left out because of `problems` in their files: nothing is decided in
     their namespaces, but wakes go on.
     """
@@ -91,6 +93,7 @@ class PolicySet(Struct, frozen=True):
     downscale: tuple[DownscalePolicy, ...] = ()
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
     warnings: tuple[Problem, ...] = ()
+    conflicts: tuple[Problem, ...] = ()
     specs: Mapping[Place, Any] = NOTHING
     stopped: tuple[Tenant, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant

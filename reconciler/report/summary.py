@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, HeldBack, LimitUse, Notice
+from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
 from reconciler.decide.fleet_guard import FLEET
 from reconciler.decide.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
 from reconciler.decide.reasons import CounterfactualCode
@@ -52,6 +52,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
 
 _AUTOSCALER = "autoscaler"
 _FROZEN = "frozen"
+_UNSETTLED = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY)
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
 _OTHERS = ("autoscaler", "update")
 
@@ -168,7 +169,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
     named object by object.
     """
-    warnings = [notice for notice in plan.notices if notice.partial and notice.kind != EQUAL_PRIORITIES]
+    warnings = [notice for notice in plan.notices if notice.partial or notice.kind == UNKNOWN_QUERY]
     blocks = (
         _equal_priorities(plan),
         _frozen(plan),
@@ -239,7 +240,7 @@ def _overridden(plan: Plan) -> Block:
 
 
 def _notices(plan: Plan, everything: bool) -> Block:
-    left_out = (_FROZEN,) if everything else (_FROZEN, _AUTOSCALER)
+    left_out = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY, *(() if everything else (_AUTOSCALER,)))
     found = [one for one in plan.notices if not one.partial and one.kind not in left_out]
     left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
     words = [
@@ -292,7 +293,7 @@ def _nothing(plan: Plan, words: str) -> str:
     drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
     if drained:
         return f"No changes. The drain is not finished: {', '.join(drained)}."
-    settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
+    settled = not plan.dropped and not any(one.partial or one.kind in _UNSETTLED for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
     if not settled or plan.kept_up:

@@ -250,7 +250,7 @@ def test_r3_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     free = changed(quickstart, *lifted)
     assert "The Fleet is changed (spec.limits).\n" in free.out
     assert "Held back" not in free.out
-    bound = changed(quickstart, *(lifted[1], lifted[1]), "--fleet-from", "base")
+    bound = changed(quickstart, *(lifted[1], lifted[1]), "--fleet-from", "base", "--fail-on", "held-back")
     assert "The Fleet is changed (spec.limits). All of this is planned with that of the base" in bound.out
     assert "**Held back: " in bound.out
     assert "Held back by limits with this change" not in bound.out

@@ -225,7 +225,7 @@ def test_the_network_policy_lets_out_to_names_api_servers_and_prometheus_alone()
     assert allowed == {
         ("kube-system", "UDP 53", "TCP 53"),
         ("TCP 443", "TCP 6443"),
-        ("monitoring", "TCP 9090"),
+        ("monitoring", "TCP 9090", "TCP 9091"),
     }
 
 
@@ -271,6 +271,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
         (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
+        (["monitoring"], [deployed.ALERTS], ("member/admission",)),
         (["no-admission"], [], ()),
         (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
         (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),

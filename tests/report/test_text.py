@@ -58,7 +58,7 @@ def undecided(name: str, *why: Reason) -> Undecided:
 
 @pytest.mark.parametrize("summary", [pytest.param(False, id="all"), pytest.param(True, id="headings only")])
 def test_policies_of_equal_priority_are_named_above_the_changes_and_nowhere_else(summary):
-    equal = Notice("equalPriorities", "a and b", "a and b have the same priority", "a", partial=True)
+    equal = Notice("equalPriorities", "a and b", "a and b have the same priority", "a")
     said = text_of(a_plan(an_idle(), notices=(equal,)), summary=summary).split("\n\n")
     assert said[:2] == [HEADING, "Equal priorities:\n  a and b have the same priority"]
     assert [part for part in said if "a and b" in part or "Warnings" in part] == said[1:2]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
+    UNKNOWN_QUERY,
     Cause,
     Decision,
     DesiredState,
@@ -115,7 +116,7 @@ def _unknown(case: WorkloadTarget) -> Iterator[Result]:
         reasons = case.wanted.reasons
         yield case.undecided(*reasons)
         if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
-            yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, True, reasons)
+            yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy, reasons=reasons)
         yield case.stays(*reasons)
 
 
