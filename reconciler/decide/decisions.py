@@ -209,7 +209,7 @@ class Decision(Struct, frozen=True):
     wait_activator: bool = False  # an activator should accept the Services' connections first; for 15 s at most
     event: str = ""  # reason of the Event about it ("Idled", "Woken", ...), "" for none
     idles: bool = False  # idles a workload
-    known: bool = False  # the same schedule idled it before, so that no limit counts it
+    known: bool = False  # it was idled on the same hours before, so that no limit counts it
     has_annotations: bool = True  # False: the object has no annotations map yet
     has_labels: bool = True
 
@@ -286,10 +286,10 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
 
 
 class LimitUse(Struct, frozen=True):
-    """How much of one limit the plan uses. `name` is "fleet" or a policy's name; `unit` "workloads" or "replicas".
+    """How much of one limit is used, what is held back included. `unit` is "workloads" or "replicas".
 
-    The Fleet's limits hold for each policy on each `cluster`, or on all of them together (""); the `policy` that uses
-    most is named, "" for none.
+    `name` is the policy that states it, "fleet default" or "tenant NAME". It holds in one `cluster`, or in all of them
+    together (""). `base` is what its share is taken of, 0 for a number. `policy` is whom it holds back, "" for nobody.
     """
 
     name: str
@@ -302,16 +302,16 @@ class LimitUse(Struct, frozen=True):
 
 
 class HeldBack(Struct, frozen=True):
-    """What a limit, or a guard (`limit` None), keeps out of the plan; `allow` is the name for --allow-exceed."""
+    """What limits, or a guard (no `limits`), keep out of the plan: all of one policy.
+
+    `allow` is the policy's name for --allow-exceed, "" for the guard, which --allow-removed lifts. `why` also says what
+    would let it through.
+    """
 
     allow: str
     why: str
     decisions: tuple[Decision, ...]
-    limit: LimitUse | None = None
-
-    @property
-    def unit(self) -> str:
-        return "" if self.limit is None else self.limit.unit
+    limits: tuple[LimitUse, ...] = ()
 
 
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
@@ -382,7 +382,7 @@ class DesiredState(Struct, frozen=True):
     @property
     def wanted(self) -> tuple[Decision, ...]:
         """The decisions with what limits hold back of them; what a guard holds back is none of it."""
-        held = (one.decisions for one in self.held_back if one.limit is not None)
+        held = (one.decisions for one in self.held_back if one.limits)
         return (*self.decisions, *chain.from_iterable(held))
 
     def joined(self, *others: DesiredState) -> DesiredState:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING
 from reconciler.plan.model import Plan
@@ -89,4 +89,3 @@ def night_lines(night: FirstNight) -> Iterator[str]:
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:
         yield f"  held back: {held.what}"
-        yield f"    {held.where}; {held.allow}"

@@ -218,7 +218,6 @@ def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
     return [
         f"{edge(one.start, zone)} {until}: {counted(one.number, 'change')}",
         f"  {one_line(one.why)}",
-        f"  allow once: --allow-exceed {one_line(one.allow)}",
     ]
 
 

@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.pod_requests import Requests
@@ -196,7 +196,7 @@ class _Recording:
             segments.append(replace(last, end=at))
 
     def _hold_back(self, step: Step) -> None:
-        now = {(held.allow, held.unit, *_clusters(held)): held for held in step.plan.held_back}
+        now = {(held.allow, *_clusters(held)): held for held in step.plan.held_back}
         for key in [key for key in self._held if key not in now]:
             self._over.append(replace(self._held.pop(key), end=step.at))
         for key, held in now.items():

@@ -225,7 +225,7 @@ class ChangeDocument(JsonObject, frozen=True):
     event: Annotated[str, Meta(description='The reason of the Event for the change; "" for none.')]
     idles: Annotated[bool, Meta(description="Whether it idles a workload.")]
     known: Annotated[
-        bool, Meta(description="Whether the same schedule idled the workload before, so that no limit counts it.")
+        bool, Meta(description="Whether the workload was idled on the same hours before, so that no limit counts it.")
     ]
     has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
@@ -238,21 +238,21 @@ class ChangeDocument(JsonObject, frozen=True):
 class LimitDocument(JsonObject, frozen=True):
     """A limit, and how much of it the plan uses."""
 
-    name: Annotated[str, Meta(description='"fleet", "ceiling", "clusterCeiling", or the policy that states the limit.')]
+    name: Annotated[str, Meta(description='The policy that states the limit, "fleet default" or "tenant NAME".')]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[PlanNumber, Meta(description="The number that the run would idle or remove.")]
-    allowed: Annotated[PlanNumber, Meta(description="The number that one run may idle or remove.")]
-    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas.")]
-    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')]
-    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')]
+    used: Annotated[PlanNumber, Meta(description="The number of this run and of the last 24 hours, held back or not.")]
+    allowed: Annotated[PlanNumber, Meta(description="The number that is allowed.")]
+    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas; 0: no share.")]
+    cluster: Annotated[str, Meta(description='The cluster that the limit applies to; "": all clusters.')]
+    policy: Annotated[str, Meta(description='The policy that it holds back; "": none.')]
 
 
 class HeldBackDocument(JsonObject, frozen=True):
-    """Changes that a limit or a guard holds back."""
+    """Changes of one policy that limits, or a guard, hold back."""
 
-    allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
-    why: Annotated[str, Meta(description="The limit, and what exceeds it.")] = field(name="reason")
-    limit: Annotated[LimitDocument | None, Meta(description="The limit that is exceeded; null: a guard.")]
+    allow: Annotated[str, Meta(description='The name for --allow-exceed, which allows them once; "": a guard.')]
+    why: Annotated[str, Meta(description="What exceeds which limit, and what allows it.")] = field(name="reason")
+    limits: Annotated[list[LimitDocument], Meta(description="The limits that are exceeded; none: a guard.")]
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
