@@ -353,5 +353,5 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
 
 
 def _use(limit: LimitUse) -> str:
-    where = f" in {limit.cluster}" if limit.cluster else "" if limit.name == FLEET_DEFAULT else f" of {limit.name}"
-    return one_line(f"{counted(limit.used, limit.unit.removesuffix('s'))}{where}, limit {limit.allowed}")
+    where = f"in {limit.cluster or 'all clusters'}" if limit.name == FLEET_DEFAULT else f"of {limit.name}"
+    return one_line(f"{counted(limit.used, limit.unit.removesuffix('s'))} {where}, limit {limit.allowed}")

@@ -21,7 +21,7 @@ from tests.way.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
-USUAL, NOTHING = "idledWorkloads: {share: 50%, atLeast: 2}", "idledWorkloads: {share: 0%, atLeast: 0}"
+USUAL, NOTHING = "fleet: {share: 10%, atLeast: 10}", "fleet: {share: 0%, atLeast: 0}"
 Edit = Callable[[dict[str, Any]], None]
 
 

@@ -22,7 +22,7 @@ metadata: {name: one}
 spec:
   home: east
   clusters: [{name: east}, {name: west}]
-  limits: {idledWorkloads: {share: 25%, atLeast: 10}}
+  limits: {default: {fleet: {share: 25%, atLeast: 10}}}
 """
 POLICY = """\
 apiVersion: reconciler/v1alpha1
@@ -204,7 +204,7 @@ def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
     fleet, problems = read_fleet_for_wakes(folder.path / "policies")
     assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))
     assert "pay" in fleet.protected
-    assert [one.field for one in problems] == ["spec.limits.idledWorkloads.atLest"]
+    assert [one.field for one in problems] == ["spec.limits.default.fleet.atLest"]
 
 
 FOREIGN = """\

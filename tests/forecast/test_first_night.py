@@ -63,7 +63,7 @@ class FirstHour:
                 "services": {},
             },
             "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
-            "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT},
+            "limits": {"default": {"perCluster": LIMIT, "fleet": LIMIT}},
         }
         fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
         made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]

@@ -172,7 +172,7 @@ def test_what_is_excluded_until_a_time_goes_idle_then(key: str, until: str, ends
 def test_a_limit_that_holds_back_a_night_is_told() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)
-    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
     cluster = MemoryCluster.of_manifests("a", objects, first_of)
     found = policy_set([fleet, an_idling_policy(NIGHTS)])
     simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
@@ -185,7 +185,7 @@ def test_a_limit_of_each_cluster_is_told_for_each() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)
     fleet["spec"]["clusters"] = [{"name": "a"}, {"name": "b"}]
-    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
     found = policy_set([fleet, an_idling_policy(NIGHTS)])
     clusters = {
         "a": MemoryCluster.of_manifests("a", objects, first_of),

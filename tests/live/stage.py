@@ -226,13 +226,13 @@ class Stage:
     # runs
 
     def plan(self, *more: str) -> Said:
-        return self.folder.call("plan", "policies", "--now", self.now, "--quiet", "--allow-exceed", "fleet", *more)
+        return self.folder.call("plan", "policies", "--now", self.now, "--quiet", "--allow-removed", *more)
 
     def apply(self, *more: str) -> Said:
         return self.folder.call(*self.apply_words(*more))
 
     def apply_words(self, *more: str) -> tuple[str, ...]:
-        return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-exceed", "fleet", *more)
+        return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-removed", *more)
 
     def actions(self) -> list[dict[str, Any]]:
         """The actions that a plan would take now."""

@@ -356,8 +356,8 @@ def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variabl
 
 
 def test_what_a_limit_holds_back_fails_where_that_is_wanted(folder):
-    limits = "idledWorkloads: {share: 50%, atLeast: 2}"
-    edited(folder, limits, "idledWorkloads: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
+    limits = "fleet: {share: 10%, atLeast: 10}"
+    edited(folder, limits, "fleet: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
     shutil.copy(folder.path / "policies" / "fleet.yaml", folder.path / "base" / "fleet.yaml")
     assert folder.call(*PLAN).code == 0
     assert folder.call(*PLAN, "--fail-on", "held-back").code == 4

@@ -390,7 +390,7 @@ EMPTY = [
     ),
     pytest.param(sleep("services: {}, workloads: {}", "  mode: Observe\n"), id="observing everything"),
     pytest.param(
-        sleep(more="  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}\n"),
+        sleep(more="  limits: {workloads: 100}\n"),
         id="limits of everything",
     ),
     pytest.param(sleep("services: {}", "  wake: OnSignal\n"), id="waiting for signals of everything"),
