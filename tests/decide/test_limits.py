@@ -65,7 +65,7 @@ def held(
     limits: Any = NO_LIMITS,
     tenants: tuple[Tenant, ...] = (),
     idled: Mapping[Any, Any] | None = None,
-    lifted: Lifted | None = None,
+    lifted: Mapping[str, int | None] | None = None,
 ) -> Limited:
     """Hold back of `decisions` on two clusters with 100 workloads each."""
     fleet = a_fleet("east", "west", limits=limits, tenants=tenants)
@@ -179,9 +179,8 @@ def test_a_base_is_what_runs_and_what_we_idled(workload: Any, expected: tuple[in
 def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(first: str, counts: bool) -> None:
     said = f'{{"policy":"nights","hours":{{}},"first":"{first}"}}'
     state = a_state(a_cluster(workloads=(a_workload(annotations={"reconciler/last-idled": said}),)))
-    assert limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC))).idled == (
-        {a_ref("web"): ("idling", "nights")} if counts else {}
-    )
+    found = limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC)))
+    assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
 
 
 # What is held back
@@ -446,19 +445,21 @@ def test_what_only_observes_counts_nothing_and_says_what_would_be_held_back() ->
 
 @st.composite
 def decisions_of_many(draw: st.DrawFn) -> list[Decision]:
-    """Of a few policies on two clusters, some in one group, some that need an earlier one."""
+    """Of a few policies on two clusters, some of one policy in one group, some that need an earlier one there."""
     found: list[Decision] = []
     for position in range(draw(st.integers(0, 12))):
         cluster = draw(st.sampled_from(["east", "west"]))
+        policy = draw(st.sampled_from(["a/x", "a/y", "b", "c"]))
         made = a_decision(
             f"w{position}",
             ref=a_ref(f"w{position}", cluster=cluster),
-            policy=draw(st.sampled_from(["a/x", "a/y", "b", "c"])),
-            group=draw(st.sampled_from([f"g{position}", f"{cluster}-1", f"{cluster}-2"])),
+            policy=policy,
+            group=draw(st.sampled_from([f"g{position}", f"{policy}-1", f"{policy}-2"])),
             before=draw(st.integers(0, 4)),
             idles=draw(st.booleans()),
         )
-        needs = draw(st.lists(st.sampled_from([one.key for one in found]), max_size=1)) if found else []
+        before = [one.key for one in found if one.group == made.group]
+        needs = draw(st.lists(st.sampled_from(before), max_size=1)) if before else []
         phase = draw(st.sampled_from([Phase.DECREASE, Phase.DECREASE, Phase.REPAIR]))
         found.append(replace(made, needs=tuple(needs), phase=phase, known=draw(st.booleans())))
     return found
