@@ -77,7 +77,7 @@ def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> First
     from reconciler.forecast.simulation import Simulation
 
     options = RunOptions.of(path, flags)
-    return first_night(Simulation(policies, opened_snapshot(options, policies)), options.now)
+    return first_night(Simulation(policies, opened_snapshot(options, policies)), policies, options.now)
 
 
 def _night_lines(night: FirstNight | None) -> Iterable[str]:

@@ -32,7 +32,7 @@ from tests.builders import NOW, a_ref, said
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan
 
-LIMIT = LimitUse("fleet", "replicas", 3, 2, 9, "east", "nights")
+LIMIT = LimitUse("fleet default", "replicas", 3, 2, 9, "east", "nights")
 PICKER = PodPicker(
     "picker.shop.svc",
     headers=(PickerHeader("a", "b"), PickerHeader("token", secret=("name", "key"))),
@@ -68,9 +68,9 @@ ROW = PlacementRow("east", 6, None, 3, 2, reasons=said("why"))
         pytest.param(saved(decided("web", downscale=DownscaleSettings("nights", "PodPicker", PICKER))), id="a picker"),
         pytest.param(saved(decided("web", downscale=DownscaleSettings("nights", "NewestFirst"))), id="a strategy"),
         pytest.param(
-            saved(held_back=(HeldBack("fleet", "why", (decided("web"),), LIMIT),), limits=(LIMIT,)), id="a limit"
+            saved(held_back=(HeldBack("nights", "why", (decided("web"),), (LIMIT,)),), limits=(LIMIT,)), id="a limit"
         ),
-        pytest.param(saved(held_back=(HeldBack("fleet", "why", (decided("web"),)),)), id="a guard"),
+        pytest.param(saved(held_back=(HeldBack("", "why", (decided("web"),)),)), id="a guard"),
         pytest.param(saved(observed=(decided("web"),), dropped=3, revision="abc"), id="observed"),
         pytest.param(saved(undecided=(Undecided("web", "idling", "nights", said("why")),)), id="undecided"),
         pytest.param(

@@ -181,7 +181,7 @@ def test_what_is_told_beside_the_changes():
     text = render_markdown(plan)
     assert (
         "**Held back: 1 change**\n\n3 of the 5 policies that own marks are gone.\n<br>dev-a 1\n"
-        "<br>allow: once --allow-exceed idle-dev\n\n<details>\n<summary>1 change</summary>\n"
+        "\n<details>\n<summary>1 change</summary>\n"
     ) in text
     assert "**Warnings: 1**\n\n```text\n  eu-west/a/Deployment/c  scaled back by @argocd\n```\n" in text
     assert "**Undecided: 1 object, unchanged**\n\n```text\n  ? eu-west/a/Service/b  no answer\n```\n" in text

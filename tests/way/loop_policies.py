@@ -16,8 +16,6 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     Fleet,
     IdlingPolicy,
-    Limit,
-    Limits,
     ObjectSelector,
     PolicySet,
     Selector,
@@ -25,7 +23,7 @@ from reconciler.policy.types import (
     WakeOrder,
     WorkloadSelector,
 )
-from tests.builders import a_downscale_policy, a_fleet, a_policy_set
+from tests.builders import NO_LIMITS, a_downscale_policy, a_fleet, a_policy_set, fleet_limits
 from tests.decide.idling.idling_policies import a_metric, a_policy, a_schedule
 from tests.decide.placement.placements import a_federated
 from tests.way.loop_world import CLUSTERS
@@ -77,7 +75,6 @@ _DOWNSCALES: tuple[tuple[tuple[str, ...], DownscaleTarget], ...] = (
     (("StatefulSet",), DownscaleTarget(replicas=3, direction="Both")),
 )
 NAMES = ("production", "staging")
-NO_LIMIT = Limit(1.0, 1000)
 
 
 def an_idling(name: str, variant: int) -> IdlingPolicy:
@@ -125,8 +122,8 @@ class Policies:
 
     @property
     def fleet(self) -> Fleet:
-        limit = NO_LIMIT if self.limit is None else Limit(0.0, self.limit)
-        made = a_fleet(*CLUSTERS, name=self.name, former_names=NAMES, limits=Limits(limit, NO_LIMIT), ceiling=NO_LIMIT)
+        limits = NO_LIMITS if self.limit is None else fleet_limits(self.limit)
+        made = a_fleet(*CLUSTERS, name=self.name, former_names=NAMES, limits=limits)
         clusters = (replace(one, state=self.states[one.name]) for one in made.clusters)
         return replace(made, clusters=tuple(clusters))
 
