@@ -71,8 +71,8 @@ _REASONS = """\
 # Reasons
 
 In the JSON of a plan, of a report and of `explain -o json`, the data stands beside a `reason`: `reasonCode` is the code
-of the first reason, and `reasons` lists all of them with their `values` (of what is held back, `limits` has `unit`, `used`,
-`allowed` and `base` say it). The codes are a closed list, below. A new release may
+of the first reason, and `reasons` lists all of them with their `values` (of what is held back `unit`, `used`,
+`allowed` and `base` of its `limits` say it). The codes are a closed list, below. A new release may
 add codes and values; it never gives a code another meaning. The text of `reason` is for people and may change in any
 release: nothing should read it, and the reconciler itself never compares it, so a better sentence changes no cluster.
 
