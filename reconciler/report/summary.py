@@ -347,7 +347,7 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
     for use in sorted(limits, key=lambda use: -use.used / max(1, use.allowed)):
         if use.used:
             nearest.setdefault((use.name, use.unit), use)
-    words = [_use(use) for _, use in sorted(nearest.items())]
+    words = [_use(nearest[key]) for key in sorted(nearest, key=lambda key: (key[0], key[1] == "replicas"))]
     if words:
         yield f"Limits: {'; '.join(words)}."
 

@@ -117,7 +117,7 @@ def test_a_plan():
         "\n"
         "**Plan: 0 to create, 2 to change (1 idle, 1 scale down), 0 to delete.**\n"
         "<br>Replicas: 7 fewer (eu-west). 1 metadata update.\n"
-        "<br>Limits: 1 workload, limit 45; 7 replicas, limit 300.\n"
+        "<br>Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300.\n"
         "\n"
         "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m\n"
         "\n"

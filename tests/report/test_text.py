@@ -40,7 +40,7 @@ from tests.report.strategies import outcomes_of, plans, reasons
 REQUESTS = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(ReasonCode.METRIC_UNKNOWN, name="requests", window="30m")
 HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41 UTC)"
-LIMITS = "Limits: 1 workload, limit 45; 7 replicas, limit 300."
+LIMITS = "Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300."
 
 
 def text_of(plan, outcomes=None, **fields) -> str:
@@ -344,15 +344,15 @@ def test_text_is_never_cut():
 
 def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policies():
     uses = (
-        LimitUse("idle-dev", "workloads", 1, 5),
-        LimitUse("idle-qa", "workloads", 0, 5),
+        LimitUse("idle-dev", "workloads", 1, 5, 0),
+        LimitUse("idle-qa", "workloads", 0, 5, 0),
         LimitUse("fleet default", "workloads", 2, 3, 12, "eu-west"),
         LimitUse("fleet default", "workloads", 2, 10, 30),
         LimitUse("fleet default", "replicas", 3, 10, 30),
         LimitUse("tenant a", "workloads", 1, 3, 7),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
-        "\nLimits: 3 replicas in all clusters, limit 10; 2 workloads in eu-west, limit 3; "
+        "\nLimits: 2 workloads in eu-west, limit 3; 3 replicas in all clusters, limit 10; "
         "1 workload of idle-dev, limit 5; 1 workload of tenant a, limit 3.\n"
     )
 

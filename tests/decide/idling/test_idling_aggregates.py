@@ -535,7 +535,7 @@ class TestGuards:
         ],
     )
     def test_what_is_told(self, gone, words):
-        assert self.guards(1, **gone).words == words
+        assert self.guards(1, **gone).words == f"{words}; to allow: once --allow-removed"
 
     def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
         owned = [("one", name) for name in "abc"]

@@ -58,8 +58,8 @@ def test_the_fingerprint_of_a_policy_is_that_of_earlier_releases(policy: IdlingP
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        pytest.param(stated("idleReplicas: 1", text=SCHEDULE), "A", id="a schedule"),
-        pytest.param(stated(), "B", id="a schedule and a metric"),
+        pytest.param(stated("idleReplicas: 1", text=SCHEDULE), "c311398e7fd087eb", id="a schedule"),
+        pytest.param(stated(), "83622cc397af141e", id="a schedule and a metric"),
     ],
 )
 def test_the_digest_of_hours_is_that_of_earlier_releases(policy: IdlingPolicy, expected: str):

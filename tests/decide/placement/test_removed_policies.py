@@ -191,7 +191,11 @@ def test_what_waits_for_that_counts_among_the_removed_all_the_same():
     )
     assert desired.decisions == ()
     assert [(one.why, [it.verb for it in one.decisions]) for one in desired.held_back] == [
-        ("3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two", [Verb.DELETE])
+        (
+            "3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two; "
+            "to allow: once --allow-removed",
+            [Verb.DELETE],
+        )
     ]
 
 
