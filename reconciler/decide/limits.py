@@ -53,9 +53,10 @@ class LimitedPolicy(Struct, frozen=True):
 
 class Pool(Struct, frozen=True):
     """The number that the policies of a pool share, in one `cluster`, or in all of them (""). `base` is what a share
-    is taken of, 0 for a number that is stated.
+    is taken of, 0 where the number is `stated`.
 
-    They are the one policy `owner`, those of `tenant`, or those of the platform that state nothing.
+    They are the one policy `owner`, those of `tenant`, or those of the platform that state nothing. Replicas of what
+    idles count only where replicas are stated.
     """
 
     name: str
@@ -65,13 +66,17 @@ class Pool(Struct, frozen=True):
     cluster: str = ""
     owner: PolicyKey | None = None
     tenant: str = ""
+    stated: bool = False
 
     def has(self, owner: PolicyKey, policy: LimitedPolicy) -> bool:
         """Return whether `owner`, which is `policy`, is one of those that share it."""
         if self.owner is not None:
             return owner == self.owner
-        stated = bool(self.tenant) or policy.limits.of(self.unit) is None
-        return policy.tenant == self.tenant and stated and not policy.lifted
+        if policy.lifted or policy.tenant != self.tenant:
+            return False
+        if self.unit == "replicas" and owner[0] == "idling":
+            return self.stated
+        return bool(self.tenant) or policy.limits.of(self.unit) is None
 
 
 def within_limits(
@@ -186,22 +191,16 @@ class Rules(Struct, frozen=True):
             for unit, least in _TENANT_LEAST.items():
                 stated, inside = tenant.limits.of(unit), self.bases.tenants[tenant.name][unit]
                 number = max(least, math.ceil(_TENANT_SHARE * inside)) if stated is None else stated
-                share_of = inside if stated is None else 0
-                yield Pool(f"{TENANT}{tenant.name}", unit, number, share_of, tenant=tenant.name)
+                pool = Pool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
+                yield pool if stated is None else replace(pool, base=0, stated=True)
 
     def weight(self, decision: Decision, unit: str) -> int:
-        """Return what `decision` counts of `unit`: of what idles its replicas only where these are limited by name."""
+        """Return what `decision` counts of `unit`."""
         if decision.phase not in _BOUND or decision.known:
             return 0
         if unit == "workloads":
             return int(decision.idles)
-        return self.bases.removed_by(decision) if self._counts_replicas(owner_of(decision)) else 0
-
-    def _counts_replicas(self, owner: PolicyKey) -> bool:
-        policy = self.policy(owner)
-        tenant = self.fleet.tenant(policy.tenant)
-        stated = policy.limits.of("replicas") is not None or (tenant and tenant.limits.of("replicas") is not None)
-        return owner[0] != "idling" or bool(stated)
+        return self.bases.removed_by(decision)
 
     def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> Limited:
         """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted.

