@@ -62,7 +62,7 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         body=body,
         groups=list(_groups(made)),
         days=[(_x(at, made), words) for at, words in _midnights(made)],
-        held=[held_lines(one, made.end, zone) for one in made.held_back],
+        held=list(held_lines(made.held_back, made.end, zone)),
         wakes=[wake_words(one, zone) for one in peaks(made)],
         unknown=list(unknown_words(made)),
         until=edge(made.end, zone),

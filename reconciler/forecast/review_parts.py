@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, timedelta, tzinfo
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -257,7 +258,7 @@ def _timeline(review: Review) -> Part:
 
 
 def _limits(review: Review, head: Forecast, zone: tzinfo) -> Iterator[LineList]:
-    lines = [line for one in review.held_back for line in held_lines(one, head.end, zone)]
+    lines = list(chain.from_iterable(held_lines(review.held_back, head.end, zone)))
     if lines:
         yield LineList("Held back by limits with this change", tuple(lines))
 

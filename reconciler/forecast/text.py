@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import chain
 
 from msgspec import Struct
 
@@ -205,20 +206,25 @@ def _lists(made: Forecast) -> Iterator[LineList]:
     """Yield what stands below the picture, where there is any of it."""
     zone = zone_of(made)
     lists = {
-        "Held back by limits": [line for one in made.held_back for line in held_lines(one, made.end, zone)],
+        "Held back by limits": list(chain.from_iterable(held_lines(made.held_back, made.end, zone))),
         "Capacity needed again": [wake_words(one, zone) for one in peaks(made)],
         "Could not be judged": list(unknown_words(made)),
     }
     yield from (LineList(words, tuple(lines)) for words, lines in lists.items() if lines)
 
 
-def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
-    """Return when a limit holds back how much, and why."""
-    until = "to the end" if one.end >= end else f"until {edge(one.end, zone)}"
-    return [
-        f"{edge(one.start, zone)} {until}: {counted(one.number, 'change')}",
-        f"  {one_line(one.why)}",
-    ]
+def held_lines(held: Sequence[HeldBackPeriod], end: datetime, zone: tzinfo) -> Iterator[list[str]]:
+    """Yield what limits hold back of a policy, and what would let it through, once; and when."""
+    for why in dict.fromkeys(one.why for one in held):
+        yield [
+            one_line(why),
+            *(
+                f"  {edge(one.start, zone)} {'to the end' if one.end >= end else f'until {edge(one.end, zone)}'}: "
+                f"{counted(one.number, 'change')}"
+                for one in held
+                if one.why == why
+            ),
+        ]
 
 
 def peaks(made: Forecast) -> Sequence[Wake]:
