@@ -78,7 +78,7 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
     [
         pytest.param("reconciler.cli.run.read_policies", id="H10 while they are read"),
         pytest.param("reconciler.decide.decide.decide_placement", id="H10 while they decide"),
-        pytest.param("reconciler.decide.limits.limit_bases", id="H10 while limits are counted"),
+        pytest.param("reconciler.decide.decide.within_limits", id="H10 while limits are counted"),
     ],
 )
 def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
