@@ -113,6 +113,8 @@ class Stage:
         documents = list(yaml.safe_load_all(text))
         for document in documents:
             if document["kind"] == "Fleet":
+                everything_at_once = {part: {"share": "100%"} for part in ("perCluster", "fleet")}
+                document["spec"].setdefault("limits", {"default": everything_at_once})
                 for cluster in document["spec"]["clusters"]:
                     cluster["connection"] = {"kubeconfig": str(self.folder.path / "kubeconfig.yaml")}
         self.folder.write("policies/all.yaml", yaml.safe_dump_all(documents, sort_keys=False))

@@ -172,7 +172,7 @@ metadata: {name: picking}
 spec:
   home: east
   clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
-  limits: {replicas: 1000}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
   podPickers: {allowedHosts: [localhost]}
 ---
 apiVersion: reconciler/v1alpha1
