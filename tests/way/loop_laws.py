@@ -10,8 +10,8 @@
 7. What somebody asks for is awake after two runs that can reach it.
 8. Nothing stays dark, and no record of idling, after every policy is gone.
 9. The same inputs give the same plan, in whatever order clusters list their objects.
-10. Placement leaves Deployments alone in clusters that its preferences do not name, and once its policy is gone those
-    that nobody else scaled since have no fewer replicas than before.
+10. Placement leaves Deployments alone in clusters that its preferences do not name, and local ReplicaSets that it did
+    not make; once its policy is gone, Deployments that nobody else scaled since have no fewer replicas than before.
 11. While nobody else does anything, nothing is idled or woken twice within one window of its schedule.
 12. What is behind a Service goes idle together: its list gets no longer while anything behind it runs.
 """
@@ -154,8 +154,17 @@ class Laws:
         elif after is not None and ref in self.had:
             self._has_a_way_back(ref, after)  # replaced while it is idle
         if ref.name == "spread" and ref.kind == "ReplicaSet":
+            self._judge_local(ref, before, after)
             total = self._total()
             check(5, total >= self._least, f"{ref}: {total} replicas are left, {self._least} are needed")
+
+    def _judge_local(self, ref: ObjectRef, before: Workload | None, after: Workload | None) -> None:
+        """What placement did not make, nor took over, it neither scales nor deletes where no preference names it."""
+        placed, jobs = self.git.spread, {one.job for one in self._deciding.get(ref, ())}
+        theirs = before is not None and OWNER not in before.annotations and jobs == {"placement"}
+        if before is not None and theirs and (placed is None or placed.preference(ref.cluster) is None):
+            same = after is not None and scale_of(after) == scale_of(before)
+            check(10, same, f"{ref} is not ours, no preference names its cluster, it was {told(before)}: {told(after)}")
 
     def _judge_scale(self, ref: ObjectRef, before: Workload, after: Workload) -> None:
         decisions = self._deciding.get(ref, ())
