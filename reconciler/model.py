@@ -419,7 +419,8 @@ class Run(Struct, frozen=True):
     now: datetime
     id: str = ""
     revision: str = ""
-    allow_exceed: frozenset[str] = frozenset()
+    allow_exceed: Mapping[str, int | None] = NOTHING  # policies whose limits do not count, or are the number
+    allow_removed: bool = False  # wakes of policies that are gone need not wait
 
 
 class PatchOperation(Struct, frozen=True):

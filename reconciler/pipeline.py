@@ -27,7 +27,7 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
-from reconciler.model import ObservedState, PodsQuestion, Run
+from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import (
@@ -82,7 +82,8 @@ class RunRequest(Struct, frozen=True):
     now: datetime
     run_id: str = ""
     revision: str = ""
-    allow_exceed: frozenset[str] = frozenset()
+    allow_exceed: Mapping[str, int | None] = NOTHING
+    allow_removed: bool = False
     filters: Filters = Filters()
     call_pickers: bool = False
     callbacks: ProgressCallbacks = ProgressCallbacks()
@@ -416,7 +417,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
 
 
 def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:
-    run = Run(request.now, request.run_id, request.revision, request.allow_exceed)
+    run = Run(request.now, request.run_id, request.revision, request.allow_exceed, request.allow_removed)
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
 
 

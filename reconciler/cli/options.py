@@ -398,8 +398,14 @@ run_options = together(
     option(
         "--allow-exceed",
         multiple=True,
-        metavar="NAME",
-        help='Lift the limits of a policy, or of the "fleet", once; may be repeated.',
+        metavar="NAME[=N]",
+        help="Lift the limits of a policy once, or let it exceed them up to N; may be repeated.",
+        group="Run",
+    ),
+    option(
+        "--allow-removed",
+        is_flag=True,
+        help="Wake what policies idled that are gone, however many are gone at once.",
         group="Run",
     ),
     option(

@@ -47,7 +47,8 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
-    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold.
+    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, and
+    of limits that are above twice what their policy selects.
     """
     moment(flags["now"])
     if output in _CODE_HOSTS and flags["snapshot"] is not None:
@@ -77,7 +78,7 @@ def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> First
     from reconciler.forecast.simulation import Simulation
 
     options = RunOptions.of(path, flags)
-    return first_night(Simulation(policies, opened_snapshot(options, policies)), options.now)
+    return first_night(Simulation(policies, opened_snapshot(options, policies)), policies, options.now)
 
 
 def _night_lines(night: FirstNight | None) -> Iterable[str]:
@@ -92,7 +93,7 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
     """Return the first night as a JSON value, nothing without a snapshot."""
     if night is None:
         return {}
-    held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
+    held = [{"what": one.what, "where": one.where} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
     shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
     return {"firstNight": {**shown, "heldBack": held, "warnings": list(night.warnings)}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from math import inf
@@ -44,6 +44,7 @@ from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
 from reconciler.time_limit import TimeLimit
+from reconciler.untrusted_text import whole_number_in
 from reconciler.world import World, open_world
 from reconciler.yaml.files import write_private
 
@@ -107,7 +108,8 @@ class RunOptions(Struct, frozen=True):
     now: datetime
     snapshot: str | None = None
     filters: Filters = Filters()
-    allow_exceed: tuple[str, ...] = ()
+    allow_exceed: Mapping[str, int | None] = field(default_factory=dict)
+    allow_removed: bool = False
     run_id: str = ""
     revision: str = ""
     color: bool = False
@@ -135,7 +137,8 @@ class RunOptions(Struct, frozen=True):
             now=moment(flags.get("now")),
             snapshot=flags.get("snapshot"),
             filters=filters_of(flags),
-            allow_exceed=flags.get("allow_exceed", ()),
+            allow_exceed=exceeding_of(flags.get("allow_exceed", ())),
+            allow_removed=flags.get("allow_removed", False),
             run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
             color=colored(flags.get("color", "auto")),
@@ -237,7 +240,8 @@ class RunOptions(Struct, frozen=True):
             now=self.now,
             run_id=self.run_id,
             revision=self.revision,
-            allow_exceed=frozenset(self.allow_exceed),
+            allow_exceed=self.allow_exceed,
+            allow_removed=self.allow_removed,
             filters=self.filters,
             call_pickers=self.call_pickers,
             callbacks=self.callbacks,
@@ -279,7 +283,7 @@ def request_settings(flags: Mapping[str, Any], limit: TimeLimit) -> RequestSetti
     )
 
 
-def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, ...]) -> None:
+def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[str]) -> None:
     """Refuse filters and --allow-exceed names that match no known policy or cluster, or several.
 
     Raises:
@@ -298,14 +302,28 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
             if not any(fnmatchcase(name, pattern) for name in known):
                 raise UsageError(f'{flag}: "{pattern}" matches none of {count} known{nearest(pattern, known)}')
     for name in allow_exceed:
-        if name not in (*names, "fleet"):
-            raise UsageError(
-                f'--allow-exceed: "{name}" is not a policy, expected a policy\'s name or "fleet"'
-                f"{nearest(name, [*names, 'fleet'])}"
-            )
+        if name not in names:
+            words = "is not a policy, expected a policy's name"
+            raise UsageError(f'--allow-exceed: "{name}" {words}{nearest(name, names)}')
         found = sorted(one.key for one in policies.federated if one.name == name)
         if len(found) > 1:
             raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')
+
+
+def exceeding_of(values: Iterable[str]) -> dict[str, int | None]:
+    """Return the policies that --allow-exceed names, each with its bound, None where it has none.
+
+    Raises:
+        UsageError: a bound is no number.
+    """
+    found: dict[str, int | None] = {}
+    for value in values:
+        name, equals, bound = value.partition("=")
+        number = whole_number_in(bound)
+        if equals and number is None:
+            raise UsageError(f'--allow-exceed: "{value}", expected NAME or NAME=NUMBER')
+        found[name] = number if equals else None
+    return found
 
 
 def save(made: Plan, file: str | None) -> ExitCode:

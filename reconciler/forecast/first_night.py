@@ -10,10 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING
 from reconciler.plan.model import Plan
+from reconciler.policy.types import PolicySet
 from reconciler.report.summary import Held, held_of
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import one_line
@@ -28,8 +29,8 @@ class FirstNight(Struct, frozen=True):
 
     `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `already` are those
     that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
-    `held_back` has each limit that holds something back once. `warnings` say which policies select nothing, and which
-    Services wait for signals that no activator can give.
+    `held_back` has each line about a policy of which something is held back once. `warnings` say which policies select
+    nothing, or far less than their limit, and which Services wait for signals that no activator can give.
     """
 
     start: datetime | None = None
@@ -41,19 +42,31 @@ class FirstNight(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def first_night(simulation: Simulation, now: datetime) -> FirstNight:
-    """Return the first night from `now` on; `simulation` is played."""
+def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> FirstNight:
+    """Return the first night of `policies` from `now` on; their `simulation` is played."""
     steps: list[Step] = []
     warnings: dict[str, None] = {}
     for number, step in enumerate(simulation.play(now, now + SEARCHED)):
         if steps and step.at >= steps[0].at + NIGHT:
             break
         warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
+        warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else step.plan.without_workloads:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
     return replace(_of(steps) if steps else FirstNight(), warnings=tuple(warnings))
+
+
+def _wide_limits(policies: PolicySet, made: Plan) -> Iterator[str]:
+    """Yield which limits are so far above what is selected that they hold nothing back."""
+    selected = {(one.policy, one.ref) for one in made.explanations if one.job == "idling" and one.selected}
+    counts = Counter(policy for policy, _ in selected)
+    for policy in policies.idling:
+        stated, number = policy.limits.of("workloads"), counts[policy.name]
+        if stated is not None and stated > 2 * number > 0:
+            what = f"limits.workloads of IdlingPolicy {policy.name} is {stated}, and it selects {number}"
+            yield f"{policy.limits_place}: {what}, expected at most twice as many"
 
 
 def _of(steps: Sequence[Step]) -> FirstNight:
@@ -89,4 +102,3 @@ def night_lines(night: FirstNight) -> Iterator[str]:
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:
         yield f"  held back: {held.what}"
-        yield f"    {held.where}; {held.allow}"

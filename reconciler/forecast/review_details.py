@@ -157,7 +157,7 @@ def _now(review: Review) -> Part:
 def _said(made: Plan) -> Iterator[LineList]:
     """Yield what else the next run says."""
     for held in held_of(made):
-        yield LineList(f"Held back: {held.what}", (held.where, held.allow) if held.where else (held.allow,))
+        yield LineList(f"Held back: {held.what}", (held.where,) if held.where else ())
     for block in blocks_of(made):
         yield LineList(block.title, (*block_entries(block), *_lines(block.groups)))
 

@@ -82,9 +82,8 @@ def _held_words(review: Review) -> Iterator[str]:
     periods = review.held_back
     if not periods:
         return
-    whole = dict.fromkeys((one.what, one.remedy) for one in periods)
-    if len(whole) == 1:
-        yield f"Held back: {periods[0].what}; {periods[0].remedy}."
+    if len({one.why for one in periods}) == 1:
+        yield f"Held back: {one_line(periods[0].why)}."
         return
     names = list(dict.fromkeys(one_line(one.allow) for one in periods))
     of = ", ".join(names[:_MOST_CHANGES]) + (f" and {len(names) - _MOST_CHANGES} more" * (len(names) > _MOST_CHANGES))
@@ -184,7 +183,7 @@ def _held_back(review: Review) -> Iterator[LineList]:
         for words, *lines in held_lines(review.held_back, review.head, review.zone):
             yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
     else:
-        yield from (LineList(one.what, (one.remedy,), wrapped=True) for one in review.held_back)
+        yield from (LineList(one_line(one.why), (), wrapped=True) for one in review.held_back)
 
 
 def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:

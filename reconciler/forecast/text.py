@@ -217,13 +217,13 @@ def held_lines(
         by_name.setdefault(one.allow, []).append(one)
     for name, some in by_name.items():
         objects = objects_words([ref for one in some for ref in one.refs])
-        what = list(dict.fromkeys(one.what for one in some))
-        more = len(what) - (MOST_CLUSTERS if len(what) <= MOST_CLUSTERS else 1)
+        spans = when({(one.start, one.end) for one in some}, made, zone)
+        why = list(dict.fromkeys(one_line(one.why) for one in some))
+        more = len(why) - (MOST_CLUSTERS if len(why) <= MOST_CLUSTERS else 1)
         yield (
-            f"{one_line(name)}: {objects}, {when({(one.start, one.end) for one in some}, made, zone)}",
-            *(f"  {words}" for words in (what if more <= 0 else what[:1])),
+            f"{one_line(name) or 'removed policies'}: {objects}, {spans}",
+            *(f"  {words}" for words in (why if more <= 0 else why[:1])),
             *([f"  and {more} more like it"] if more > 0 else []),
-            *(f"  {words}" for words in dict.fromkeys(one.remedy for one in some)),
         )
 
 

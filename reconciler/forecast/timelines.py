@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.pod_requests import Requests
@@ -26,7 +26,6 @@ from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.summary import held_of
 from reconciler.report.wording import KIND_OF_JOB, is_metadata
 from reconciler.workload_kinds import workload_kind
 
@@ -81,15 +80,13 @@ class WorkloadTimeline(Struct, frozen=True):
 class HeldBackPeriod(Struct, frozen=True):
     """What a limit or guard keeps from being done from `start` to before `end`: `number` changes, of `refs`.
 
-    `allow` is the name for --allow-exceed, `what` is too much, and `remedy` is what lets it through.
+    `allow` is the name for --allow-exceed, "" of a guard; `why` says too what lets it through.
     """
 
     start: datetime
     end: datetime
     allow: str
     why: str
-    what: str
-    remedy: str
     refs: frozenset[ObjectRef]
     number: int
 
@@ -102,11 +99,11 @@ class HeldBackPeriod(Struct, frozen=True):
 def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, HeldBackPeriod]:
     """Return what `plan` holds back, by what is the same from run to run: from `start` to before `end`."""
     found: dict[Hashable, HeldBackPeriod] = {}
-    for held, words in zip(plan.held_back, held_of(plan), strict=True):
+    for held in plan.held_back:
         acted = [one for one in held.decisions if not is_metadata(one)] or held.decisions
         refs = frozenset(one.ref for one in acted)
-        period = HeldBackPeriod(start, end, held.allow, held.why, words.what, words.allow, refs, len(held.decisions))
-        found[(held.allow, held.unit, period.clusters)] = period
+        period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
+        found[(held.allow, period.clusters)] = period
     return found
 
 

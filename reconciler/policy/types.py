@@ -27,7 +27,14 @@ from reconciler.policy.kinds.criteria import (
 from reconciler.policy.kinds.document import Place
 from reconciler.policy.kinds.downscale_policy import DownscalePolicy, DownscaleTarget, Logarithm, ZoneBalanced
 from reconciler.policy.kinds.federated_replica_set import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.policy.kinds.fields import Ceiling, FleetLimits, Limit, Limits
+from reconciler.policy.kinds.fields import (
+    ClusterDefaultLimit,
+    DefaultLimit,
+    DefaultLimits,
+    FleetLimits,
+    Limits,
+    ReplicasLimits,
+)
 from reconciler.policy.kinds.fleet import Fleet, Prices, Production
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
@@ -39,9 +46,11 @@ __all__ = (
     "AnyOf",
     "Autoscalers",
     "Calendar",
-    "Ceiling",
+    "ClusterDefaultLimit",
     "ClusterPreference",
     "Criterion",
+    "DefaultLimit",
+    "DefaultLimits",
     "DownscalePolicy",
     "DownscaleTarget",
     "FederatedReplicaSet",
@@ -51,7 +60,6 @@ __all__ = (
     "Freeze",
     "GitOps",
     "IdlingPolicy",
-    "Limit",
     "Limits",
     "Logarithm",
     "MetricCriterion",
@@ -60,6 +68,7 @@ __all__ = (
     "PolicySet",
     "Prices",
     "Production",
+    "ReplicasLimits",
     "ScheduleCriterion",
     "Selector",
     "TargetRef",

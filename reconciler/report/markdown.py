@@ -206,7 +206,6 @@ def _held_back(held: Held) -> list[str]:
     return [
         prose(held.what),
         *([f"<br>{prose(held.where)}"] if held.where else []),
-        f"<br>{prose(held.allow)}",
         "",
         *folded(counted(held.number, "change"), held.groups),
     ]

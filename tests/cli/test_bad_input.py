@@ -71,7 +71,7 @@ def contents(folder: Folder) -> dict[Path, bytes]:
         pytest.param(
             ["plan", "policies", *LOOK, "--allow-exceed", "flet"],
             64,
-            '--allow-exceed: "flet" is not a policy, expected a policy\'s name or "fleet", did you mean "fleet"?',
+            '--allow-exceed: "flet" is not a policy, expected a policy\'s name',
             id="an unknown limit",
         ),
         pytest.param(

@@ -178,7 +178,7 @@ metadata: {name: workers}
 spec:
   selector: {namespaces: {include: [nowhere]}, workloads: {kinds: [Deployment]}}
   idleWhen: [{schedule: {calendar: outside-office-hours}}]
-  limits: {removedReplicas: {share: 0%, atLeast: 0}}
+  limits: {replicas: 0}
 """
 
 

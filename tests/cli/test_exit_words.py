@@ -22,7 +22,7 @@ def nothing(_: Folder) -> None:
 
 def limited(folder: Folder) -> None:
     fleet = folder.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("{share: 50%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
+    fleet.write_text(fleet.read_text().replace("{share: 10%, atLeast: 10}", "{share: 0%, atLeast: 0}"))
 
 
 def shut(folder: Folder) -> None:

@@ -245,7 +245,7 @@ def changed(quickstart: Folder, old: str, new: str, *more: str) -> Said:
 
 def test_r3_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     base = quickstart.path / "policies" / "fleet.yaml"
-    base.write_text(base.read_text().replace("share: 50%, atLeast: 2", "share: 0%, atLeast: 0"))
+    base.write_text(base.read_text().replace("share: 10%, atLeast: 10", "share: 0%, atLeast: 0"))
     lifted = ("share: 0%, atLeast: 0", "share: 100%, atLeast: 100")
     free = changed(quickstart, *lifted)
     assert "The Fleet is changed (spec.limits).\n" in free.out

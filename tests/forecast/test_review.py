@@ -80,7 +80,7 @@ def policies() -> Documents:
             {
                 "home": "eu",
                 "clusters": [{"name": "eu"}, {"name": "us"}],
-                "limits": {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit},
+                "limits": {"default": {"perCluster": limit, "fleet": limit}},
             },
         ),
         document("Calendar", "nights", calendar),

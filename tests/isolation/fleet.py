@@ -34,7 +34,7 @@ metadata: {name: test}
 spec:
   home: HOME
   clusters: [CLUSTERS]
-  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
   podPickers: {allowedHosts: [picker.example]}
 ---
 apiVersion: reconciler/v1alpha1

@@ -18,7 +18,7 @@ metadata: {name: f}
 spec:
   home: east
   clusters: [{name: east, prometheus: {url: "http://p:9090"}}, {name: west}]
-  limits: {idledWorkloads: {share: 100%, atLeast: 9}, removedReplicas: {share: 100%, atLeast: 99}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

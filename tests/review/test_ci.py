@@ -357,8 +357,8 @@ def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variabl
 
 def held_back(folder: Folder) -> None:
     """Limits let nothing go idle, in the base too."""
-    limits = "idledWorkloads: {share: 50%, atLeast: 2}"
-    edited(folder, limits, "idledWorkloads: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
+    limits = "fleet: {share: 10%, atLeast: 10}"
+    edited(folder, limits, "fleet: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
     shutil.copy(folder.path / "policies" / "fleet.yaml", folder.path / "base" / "fleet.yaml")
 
 

@@ -84,10 +84,10 @@ class Laws:
 
     # our runs
 
-    def run(self, faults: Faults | None = None, allow: frozenset[str] = frozenset()) -> Plan:
+    def run(self, faults: Faults | None = None, *, allow: bool = False) -> Plan:
         """One run; without faults, everything in its plan is done."""
         policies, self._faulty = self.git.all, faults is not None
-        made = self.world.plan(policies, allow)
+        made = self.world.plan(policies, allow=allow)
         self._judge_needs(self.world.desired, made)
         before, lists, idled = self._statuses(), self._lists(), len(self.idled)
         self._refused = self._refusals()
@@ -100,7 +100,9 @@ class Laws:
         self._judge_statuses(before, whole=faults is None and not made.held_back)
         others = any(one.decision.job != "idling" and one.decision.verb is not Verb.REMEMBER for one in made.actions)
         if faults is None and not others and not any(policy.wake_order.per_run for policy in policies.idling):
-            again = [line_of(one) for one in self.world.plan(policies, allow).actions if one.decision.job == "idling"]
+            again = [
+                line_of(one) for one in self.world.plan(policies, allow=allow).actions if one.decision.job == "idling"
+            ]
             check(4, not again, f"after {[line_of(one) for one in made.actions]} idling would {again}")
         return made
 
@@ -304,13 +306,13 @@ class Laws:
                     has = 0 if local is None else int(local.annotations[PREVIOUS]) if idle else local.spec_replicas
                     check(3, entry["asked"] == has, f"{said}it has {has}: {told(local)}")
 
-    def comes_to_rest(self, allow: frozenset[str] = frozenset()) -> None:
+    def comes_to_rest(self, *, allow: bool = False) -> None:
         for _ in range(RUNS):
             self.world.controllers()
             if not self.run(allow=allow).actions:
                 break
             self.world.now += TICK
-        left = [line_of(one) for one in self.world.plan(self.git.all, allow).actions]
+        left = [line_of(one) for one in self.world.plan(self.git.all, allow=allow).actions]
         check(4, not left, f"no rest after {RUNS} runs: {left}")
         self._nothing_is_missing()
         self._order_does_not_matter()

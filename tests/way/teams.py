@@ -29,6 +29,7 @@ spec:
       paths: ["teams/b/**"]
       namespaces: ["team-b-*", shared-b]
       kinds: [IdlingPolicy, Calendar, DownscalePolicy]
+      limits: {workloads: 8}
 """
 
 

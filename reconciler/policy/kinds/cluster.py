@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterLimits, ClusterName, Fields, Labels, Limit, Text, expected, given
+from reconciler.policy.kinds.fields import ClusterName, Fields, Labels, Text, expected, given
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
@@ -146,8 +146,6 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "Active"
 
-    limits: Annotated[ClusterLimits, Meta(description="limits are limits of this cluster.")] = ClusterLimits()
-
 
 class Writes(IntEnum):
     """What may be written on a cluster. Each value includes those below it."""
@@ -185,7 +183,6 @@ class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for
     labels: Mapping[str, str]
     connection: ClusterConnection
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
-    ceiling: Limit | None = None  # in place of the Fleet's
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
     fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
     freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
@@ -232,7 +229,6 @@ def cluster_of(
             prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
         ),
         state=fields.state,
-        ceiling=given(fields.limits.ceiling),
         identity=fields.identity or "",
         fleet_state=fleet_state,
     )

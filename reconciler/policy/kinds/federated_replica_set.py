@@ -28,6 +28,7 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     ObjectName,
     Replicas,
+    ReplicasLimits,
     Text,
     expected,
     from_fields,
@@ -207,6 +208,13 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
         ),
     ] = field(name="targetRef", default=UNSET)
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
+    limits: Annotated[
+        ReplicasLimits,
+        Meta(
+            description="limits is the limit of this policy, in all clusters together. Moves, drains and fewer "
+            "replicas count. It applies instead of limits.default of the Fleet."
+        ),
+    ] = ReplicasLimits()
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -251,6 +259,7 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     name: str
     namespace: str
     place: Place
+    limits_place: Place | None = None  # None: its kind states none
     selector: Mapping[str, Any] | None = None  # type: ignore[assignment]
     template: Mapping[str, Any] | None = None  # type: ignore[assignment]
     target: TargetRef | None = None  # type: ignore[assignment]
@@ -308,6 +317,7 @@ def policy_of(
         name=metadata.name,
         namespace=metadata.namespace or "default",
         place=document.place,
+        limits_place=document.limits_place() if document.kind == "FederatedReplicaSet" else None,
         selector=document.get(("spec", "selector")),
         template=document.get(("spec", "template")),
         target=given(spec.target),

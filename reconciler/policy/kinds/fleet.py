@@ -128,10 +128,8 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     limits: Annotated[
         FleetLimits,
         Meta(
-            description="limits restricts what one run may change, for each policy in each cluster. Changes of a "
-            "policy that exceed a limit are held back as a whole. The base of a share is all workloads "
-            "of the cluster, each with the replicas that are running. A limit that a policy states itself applies to "
-            "it instead."
+            description="limits restricts what policies may take down for the first time. What exceeds a limit is "
+            "held back as a whole; wakes never are. Numbers that a policy or a tenant states apply to it instead."
         ),
     ] = FleetLimits()
     protected_namespaces: Annotated[

@@ -103,8 +103,9 @@ class TenantFields(Fields, frozen=True, kw_only=True):
     limits: Annotated[
         Limits,
         Meta(
-            description="limits are limits of all policies of the tenant together, beside their own. The base of a "
-            "share is everything in the namespaces of the tenant. If they are not set, there are none."
+            description="limits are limits of all policies of the tenant together; those that its policies state "
+            "apply beside them. If they are not set, 25% of the workloads in its namespaces, at least 3, and 25% of "
+            "the replicas, at least 10. The policies of a tenant do not count in limits.default."
         ),
     ] = Limits()
 
@@ -113,6 +114,7 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
     """A team: which policy files are its own, and what these may select; `place` is where the Fleet states it."""
 
     place: Place
+    limits_place: Place | None = None
 
     def has(self, cluster: str, namespace: str) -> bool:
         """Return whether `namespace` of `cluster` belongs to it."""
@@ -128,7 +130,12 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
     """Return the tenants that a Fleet states."""
     return tuple(
-        from_fields(Tenant, one, place=document.place_of(("spec", "tenants", position)))
+        from_fields(
+            Tenant,
+            one,
+            place=document.place_of(("spec", "tenants", position)),
+            limits_place=document.limits_place(("spec", "tenants", position)),
+        )
         for position, one in enumerate(fields)
     )
 
