@@ -145,9 +145,8 @@ def review_of(
     selected, selected_now = selected_in(without), selected_in(made)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
     named = {*known, *(one.ref for some in plans for one in some.explanations)}
-    fleets = (base.fleet.production, head.fleet.production)
     production = frozenset(
-        ref for ref in named if any(one.has(ref.namespace, known.get(ref, NOTHING)) for one in fleets)
+        ref for ref in named if any(_is_production(ref, known.get(ref), one.fleet) for one in policies)
     )
     found = Review(
         head=after,
@@ -169,6 +168,12 @@ def review_of(
         differences=differences_of(before, after, production),
         owned=tuple(owned_by(owners, before, after)),
     )
+
+
+def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
+    """Return whether `fleet` calls a workload production; `labels` are its own and those of its Namespace."""
+    cluster = fleet.cluster(ref.cluster)
+    return cluster is not None and bool(fleet.production.why(cluster, ref.namespace, labels, labels or NOTHING))
 
 
 def _top(field: str) -> str:

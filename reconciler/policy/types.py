@@ -28,8 +28,9 @@ from reconciler.policy.kinds.document import Place
 from reconciler.policy.kinds.downscale_policy import DownscalePolicy, DownscaleTarget, Logarithm, ZoneBalanced
 from reconciler.policy.kinds.federated_replica_set import ClusterPreference, FederatedReplicaSet, TargetRef
 from reconciler.policy.kinds.fields import Ceiling, FleetLimits, Limit, Limits
-from reconciler.policy.kinds.fleet import Fleet, Prices, Production
+from reconciler.policy.kinds.fleet import Fleet, Prices
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
+from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
 

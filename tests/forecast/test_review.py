@@ -382,7 +382,7 @@ def test_production_is_never_folded(objects: Objects) -> None:
     [
         pytest.param({}, {"prod-shop"}, id="by its usual names"),
         pytest.param({"namespaces": ["dev"]}, {"dev"}, id="by the names that the Fleet says"),
-        pytest.param({"namespaces": [], "matchLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
+        pytest.param({"namespaces": [], "namespaceLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
         pytest.param({"namespaces": []}, set(), id="nothing"),
     ],
 )
