@@ -13,8 +13,8 @@ from reconciler.policy.kinds.cluster import FleetCluster
 from reconciler.policy.kinds.fields import Fields, Labels, NamespacePattern
 
 PRODUCTION = Meta(
-    description="production is true for a policy that selects what is production too. Without it, production is left as "
-    "it is, and no policy of lower priority decides there."
+    description="production is true for a policy that selects what is production too. Without it, production is left "
+    "as it is, and no policy of lower priority decides there."
 )
 
 
