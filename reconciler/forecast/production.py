@@ -85,10 +85,9 @@ def reach_lines(reaches: Iterable[ClusterReach]) -> Iterator[str]:
     """Yield for each cluster how many workloads may sleep, and how much of it is production."""
     yield "What may sleep, or lose replicas to a target:"
     for one in reaches:
-        known = f", {len(one.production)} of them production" if one.production else ""
-        inside = len(one.production & one.selected)
-        words = f"; {inside} of production may" if inside else ""
-        yield f"  {one.name}: {len(one.selected)} of {counted(len(one.workloads), 'workload')}{known}{words}"
+        inside, production = len(one.production & one.selected), len(one.production)
+        known = f"; of production {inside} of {production}" if production else ""
+        yield f"  {one.name}: {len(one.selected)} of {counted(len(one.workloads), 'workload')}{known}"
 
 
 def guards(fleet: Fleet, reaches: Iterable[ClusterReach]) -> list[dict[str, object]]:

@@ -257,7 +257,7 @@ def test_validate_lists_the_policies_that_need_the_word(folder):
 def test_init_writes_tests_that_fail_once_production_is_selected(folder):
     said = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
     assert said.code == 0, said
-    assert "  c01: 0 of 10 workloads, 10 of them production\n" in said.out
+    assert "  c01: 0 of 10 workloads; of production 0 of 10\n" in said.out
     assert "  c11: 10 of 10 workloads\n" in said.out
     assert said.out.endswith(
         "policies/production_test.yaml: written, guards 100 workloads of production; run: reconciler test\n"

@@ -104,8 +104,8 @@ def _considered(
     )
     names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
     for name in names:
-        parts = _selected_by(subject, name)
         selected, reasons = name not in subject.left_out_by, _reasons_under(choice, name)
+        parts = _selected_by(subject, name) if selected else ()
         yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
     for why in subject.verdict.excluded:
         yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
