@@ -180,8 +180,8 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
     if state is not None:
         yield state, now, now == state
     if never == "selected":
-        names = run.selecting.get(ref, ())
-        yield "never selected", f"selected by {', '.join(names) or 'none'}", not names
+        selecting = run.selecting.get(ref, ())
+        yield "never selected", f"selected by {', '.join(selecting) or 'none'}", not selecting
     elif never is not None:
         yield f"never {never}", now, now != never
     if policy is not None:
