@@ -96,7 +96,14 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
     held = [{"what": one.what, "where": one.where} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
     shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
-    return {"firstNight": {**shown, "heldBack": held, "warnings": list(night.warnings)}}
+    return {
+        "firstNight": {
+            **shown,
+            "heldBack": held,
+            "productionLeftOut": dict(night.left_out),
+            "warnings": list(night.warnings),
+        }
+    }
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

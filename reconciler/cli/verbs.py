@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 GROUPS = {
     "Policies": {
         "validate": "Check the policy files, offline.",
+        "init": "Show what may sleep, and write policy tests that guard production.",
         "compile": "Print the policies with all defaults filled in, offline.",
         "test": "Run tests of policies (*_test.yaml).",
         "explain": "Explain a field of a policy, or why an object has its replicas.",
@@ -60,6 +61,10 @@ EXAMPLES = {
         ("Check the policies in ./policies", "validate"),
         ("Put each problem beside its line in a pull request on GitHub", "validate -o github"),
         ("Write a log for code scanning", "validate -o sarif > reconciler.sarif"),
+    ),
+    "init": (
+        ("Write policies/production_test.yaml, from a snapshot", "init policies --snapshot ./snapshot"),
+        ("Write it again, after production changed on purpose", "init policies --snapshot ./snapshot --overwrite"),
     ),
     "compile": (
         ("Print the policies as YAML", "compile"),
@@ -258,7 +263,6 @@ _VERBS: Mapping[str, str] = {
     "destroy": "restore --all",
     "drain": "the field `state` of a cluster in the Fleet, Frozen or Draining",
     "get": "status",
-    "init": "validate; nothing is prepared",
     "lint": "validate",
     "list": "status",
     "logs": "history",

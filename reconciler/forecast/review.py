@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
+from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.differences import Difference, differences_of, first_difference, hours_of, wakes_at
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, held_back_in
@@ -141,7 +142,8 @@ def review_of(
 
 def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
     """Return whether `fleet` calls a workload production; `labels` are its own and those of its Namespace."""
-    return fleet.production.has(ref.namespace, labels or NOTHING)
+    cluster = fleet.cluster(ref.cluster)
+    return cluster is not None and bool(fleet.production.why(cluster, ref.namespace, labels, labels or NOTHING))
 
 
 def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
@@ -149,7 +151,7 @@ def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset(
         (one.job, one.ref)
         for one in made.explanations
-        if one.ref.kind != "Service" and any(why.code == "Production" for why in one.reasons)
+        if one.ref.kind != "Service" and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
     )
 
 

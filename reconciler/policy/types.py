@@ -35,8 +35,9 @@ from reconciler.policy.kinds.fields import (
     Limits,
     ReplicasLimits,
 )
-from reconciler.policy.kinds.fleet import Fleet, Prices, Production
+from reconciler.policy.kinds.fleet import Fleet, Prices
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
+from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
 

@@ -173,6 +173,11 @@ def without(*names: str) -> Callable[[Documents], None]:
     return edit
 
 
+def production_selected(documents: Documents) -> None:
+    documents["IdlingPolicy dev"]["spec"]["selector"].update(namespaces={"include": ["dev", "prod-*"]})
+    documents["IdlingPolicy dev"]["spec"]["production"] = True
+
+
 def cluster_frozen(documents: Documents) -> None:
     documents["Fleet real"]["spec"]["clusters"][0]["state"] = "Frozen"
 
@@ -273,9 +278,7 @@ EDITS = {
         start=FRIDAY_NIGHT,
     ),
     "production selected by mistake": Edit(
-        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(
-            namespaces={"include": ["dev", "prod-*"]}
-        ),
+        production_selected,
         (
             "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way",
             "eu/prod-shop/Deployment/frontend",
@@ -513,7 +516,7 @@ def test_production_is_never_folded(objects: Objects) -> None:
     [
         pytest.param({}, {"prod-shop"}, id="by its usual names"),
         pytest.param({"namespaces": ["dev"]}, {"dev"}, id="by the names that the Fleet says"),
-        pytest.param({"namespaces": [], "matchLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
+        pytest.param({"namespaces": [], "namespaceLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
         pytest.param({"namespaces": []}, set(), id="nothing"),
     ],
 )
@@ -523,6 +526,7 @@ def test_production_is_what_the_fleet_calls_so(
     def base(documents: Documents) -> None:
         documents["Fleet real"]["spec"]["production"] = production
         documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
+        documents["IdlingPolicy dev"]["spec"]["production"] = True
 
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev", "labels": {"tier": "live"}}}
     found = reviewed({**objects, "eu": [*objects["eu"], space]}, spec("IdlingPolicy dev", mode="Observe"), before=base)
@@ -556,6 +560,7 @@ def test_filters_narrow_what_is_said_and_not_what_is_played(
 ) -> None:
     def base(documents: Documents) -> None:
         documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
+        documents["IdlingPolicy dev"]["spec"]["production"] = True
 
     found = reviewed(objects, spec("IdlingPolicy dev", mode="Observe"), before=base)
     labels = {one.ref: {"app": "guestbook"} for one in found.differences if one.production}

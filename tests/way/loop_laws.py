@@ -14,6 +14,7 @@
     not make; once its policy is gone, Deployments that nobody else scaled since have no fewer replicas than before.
 11. While nobody else does anything, nothing is idled or woken twice within one window of its schedule.
 12. What is behind a Service goes idle together: its list gets no longer while anything behind it runs.
+13. In a production cluster nothing loses replicas that is not idle already, but by a policy that names the cluster.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Laws:
             self._deciding.setdefault(action.ref, []).append(action.decision)
         total = self._total()
         placed = self.git.spread
-        active = set(self.git.states.values()) == {"Active"}
+        active = set(self.git.states.values()) == {"Active"} and not self.git.production
         roomy = placed is not None and ("*" in placed.clusters or active)  # else a frozen cluster may be all there is
         settled = roomy and not self._asleep("spread") and not self.world.down
         idles = any(one.decision.job == "idling" and one.ref.name == "spread" for one in made.actions)
@@ -148,6 +149,7 @@ class Laws:
         if before is not None and after is not None:
             lowered = scale_of(after) < scale_of(before)
             check(6, not (state == "Frozen" and lowered), f"{ref} shrinks on a frozen cluster")
+            self._judge_production(ref, before, lowered=lowered)
             self._judge_scale(ref, before, after)
         elif after is not None and IDLED_AT not in after.annotations:
             self.had.pop(ref, None)  # made anew
@@ -165,6 +167,12 @@ class Laws:
         if before is not None and theirs and (placed is None or placed.preference(ref.cluster) is None):
             same = after is not None and scale_of(after) == scale_of(before)
             check(10, same, f"{ref} is not ours, no preference names its cluster, it was {told(before)}: {told(after)}")
+
+    def _judge_production(self, ref: ObjectRef, before: Workload, *, lowered: bool) -> None:
+        placed = self.git.spread if ref.name == "spread" else None
+        named = ref.name == "spread" and (placed is None or placed.is_named(ref.cluster) or "*" not in placed.clusters)
+        free = ref.cluster not in self.git.production or IDLED_AT in before.annotations or named
+        check(13, free or not lowered, f"{ref} in a production cluster loses replicas: {told(before)}")
 
     def _judge_scale(self, ref: ObjectRef, before: Workload, after: Workload) -> None:
         decisions = self._deciding.get(ref, ())
@@ -320,6 +328,7 @@ class Laws:
     def _nothing_is_missing(self) -> None:
         placed = self.git.spread
         trouble = self.world.down or set(self.git.states.values()) != {"Active"} or self.git.limit is not None
+        trouble = trouble or self.git.production
         if placed is not None and not placed.paused and not trouble and not self._asleep("spread"):
             # What others made, or an earlier policy released, stays where the preferences do not name its cluster.
             about = [

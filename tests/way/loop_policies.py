@@ -119,13 +119,16 @@ class Policies:
         self.front: FederatedReplicaSet | None = None
         self.downscale: DownscalePolicy | None = None
         self.states: dict[str, str] = dict.fromkeys(CLUSTERS, "Active")
+        self.production: frozenset[str] = frozenset()  # which no policy says that it selects
         self.limit: int | None = None
 
     @property
     def fleet(self) -> Fleet:
         limits = NO_LIMITS if self.limit is None else fleet_limits(self.limit)
         made = a_fleet(*CLUSTERS, name=self.name, former_names=NAMES, limits=limits)
-        clusters = (replace(one, state=self.states[one.name]) for one in made.clusters)
+        clusters = (
+            replace(one, state=self.states[one.name], production=one.name in self.production) for one in made.clusters
+        )
         return replace(made, clusters=tuple(clusters))
 
     @property

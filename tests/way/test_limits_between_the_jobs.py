@@ -152,6 +152,7 @@ kind: DownscalePolicy
 metadata: {name: pick}
 spec:
   selector: {namespaces: {include: [prod]}, workloads: {}}
+  production: true
   target: {replicas: 1}
   podPicker: {http: {host: picker.prod.svc, port: 9}, onError: fallback}
 """

@@ -27,8 +27,9 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
+from reconciler.decide.production import left_out, named_by
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason, text_of
-from reconciler.decide.selectors import exclusion, namespace_annotations, of_highest_priority
+from reconciler.decide.selectors import exclusion, namespace_annotations, namespace_labels, of_highest_priority
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.messages import replica_count
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -50,6 +51,14 @@ def _restricted(case: WorkloadTarget) -> Iterator[Result]:
 def _protected(case: WorkloadTarget) -> Iterator[Result]:
     if case.ref.namespace in case.inputs.fleet.protected:
         yield case.stays(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=case.ref.namespace))
+
+
+def _production(case: WorkloadTarget) -> Iterator[Result]:
+    """A target counts in production only where its policy says so. What it would order goes on."""
+    what = "" if case.wanted.policy.production else case.inputs.production_of(case.workload)
+    if what:
+        stays = case.stays(left_out(what, (case.policy,)), counterfactual=named_by((case.policy,)))
+        yield replace(stays, selected=False)
 
 
 def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
@@ -143,6 +152,7 @@ def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
 GUARDS: tuple[_Guard, ...] = (
     _restricted,
     _protected,
+    _production,
     _unreadable,
     _excluded,
     _claimed,
@@ -212,6 +222,7 @@ def _inputs(
                 placed=placed,
                 autoscalers=autoscalers_of(observed),
                 namespaces=namespace_annotations(observed),
+                space_labels=namespace_labels(observed),
             )
 
 

@@ -14,6 +14,7 @@ from reconciler.decide.idling.criteria import CriterionResult, Evaluation
 from reconciler.decide.idling.facts import Fact, FactName, unnamed_kind
 from reconciler.decide.idling.rules import KEEP_UP, IdleAction, choose
 from reconciler.decide.idling.subjects import IdleState, Subject
+from reconciler.decide.production import named_by
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -234,6 +235,7 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.INSISTS: lambda _fact, choice: _field_is(
         "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
     ),
+    FactName.PRODUCTION: lambda _fact, choice: named_by(choice.subject.left_out_by),
     FactName.RESTRICTED: lambda _fact, choice: lifted(choice.subject.cluster),
     FactName.EQUAL_PRIORITIES: _always(change_if(CounterfactualCode.DIFFERENT_PRIORITIES)),
     FactName.UNREADABLE: _of_reason,

@@ -81,11 +81,11 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
 def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:
     """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
 
-    On a frozen cluster its floor stays.
+    On a frozen cluster its floor stays. Production that its policies leave out keeps the record it has.
     """
     verdict = subject.verdict
     due = None if verdict.wakes_on_requests_only else record.wake_due
-    if verdict.result is not CriterionResult.IDLE or verdict.policy is None:
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
         return replace(record, orphaned_since=None, wake_due=due)
     names = {policy.name for policy in verdict.policies}
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))

@@ -15,6 +15,7 @@ from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candid
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.observed import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
+from reconciler.decide.production import named_by
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -204,7 +205,10 @@ def _explanation(
 ) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
-        return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, _given_up(local, result))
+        production = any(why.code is ReasonCode.PRODUCTION for why in local.reasons)
+        change = named_by((name,)) if production else _given_up(local, result)
+        alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, change)
+        return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
     lift = CounterfactualWhenAsked(_counterfactual, local, result, found)

@@ -116,6 +116,13 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
     labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
         default_factory=dict
     )
+    production: Annotated[
+        bool,
+        Meta(
+            description="production is true for a cluster in which everything is production, but what "
+            "production.exceptNamespaces names. A policy selects it only where it says production: true."
+        ),
+    ] = False
     identity: Annotated[
         Annotated[str, Meta(min_length=1, max_length=253)] | None,
         Meta(
@@ -185,6 +192,7 @@ class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
     fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
+    production: bool = False  # whether it says of itself that everything there is production
     freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
 
     @property
@@ -231,6 +239,7 @@ def cluster_of(
         state=fields.state,
         identity=fields.identity or "",
         fleet_state=fleet_state,
+        production=fields.production,
     )
 
 

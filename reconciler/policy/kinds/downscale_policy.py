@@ -97,6 +97,13 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
     priority: Annotated[Whole, Meta(description=f"{PRIORITY} the workload is not changed.")] = 0
     selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
+    production: Annotated[
+        bool,
+        Meta(
+            description="production is true if target may change what is production. Without it, production keeps "
+            "its replicas; which pods are deleted first is decided there all the same."
+        ),
+    ] = False
     exclude: Annotated[
         tuple[WorkloadExclusionFields, ...],
         Meta(

@@ -148,6 +148,13 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
     preferences: Annotated[
         Preferences, Meta(description="preferences states how the replicas are spread over the clusters.")
     ] = Preferences()
+    production: Annotated[
+        bool,
+        Meta(
+            description='production is true if "*" stands for clusters where it is production too, and if targetRef '
+            "may take running replicas away there. Without it, such clusters keep what they run."
+        ),
+    ] = False
     rounding: Annotated[
         Literal["Fair", "KubeFed"],
         Meta(
@@ -269,6 +276,7 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
     tenant: str = ""  # whose it is, "" for the platform's; namespace and name are unique without it
     within: tuple[str, ...] = ()  # globs of the clusters of the tenant: elsewhere it does not exist; () is no bound
+    unnamed: tuple[str, ...] = ()  # clusters of its tenant that have a preference only by "*"
 
     @property
     def key(self) -> str:
@@ -292,6 +300,10 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     def is_within(self, cluster: str) -> bool:
         """Return whether its tenant has `cluster`."""
         return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
+
+    def is_named(self, cluster: str) -> bool:
+        """Return whether its preferences name `cluster` itself, not only by "*"."""
+        return cluster in self.clusters and cluster not in self.unnamed
 
     def preference(self, cluster: str) -> ClusterPreference | None:
         """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""

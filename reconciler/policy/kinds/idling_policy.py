@@ -33,6 +33,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
+from reconciler.policy.kinds.production import PRODUCTION
 from reconciler.policy.kinds.selector import (
     ExclusionFields,
     Selector,
@@ -118,6 +119,7 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
             "required. If both are set, the policy applies to what either of them selects."
         ),
     ]
+    production: Annotated[bool, PRODUCTION] = False
     exclude: Annotated[
         tuple[ExclusionFields, ...],
         Meta(

@@ -85,6 +85,9 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "belong to no tenant win."
         ),
     ] = 0
+    production: Annotated[
+        bool, Meta(description="production is true if policies of the tenant may say production: true.")
+    ] = False
     templates: Annotated[
         Literal["None", "Any"],
         Meta(
