@@ -113,7 +113,7 @@ spec:
 
 def test_by_a_label_and_with_the_prices_of_the_fleet(quickstart: Folder) -> None:
     fleet = (quickstart.path / "policies" / "fleet.yaml").read_text()
-    fleet = fleet.replace("atLeast: 3", "atLeast: 4").rstrip()
+    fleet = fleet.replace("atLeast: 4", "atLeast: 5").rstrip()
     quickstart.write("policies/fleet.yaml", f"{fleet}\n  prices: {{cpu: 0.5, memory: 0.25}}\n")
     quickstart.write("snapshot/eu-west/ci-builder.yaml", BUILDER)
     look = ("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "1", "-o", "json", "--by", "team")
