@@ -188,8 +188,7 @@ def _of_group(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
         return _by_picker(selection, group, scale_down, settings.picker)
     if settings.strategy == "ZoneBalanced":
         return _balanced(selection, group, scale_down)
-    word = "newest first" if settings.strategy == "NewestFirst" else f"age to base {settings.logarithm_base:g}"
-    return _chosen(selection, group, scale_down, first_of(selection), word)
+    return _chosen(selection, group, scale_down, first_of(selection), _rules_of(selection, group, scale_down))
 
 
 def _by_picker(
@@ -205,7 +204,8 @@ def _by_picker(
     if choice is None:
         note = "the picker has no preference; the controller chooses"
         return replace(_predicted(scale_down, group), certain=False, note=note)
-    return replace(_chosen(selection, group, scale_down, choice, "chosen by the picker"), certain=False)
+    rules = ["chosen by the picker"] * len(choice.pods)
+    return replace(_chosen(selection, group, scale_down, choice, rules), certain=False)
 
 
 def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> VictimForecast:
@@ -263,13 +263,21 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDow
     why = without_domains(selection, domains, key)
     if why:
         return replace(_predicted(scale_down, group), certain=False, note=f"{why}; the controller chooses")
-    return _chosen(selection, group, scale_down, balanced(selection, domains), f"{_BALANCE}{key}")
+    choice = balanced(selection, domains)
+    return _chosen(selection, group, scale_down, choice, [f"{_BALANCE}{key}"] * len(choice.pods))
+
+
+def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> Sequence[str]:
+    """Return what puts each of the pods that are first in the order of the cut before the first one that stays."""
+    rules, now_ns = ranking_rules(scale_down.order.settings), nanoseconds_at(scale_down.run)
+    ranking = rank_victims(group.pods, selection.count, now_ns=now_ns, siblings=group.siblings, rules=rules)
+    return [str(rule) for rule in ranking.rules[len(selection.first) :]]
 
 
 def _chosen(
-    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, choice: ChosenVictims, rule: str
+    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, choice: ChosenVictims, rules: Sequence[str]
 ) -> VictimForecast:
-    """Return a forecast of those that go before all others, then of the `choice`, by `rule`.
+    """Return a forecast of those that go before all others, then of the `choice`, each by its rule of `rules`.
 
     It is certain, as a plan is applied with the time at which it was made, and just these are marked.
     """
@@ -281,7 +289,7 @@ def _chosen(
     return VictimForecast(
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
         strategy=scale_down.order.settings.strategy,
-        rules=(*map(str, first.rules), *(rule for _ in choice.pods)),
+        rules=(*map(str, first.rules), *rules),
         count=selection.count,
         requested=selection.requested,
         candidates=len(selection.candidates),

@@ -110,28 +110,40 @@ def test_the_default_is_the_controllers_order() -> None:
     assert (decision.downscale, questions, notices) == (None, (), ())
 
 
+YOUNGER = "shorter time Ready"
+CROWDED = tuple(
+    dataclasses.replace(pod(name, days), node=node)
+    for name, days, node in (("a", 9, "n1"), ("b", 8, "n1"), ("c", 2, "n2"), ("d", 1, "n3"))
+)
 CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
 
 
 @pytest.mark.parametrize(
-    ("policy", "pods", "rule"),
+    ("policy", "of", "pods", "rules"),
     [
-        pytest.param(by("NewestFirst"), ("z", "y"), "newest first", id="23 newest first"),
+        pytest.param(by("NewestFirst"), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="23 newest first"),
         pytest.param(
-            by("Logarithmic", logarithm=Logarithm(1.05)), ("z", "y"), "age to base 1.05", id="23 a finer base"
+            by("NewestFirst"), CROWDED, ("b", "a"), ("pods on the same node",) * 2, id="23 older, on one node"
         ),
         pytest.param(
-            by("Logarithmic", logarithm=Logarithm(100)), ("x", "y"), "age to base 100", id="23 a coarser base"
+            by("Logarithmic", logarithm=Logarithm(1.05)), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="23 a finer base"
+        ),
+        pytest.param(
+            by("Logarithmic", logarithm=Logarithm(100)),
+            CLOSE,
+            ("x", "y"),
+            ("smaller uid among equal ages",) * 2,
+            id="23 a coarser base",
         ),
     ],
 )
 def test_what_the_controller_does_not_do_is_done_by_marks(
-    policy: DownscalePolicy, pods: tuple[str, ...], rule: str
+    policy: DownscalePolicy, of: tuple[Pod, ...], pods: tuple[str, ...], rules: tuple[str, ...]
 ) -> None:
-    decision, _, _ = forecast(policy, pods=CLOSE)
+    decision, _, _ = forecast(policy, pods=of)
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.certain) == (pods, True)
-    assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, (rule, rule))
+    assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, rules)
     assert decision.downscale is not None
     assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm.base)
 
