@@ -32,6 +32,7 @@ from reconciler.report.groups import columns
 from reconciler.report.text import wrapped
 from reconciler.report.wording import with_edges
 from reconciler.untrusted_text import one_line
+from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
 
 _SHORT = 12
@@ -119,7 +120,7 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     rows = [
         (
             one_line(with_edges(one.at)),
-            f"{_known(one.before)} -> {_known(one.after)}",
+            _scale(one),
             one.verb,
             one_line(one.object),
         )
@@ -137,6 +138,14 @@ def _origin(one: Change) -> str:
     named = (("by", one.user or one.by), ("", policy), ("commit", one.commit[:_SHORT]), ("run", one.run))
     parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
     return one_line(": ".join(filter(None, (parts, with_edges(one.why)))))
+
+
+def _scale(change: Change) -> str:
+    before, after = change.before, change.after
+    if workload_kind(ObjectRef(*change.object.split("/", 3)).kind).scaled_by != "Suspend":
+        return f"{_known(before)} -> {_known(after)}"
+    words = ["?" if running is None else "false" if running else "true" for running in (before, after)]
+    return f"suspend {' -> '.join(words)}"
 
 
 def _known(replicas: int | None) -> str:

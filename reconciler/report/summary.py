@@ -14,13 +14,14 @@ from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.model import Action, Plan, added
+from reconciler.plan.model import Action, Effect, Plan, added, effect_of
 from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
 from reconciler.report.json import totals_of
 from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
+_NAMED = 4  # clusters that a heading names
 
 
 def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
@@ -157,10 +158,11 @@ def _undecided(plan: Plan) -> Block:
 
 
 def _unknown(plan: Plan) -> Block:
-    clusters = sum("/" not in name for name in plan.unknown)
-    parts = [counted(clusters, "cluster")] if clusters else []
-    if len(plan.unknown) > clusters:
-        parts.append(counted(len(plan.unknown) - clusters, "list or query", "lists or queries"))
+    clusters = [one_line(name) for name in plan.unknown if "/" not in name]
+    named = [*clusters[:_NAMED], *([f"{len(clusters) - _NAMED} more"] if len(clusters) > _NAMED else [])]
+    parts = [f"{counted(len(clusters), 'cluster')} ({', '.join(named)})"] if clusters else []
+    if len(plan.unknown) > len(clusters):
+        parts.append(counted(len(plan.unknown) - len(clusters), "list or query", "lists or queries"))
     entries = tuple((f"? {one_line(name)}", one_line(why + _moves(plan, name))) for name, why in plan.unknown.items())
     return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
 
@@ -235,7 +237,7 @@ def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, 
     return (
         first,
         f"{_replicas(lines)} {shown}".rstrip(),
-        *_limits(plan.limits),
+        *(_limits(plan.limits) if plan.held_back or any(map(_goes_down, lines)) else ()),
         *_without_workloads(plan),
         *_dropped(plan),
     )
@@ -338,6 +340,10 @@ def _clusters(found: Counter[str]) -> str:
 def _dropped(plan: Plan) -> Iterator[str]:
     if plan.dropped:
         yield f"{counted(plan.dropped, 'change')} excluded by filters."
+
+
+def _goes_down(line: Line) -> bool:
+    return line.decision.removed > 0 or effect_of(line.decision) in (Effect.IDLE, Effect.DOWN, Effect.DELETE)
 
 
 def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:

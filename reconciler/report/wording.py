@@ -216,7 +216,8 @@ def what_of(decision: Decision) -> str:
 def _values_of(change: FieldChange) -> str:
     if isinstance(change.after, Mapping):
         return "replaced"
-    return f"{value_text(change.before)} -> {value_text(change.after)}"
+    absent = False if change.path == ("spec", "suspend") else None  # the default of the API
+    return f"{value_text(absent if change.before is None else change.before)} -> {value_text(change.after)}"
 
 
 def value_text(value: Any) -> str:

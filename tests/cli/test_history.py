@@ -251,6 +251,9 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     ], "the latest first"
     assert lines[1].startswith(f"    by reconciler, idle-dev (policies/dev.yaml:1), commit {COMMIT[:12]}, run ")
     assert max(map(len, lines)) <= 100
+    cron = week.call("history", "dev/dev-1/cronjob/nightly", "--snapshot", "snapshot", "--now", now).out
+    scales = [re.split("  +", line)[1] for line in cron.splitlines()[1:] if not line.startswith(" ")]
+    assert scales == ["suspend true -> false", "suspend false -> true"]
     last_hour = week.call("history", "--since", "1h", "--snapshot", "snapshot", "--now", now).out
     assert last_hour == "No changes recorded.\n"
 

@@ -301,7 +301,7 @@ def test_everything_beside_the_changes_has_a_block():
         "  IdlingPolicy idle-dev (policies/dev.yaml:4): 0 requests in 30m\n"
         "    ~ eu-west/dev-a/Deployment/seen  replicas  3 -> 0  idle\n"
         "\n"
-        "Unknown: 1 cluster, 1 list or query, unchanged\n"
+        "Unknown: 1 cluster (us-west), 1 list or query, unchanged\n"
         "  ? us-west                       no route to host\n"
         "  ? us-east/query of idle-dev: x  timeout\n"
         "\n"
@@ -355,6 +355,27 @@ def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policie
         "\nLimits: 2 workloads in eu-west, limit 3; 3 replicas in all clusters, limit 10; "
         "1 workload of idle-dev, limit 5; 1 workload of tenant a, limit 3.\n"
     )
+
+
+@pytest.mark.parametrize(
+    "decisions", [pytest.param((a_wake(),), id="a wake"), pytest.param((a_scale(2, 3),), id="a scale up")]
+)
+def test_where_nothing_goes_down_no_limit_is_told(decisions):
+    uses = (LimitUse("fleet default", "workloads", 9, 4, 16, "dev-us"),)
+    assert "Limits" not in text_of(a_plan(*decisions, limits=uses))
+
+
+@pytest.mark.parametrize(
+    ("count", "title"),
+    [
+        pytest.param(1, "1 cluster (c1)", id="one"),
+        pytest.param(4, "4 clusters (c1, c2, c3, c4)", id="four"),
+        pytest.param(6, "6 clusters (c1, c2, c3, c4, 2 more)", id="more are counted"),
+    ],
+)
+def test_the_heading_names_clusters_that_cannot_be_read(count, title):
+    plan = a_plan(unknown={f"c{number}": "no answer" for number in range(1, count + 1)})
+    assert f"Unknown: {title}, unchanged" in text_of(plan, summary=True).splitlines()
 
 
 TOMORROW, EVENING = "2026-11-21T06:00:00Z", "2026-11-20T19:00:00Z"
@@ -590,6 +611,7 @@ LIST = '[{"kind":"Deployment","name":"a","replicas":1},{"kind":"CronJob","name":
 CAPACITY = FieldChange(("metadata", "annotations", "reconciler/observed-capacity"), None, '{"replicas":2}')
 DIGEST = FieldChange(("metadata", "annotations", "reconciler/policy-digest"), None, "4c3d")
 SUSPEND = FieldChange(("spec", "suspend"), False, True)
+UNSET_SUSPEND = FieldChange(("spec", "suspend"), None, True)
 PAUSE = FieldChange(("metadata", "annotations", "autoscaling.keda.sh/paused-replicas"), None, "0")
 BOUNDS = (FieldChange(("spec", "minReplicas"), None, 1), FieldChange(("spec", "maxReplicas"), 10, 1))
 FULL = Cause("web", "policies/shop.yaml:9", said("tracking annotations are updated"), {"capacity": 2, "overflow": 1})
@@ -612,6 +634,11 @@ def placed(verb, kind, name, changes=(), **fields):
             an_idle(ref=a_ref("tick", kind="CronJob"), replicas=1, changes=(SUSPEND,)),
             "~ east/shop/CronJob/tick suspend false -> true idle",
             id="a CronJob",
+        ),
+        pytest.param(
+            an_idle(ref=a_ref("tick", kind="CronJob"), replicas=1, changes=(UNSET_SUSPEND,)),
+            "~ east/shop/CronJob/tick suspend false -> true idle",
+            id="a CronJob without suspend",
         ),
         pytest.param(
             an_idle(ref=a_ref("q", kind="ScaledObject"), changes=(PAUSE,), replicas_before=None, replicas_after=None),
