@@ -73,8 +73,8 @@ def _names(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]
 def explain_field(path: str) -> str:
     """Return what `KIND.field.field` means, as `kubectl explain` lays it out: type, default, description, its fields.
 
-    Lists are passed through, with or without an index (`clusters.name`, `clusters[0].name`); in a map every name, and
-    "*" too, stands for its entries. The case of the kind does not matter.
+    Lists are passed through, with or without an index (`clusters.name`, `clusters[0].name`); maps too: every
+    name that is no field of their entries, and "*", stands for an entry. The case of the kind does not matter.
 
     Raises:
         UsageError: there is no such kind or field.
@@ -100,9 +100,11 @@ def _at(path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     schema: Mapping[str, Any] = root
     for step in steps:
         fields = _fields(schema, root)
-        if step not in fields and _ENTRY not in fields:
+        if _ENTRY in fields:
+            fields = {step: fields[_ENTRY]} | _fields(fields[_ENTRY], root) | fields
+        if step not in fields:
             raise UsageError(_no_field(where, step, sorted(fields)))
-        schema = fields[step if step in fields else _ENTRY]
+        schema = fields[step]
         where = f"{where}.{step}"
     return schema, root
 

@@ -101,6 +101,11 @@ def test_a_field_is_explained(path, expected):
             id="inside a map",
         ),
         pytest.param(
+            "FederatedReplicaSet.spec.preferences.clusters.weight",
+            "FIELD:    spec.preferences.clusters.weight <integer>",
+            id="inside a map, without a name",
+        ),
+        pytest.param(
             "FederatedReplicaSet.spec.preferences.clusters.eu-west.maxReplicas",
             "FIELD:    spec.preferences.clusters.eu-west.maxReplicas <integer or null>",
             id="inside a map, under a name",
