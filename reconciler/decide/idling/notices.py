@@ -189,10 +189,13 @@ def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
     return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
 
 
+_SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
+
+
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     scale = choice.subject.scale
-    if choice.action is IdleAction.WAKE and scale.is_suspended_kind and scale.written.starting_deadline is None:
-        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once"
+    if choice.action in _SUSPENDS and scale.is_suspended_kind and scale.written.starting_deadline is None:
+        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield Notice("missedRun", str(choice.ref), text, owner_policy(choice))
 
 

@@ -714,7 +714,9 @@ def test_a_cron_job_is_suspended_and_resumed():
     cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
     policy = a_policy(selector=workloads_selector("CronJob"))
     world = a_world(cron, now=NIGHT)
-    (idle,) = run_in(world, policy).desired.decisions
+    night = run_in(world, policy)
+    assert "a missed run may start at once" in notices_of(night, "missedRun")[0]
+    (idle,) = night.desired.decisions
     assert written(idle)["suspend"] is True
     assert written(idle)["reconciler/previous-suspend"] == "false"
     assert "idling.kubernetes.io/previous-scale" not in written(idle)
@@ -730,7 +732,7 @@ def test_a_cron_job_with_a_deadline_misses_nothing():
     cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
     policy = a_policy(selector=workloads_selector("CronJob"))
     world = a_world(cron, now=NIGHT)
-    run_in(world, policy)
+    assert notices_of(run_in(world, policy), "missedRun") == []
     world.now = MONDAY
     assert notices_of(run_in(world, policy), "missedRun") == []
 
