@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.decisions import Decision, DesiredState, Phase, Settled, Undecided, Verb
+from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Settled, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
@@ -16,7 +16,7 @@ from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
-from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, reason
 from reconciler.decide.restored_scales import restored_scales, within_targets
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
@@ -134,8 +134,25 @@ def without_deferred(desired: DesiredState) -> DesiredState:
         for one in desired.decisions
         if one.job == "downscale" and one.victims is not None and one.victims.deferred
     }
+    gone = {(one.ref, one.job, one.cause.policy): one for one in desired.decisions if one.key in deferred}
     kept = tuple(one for one in desired.decisions if one.key not in deferred)
-    return replace(desired, decisions=kept, undecided=(*desired.undecided, *deferred.values()))
+    explanations = tuple(
+        _stays(one, before, deferred[before.key]) if before is not None else one
+        for one in desired.explanations
+        for before in (gone.get((one.ref, one.job, one.policy)),)
+    )
+    undecided = (*desired.undecided, *deferred.values())
+    return replace(desired, decisions=kept, undecided=undecided, explanations=explanations)
+
+
+def _stays(explanation: PolicyExplanation, before: Decision, told: Undecided) -> PolicyExplanation:
+    """Return `explanation` of what `before` would have scaled down and `told` defers: only costs of others do that."""
+    return replace(
+        explanation,
+        outcome=f"stays at {before.replicas_before}",
+        reasons=(*told.reasons, *explanation.reasons),
+        lift=change_if(CounterfactualCode.FIELD_IS, field="onForeignCost", value="Override"),
+    )
 
 
 def _deferred(decision: Decision, note: str) -> Undecided:
