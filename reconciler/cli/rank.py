@@ -19,12 +19,14 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run import RunOptions
+from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.report.wording import counted
+from reconciler.workload_kinds import workload_kind
 
 
 @verb("rank")
@@ -50,6 +52,7 @@ def rank_command(subject: str, to: int | None, policies: str, output: str, **fla
     state = observe(found, world.sources, scope=options.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, rank_questions(workload, state), world.sources)
+    _check_fewer(workload, state, to)
     ranking = ranking_of(workload, found, state, Run(options.now), to)
     if output == "json":
         show_document("Ranking", _values(ranking), output)
@@ -74,13 +77,25 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     return found[0]
 
 
+def _check_fewer(workload: Workload, state: ObservedState, to: int | None) -> None:
+    """Check that `to` is no more than the replicas that `workload` has: its active pods, as far as any are known.
+
+    Raises:
+        UsageError: it is more.
+    """
+    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
+    there = sum(map(is_active, pods)) or workload.spec_replicas
+    if to is not None and to > there:
+        raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
+
+
 def _lines(ranking: Ranking) -> list[str]:
     forecast = ranking.forecast
     if not ranking.pods:
         replicas = counted(ranking.workload.spec_replicas, "replica")
-        unread = (
-            f"{ranking.workload.ref}: has {replicas}, and none of its pods was found: which of them would go is unknown"
-        )
+        by_ordinals = workload_kind(ranking.workload.ref.kind).pods == "Ordinals"
+        which = "the highest ordinals go first" if by_ordinals else "which of them would go is unknown"
+        unread = f"{ranking.workload.ref}: has {replicas}, and none of its pods was found: {which}"
         none = f"{ranking.workload.ref}: no active pods were found, so that a scale down deletes none"
         return [unread if ranking.workload.spec_replicas else none]
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"

@@ -105,6 +105,10 @@ def test_a_downscale_that_apply_refuses_is_undecided():
     [undecided] = desired.undecided
     assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
     assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")
+    [told] = desired.explanations
+    assert (told.outcome, told.reason_code) == ("stays at 2", "VictimsDeferred")
+    assert told.why == f"{undecided.why}, the target is 1"
+    assert str(told.counterfactual) == "onForeignCost is Override"
 
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
@@ -120,3 +124,13 @@ def test_pods_that_the_snapshot_lacks_are_not_said_to_be_none(quickstart):
     said = quickstart.call("rank", "eu-west/dev-a/deploy/api", *LOOK)
     words = "has 3 replicas, and none of its pods was found: which of them would go is unknown"
     assert said.out == f"eu-west/dev-a/Deployment/api: {words}\n"
+    said = quickstart.call("rank", "eu-west/ci/statefulset/runner", *LOOK)
+    words = "has 2 replicas, and none of its pods was found: the highest ordinals go first"
+    assert said.out == f"eu-west/ci/StatefulSet/runner: {words}\n"
+
+
+@pytest.mark.parametrize(("name", "replicas"), [("batch/deploy/worker", 7), ("ci/statefulset/runner", 2)])
+def test_nothing_is_scaled_down_to_more_than_there_is(quickstart, name, replicas):
+    said = quickstart.call("rank", f"eu-west/{name}", "--to", "9", *LOOK)
+    assert (said.code, said.out) == (64, "")
+    assert f"has {replicas} replicas, expected at most {replicas}" in said.err
