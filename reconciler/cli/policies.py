@@ -47,8 +47,8 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
-    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, and
-    of limits that are above twice what their policy selects.
+    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, of
+    CronJobs that may start a missed run when they wake, and of limits that are above twice what their policy selects.
     """
     moment(flags["now"])
     if output in _CODE_HOSTS and flags["snapshot"] is not None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.activators import UNHELD
+from reconciler.decide.idling.notices import MISSED_RUN
 from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.forecast.production import left_out_by, left_out_lines
 from reconciler.forecast.simulation import Simulation, Step
@@ -32,7 +33,7 @@ class FirstNight(Struct, frozen=True):
     that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
     `held_back` has each line about a policy of which something is held back once. `left_out` are the workloads of
     production that a policy leaves out, by policy. `warnings` say which policies select nothing, or far less than their
-    limit, and which Services wait for signals that no activator can give.
+    limit, which Services wait for signals that no activator can give, and which CronJobs may start a missed run.
     """
 
     start: datetime | None = None
@@ -55,7 +56,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         if steps and step.at >= steps[0].at + NIGHT:
             break
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
-        warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
+        warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind in (UNHELD, MISSED_RUN))
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else step.plan.without_workloads:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None

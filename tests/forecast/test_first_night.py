@@ -205,6 +205,21 @@ def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(
     assert json.loads(folder.call(*at, "-o", "json").out)["firstNight"]["warnings"] == [warning]
 
 
+CRON = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: team-b-web}
+spec: {schedule: "0 3 * * *", jobTemplate: {spec: {template: {spec: {restartPolicy: Never}}}}}
+"""
+
+
+def test_validate_warns_of_cron_jobs_that_may_start_a_missed_run(folder):
+    folder.write("snapshot/dev/cron.yaml", CRON)
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    words = "dev/team-b-web/CronJob/nightly has no startingDeadlineSeconds: a missed run may start at once when it wakes"
+    assert f"warning: {words}" in said.err
+
+
 def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder):
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("workloads: {}", "workloads: {matchLabels: {app: wbe}}"))
     said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)

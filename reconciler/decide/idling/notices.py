@@ -189,6 +189,7 @@ def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
     return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
 
 
+MISSED_RUN = "missedRun"
 _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 
@@ -196,7 +197,7 @@ def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     scale = choice.subject.scale
     if choice.action in _SUSPENDS and scale.is_suspended_kind and scale.written.starting_deadline is None:
         text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-        yield Notice("missedRun", str(choice.ref), text, owner_policy(choice))
+        yield Notice(MISSED_RUN, str(choice.ref), text, owner_policy(choice))
 
 
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
