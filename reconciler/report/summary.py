@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
+from reconciler.decide.decisions import ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
 from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
@@ -52,7 +52,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
 
 _AUTOSCALER = "autoscaler"
 _FROZEN = "frozen"
-_UNSETTLED = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY)
+_UNSETTLED = (_FROZEN, ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY)
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
 _OTHERS = ("autoscaler", "update")
 

@@ -218,6 +218,9 @@ def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(f
     for hour in range(3):
         folder.apply(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
     assert folder.replicas("c01", "team-a", "Deployment", "web") == (1 if word else 3)
+    at = ("--snapshot", "snapshot", "--now", "2026-11-20T15:00:00Z")
+    last = folder.call("plan", "policies", "--policy", "web", *at).out
+    assert ("clusters match" in last, "keeps 3 replicas, 2 more than its share" in last) == (word, not word)
 
 
 # Teams, migration, and tests

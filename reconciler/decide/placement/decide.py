@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.decisions import (
+    ABOVE_SHARE,
     Cause,
     Decision,
     DesiredState,
@@ -46,8 +47,8 @@ from reconciler.decide.placement.status import (
     unreachable_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
-from reconciler.decide.production import left_out
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.production import left_out, named_by
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason, text_of
 from reconciler.decide.selectors import local_ref
 from reconciler.messages import replica_count
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
@@ -102,7 +103,11 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         decisions=decisions,
         undecided=tuple(local.told for local in locals_ if isinstance(local.told, Undecided)),
         overridden=_overridden(result, status, inputs),
-        notices=(*_notices(result), *_clusters_left(federated, status, inputs)),
+        notices=(
+            *_notices(result),
+            *_above_share(result, status, inputs),
+            *_clusters_left(federated, status, inputs),
+        ),
         explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
@@ -243,10 +248,30 @@ def _overridden(
 
 
 def _as_awake(local: LocalWorkload) -> LocalWorkload:
-    if not local.idle_by or local.workload is None:
-        return local
+    return _as_placed(local) if local.idle_by and local.workload is not None else local
+
+
+def _as_placed(local: LocalWorkload) -> LocalWorkload:
     spec_replicas = local.spec_replicas or 0
     return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
+
+
+def _above_share(
+    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
+) -> Iterator[Notice]:
+    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
+    kept = [one for one in result.locals if one.reasons and one.reasons[0].code is ReasonCode.PRODUCTION]
+    if not any(local.replicas for local in kept):
+        return
+    free = placement_result(
+        result.federated, [_as_placed(one) if one in kept else one for one in result.locals], status, inputs
+    )
+    for local in kept:
+        share = free.target[local.cluster]
+        if local.replicas > share:
+            more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
+            text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
+            yield Notice(ABOVE_SHARE, str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
 def _notices(result: PlacementResult) -> tuple[Notice, ...]:

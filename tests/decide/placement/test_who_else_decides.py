@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import Overridden, Settled, Verb
+from reconciler.decide.decisions import ABOVE_SHARE, Overridden, Settled, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
 from reconciler.policy.types import ClusterPreference
@@ -270,3 +270,25 @@ def test_what_is_read_of_many_federated_replica_sets_is_kept_apart():
     desired = place(a_cluster("east", workloads=workloads), federated=(api, a_federated(4)))
     scaled = {one.ref.name: (one.replicas_after, one.group) for one in desired.decisions if one.verb is Verb.SCALE}
     assert scaled == {"api": (2, "placement/shop/api"), "web": (4, "placement/shop/web")}
+
+
+@pytest.mark.parametrize(
+    ("policy", "east", "more"),
+    [
+        pytest.param(a_placed(), 5, "5 replicas, 2 more", id="a targetRef"),
+        pytest.param(a_federated(), 5, "5 replicas, 2 more", id="a pattern"),
+        pytest.param(a_federated(), 3, "", id="its share"),
+        pytest.param(a_federated(), 1, "", id="less"),
+        pytest.param(a_placed(rebalance=False), 5, "", id="nothing is moved anyway"),
+        pytest.param(a_placed(production=True), 5, "", id="it may shrink"),
+    ],
+)
+def test_production_that_keeps_more_than_its_share_is_told(policy, east, more):
+    made = a_deployment if policy.target else a_local
+    fleet = a_fleet("east", "west")
+    fleet = replace(fleet, clusters=(replace(fleet.clusters[0], production=True), fleet.clusters[1]))
+    clusters = [a_cluster(name, workloads=(made(name, count),)) for name, count in (("east", east), ("west", 1))]
+    told = [one for one in place(*clusters, federated=policy, fleet=fleet).notices if one.kind == ABOVE_SHARE]
+    why = "cluster east is production, left out by web without production: true"
+    words = f"keeps {more} than its share: {why}; it shrinks if production is true in shop/web"
+    assert [(one.subject.partition("/")[0], one.text) for one in told] == ([("east", words)] if more else [])
