@@ -216,8 +216,8 @@ spec: {schedule: "0 3 * * *", jobTemplate: {spec: {template: {spec: {restartPoli
 def test_validate_warns_of_cron_jobs_that_may_start_a_missed_run(folder):
     folder.write("snapshot/dev/cron.yaml", CRON)
     said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
-    words = "dev/team-b-web/CronJob/nightly has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-    assert f"warning: {words}" in said.err
+    words = "nightly has no startingDeadlineSeconds: a missed run may start at once when it wakes"
+    assert f"warning: dev/team-b-web/CronJob/{words}" in said.err
 
 
 def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder):

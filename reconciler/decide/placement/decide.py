@@ -256,9 +256,7 @@ def _as_placed(local: LocalWorkload) -> LocalWorkload:
     return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
 
 
-def _above_share(
-    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Notice]:
+def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
     """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
     kept = [one for one in result.locals if one.reasons and one.reasons[0].code is ReasonCode.PRODUCTION]
     if not any(local.replicas for local in kept):
