@@ -31,6 +31,7 @@ from reconciler.backends.protocols import (
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
+    EVERY_KIND,
     Event,
     Namespace,
     ObservedCluster,
@@ -46,6 +47,7 @@ from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 
 class Scope(Struct, frozen=True):
@@ -123,7 +125,8 @@ class Observation:
         self._tell = tell
         self._given_up: set[str] = set()
         zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies), policies.only)
+        kinds = policies.kinds
+        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies), kinds, policies.only)
         names = [cluster.name for cluster in policies.fleet.clusters]
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
@@ -183,7 +186,13 @@ class _Wanted(Struct, frozen=True):
     nodes: bool
     scope: Scope
     placed: frozenset[tuple[str, str]]
+    kinds: frozenset[str] = frozenset()  # that policies name
     tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
+
+    def forgoes(self, kind: WorkloadKind) -> bool:
+        """Return whether a run does without `kind` where it may not read that: no policy can select it."""
+        built_in = (kind.group, kind.kind) in SCALABLE_KINDS
+        return not built_in and kind.kind != EVERY_KIND and kind.kind not in self.kinds
 
     def reduced(self, workload: Workload) -> Workload:
         """Return `workload` without its pod template where nothing compares that."""
@@ -230,14 +239,20 @@ class _ClusterReader:
         self._tell = tell
         self._pool = pool
         self._left_out: dict[str, str] = {}  # by namespace, why nothing in it is known
+        self._forbidden: set[ListKey] = set()
 
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
-        kinds = self._cluster.scale_kinds()
-        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
+        served = self._cluster.scale_kinds()
+        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*served, SCALED_OBJECT)))]
+        optional = {ListKey(workloads_of(kind)): kind for kind in served if wanted.forgoes(kind)}
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
         identity, found = self._read([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
+
+        forgone = [kind for asked, kind in optional.items() if asked in self._forbidden]
+        for kind in forgone:
+            del found[ListKey(workloads_of(kind))]
 
         def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
@@ -249,7 +264,7 @@ class _ClusterReader:
         return ObservedCluster(
             name=self._name,
             identity=identity,
-            scale_kinds=kinds,
+            scale_kinds=tuple(kind for kind in served if kind not in forgone),
             workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
             services=of(ListKey(SERVICES)),
             endpoints=of(ListKey(ENDPOINTS)),
@@ -284,6 +299,8 @@ class _ClusterReader:
             self._left_out |= {namespace or name: str(error) for namespace, name in error.left_out}
             found = tuple(error.read)
         except (ForbiddenError, MalformedAnswerError) as error:
+            if isinstance(error, ForbiddenError):
+                self._forbidden.add(asked)
             return self._scope.words(error)
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found

@@ -109,6 +109,13 @@ class PolicySet(Struct, frozen=True):
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant
     only: Tenant | None = None
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that policies name ("CloneSet"). A custom kind that is not among them is never selected."""
+        selectors = (policy.selector.workloads for policy in (*self.idling, *self.downscale))
+        selected = {kind for one in selectors if one is not None for kind in one.kinds}
+        return frozenset(selected | {one.target.kind for one in self.federated if one.target is not None})
+
     def query_keys(self, cluster: str) -> tuple[QueryKey, ...]:
         """Return every query of the policies that may concern `cluster`, sorted."""
         known = self.fleet.cluster(cluster)
