@@ -89,6 +89,7 @@ image: {{{{ include "reconciler.image" . | quote }}}}
 {indent}{{{{- with .Values.image.pullPolicy }}}}
 {indent}imagePullPolicy: {{{{ . }}}}
 {indent}{{{{- end }}}}"""
+_NO_IMAGE = "image: reconciler # of no registry: build it with ../Dockerfile and name it in your kustomization"
 _RUNS, _SERVES = "cronJob", "components.activator"
 
 VALUES: Mapping[str, Mapping[str, str]] = {
@@ -104,9 +105,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         '"*/10 * * * *"': "{{ .Values.cronJob.schedule | quote }}",
         _POD.format(indent=" " * 10): _PLACED.format(indent=" " * 10, deeper=12, of=_RUNS)
         + _POD.format(indent=" " * 10),
-        "image: reconciler # of no registry: build it with ../Dockerfile and name it in your kustomization": _IMAGE.format(
-            indent=" " * 14
-        ),
+        _NO_IMAGE: _IMAGE.format(indent=" " * 14),
         "--timeout=540]": "--timeout=540{{ range .Values.cronJob.extraArgs }}, {{ . | quote }}{{ end }}]",
         "                requests: { cpu: 100m, memory: 256Mi }\n                limits: { memory: 1Gi }\n": (
             "                {{- toYaml .Values.cronJob.resources | nindent 16 }}\n"
@@ -125,7 +124,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     },
     "components/freeze/rights.yaml": {"reconciler-operators": "{{ .Values.components.freeze.group | quote }}"},
     "components/tenants/impersonate.yaml": {
-        "[reconciler-team-a]": f"\n      {{{{- range {_TEAMS} }}}}\n      - reconciler-{{{{ .name }}}}\n      {{{{- end }}}}"
+        "[reconciler-team-a]": f"[{{{{ range {_TEAMS} }}}}reconciler-{{{{ .name }}}}, {{{{ end }}}}]"
     },
     "components/tenants/team-a.yaml": {
         "reconciler-team-a": "reconciler-{{ $team.name }}",

@@ -1,4 +1,4 @@
-"""The Helm chart: what it makes is what the kustomizations make, its templates are made of them, and its values are checked."""
+"""The Helm chart: its templates are made of the kustomizations, make the same objects, and its values are checked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_component_is_in_the_chart() -> None:
 def test_a_text_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart, "VALUES", {"member/plan.yaml": {"nowhere": "{{ .Values.nowhere }}"}})
 
-    with pytest.raises(ValueError, match="deploy/member/plan.yaml: has no 'nowhere', expected it"):
+    with pytest.raises(ValueError, match=r"deploy/member/plan[.]yaml: has no 'nowhere', expected it"):
         chart.template("member/plan.yaml", "", [])
 
 

@@ -1,4 +1,4 @@
-"""Writes into deploy/ what follows from the table of workload kinds, and the chart: `python -m tests.live.write_deploy`.
+"""Writes into deploy/ what follows from the table of kinds, and the chart: `python -m tests.live.write_deploy`.
 
 A section begins with a comment that names it and ends with another one; all between them is written.
 """
