@@ -159,7 +159,7 @@ class Patch(Struct, frozen=True):
         return f".Values.components.{COMPONENTS[self.component]}.enabled"
 
 
-class Edit(Struct, frozen=True, order=True):
+class Edit(Struct, frozen=True):
     """Lines for the place of those from `begin` to before `end`, counted from 0."""
 
     begin: int
@@ -231,7 +231,7 @@ def _document(text: str, patches: list[Patch], loop: str) -> str:
     own = [one for one in patches if (one.kind, one.name) == (manifest["kind"], manifest["metadata"]["name"])]
     lines = text.replace("{{", '{{ "{{" }}').splitlines()
     edits = [_labels(root, manifest, lines), *(_patched(root, one, lines) for one in own)]
-    for edit in sorted(edits, key=lambda one: one.begin, reverse=True):
+    for edit in reversed(sorted(edits, key=lambda one: one.begin)):  # those of one place keep their order
         lines[edit.begin : edit.end] = edit.lines
     body = "\n".join(["---", *lines]) + "\n"
     ends = "{{- end }}" * loop.count("range")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +17,7 @@ import yaml
 from tests.live import chart, deployed
 from tests.live.chart import CHART, COMPONENTS
 from tests.real.fixtures import missing_part_skips
+from tests.real.kubeconfig import write_kubeconfig
 
 ALL: Mapping[str, Any] = {
     "image": {"repository": "reconciler"},
@@ -222,3 +225,62 @@ def protected(one: Any) -> Iterator[str]:
 def named(role: Any) -> Any:
     (rule,) = role["rules"]
     return rule["resourceNames"]
+
+
+PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "deploy.md"
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Any]:
+    from tests.real.control_plane import API_ONLY, ControlPlane
+
+    plane = ControlPlane(tmp_path / "plane", API_ONLY)
+    with missing_part_skips():
+        plane.start()
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.mark.real
+@needs_kubectl
+def test_the_commands_of_the_documentation_install_and_its_end_leaves_what_runs_noted(
+    helm: Path, plane: Any, tmp_path: Path
+) -> None:
+    section = PAGE.read_text().partition("\n## With Helm\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```bash\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (values,) = re.findall(r"^```yaml\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (tmp_path / "values.yaml").write_text(values)
+    (tmp_path / "deploy").symlink_to(deployed.DEPLOY)
+    access = plane.access()
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", {"eu-west": access, "us-east": access})
+    homes = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
+    environment = {**homes, "KUBECONFIG": str(kubeconfig), "PATH": f"{helm.parent}:{os.environ['PATH']}"}
+
+    def run(script: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", f"set -eux\n{script}"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first, others = blocks
+    assert "cronjob.batch/reconciler" in run(first)
+    data = plane.api.get("/api/v1/namespaces/reconciler/configmaps/reconciler-policies")["data"]
+    assert data.keys() == {"fleet.yaml", "idling.yaml"}
+    assert deployed.may(plane.api, deployed.every_grant()[0], "reconciler") is True
+    assert "A run elsewhere connects" in run(others)
+    assert plane.api.find("/apis/batch/v1/namespaces/reconciler/cronjobs/reconciler") is None
+
+    run("helm uninstall reconciler")
+    assert plane.api.find("/api/v1/namespaces/reconciler") is not None
+    assert plane.api.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/reconciler-apply") is None
+    run("kubectl apply -k deploy/member")
+    assert "STATUS: deployed" in run(others.replace("upgrade --install", "upgrade --install --take-ownership"))

@@ -19,7 +19,7 @@ from tests.way.calls import Folder
 
 pytestmark = pytest.mark.real
 
-WITHOUT_CUSTOM = (rights_world._FLEET + rights_world.IDLING).replace(", CloneSet", "")
+WITHOUT_CUSTOM = rights_world.POLICIES.replace(", CloneSet", "")
 _ACCOUNTS = [deployed.DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml")]
 
 
