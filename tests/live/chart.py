@@ -231,8 +231,10 @@ def _document(text: str, patches: list[Patch], loop: str) -> str:
     own = [one for one in patches if (one.kind, one.name) == (manifest["kind"], manifest["metadata"]["name"])]
     lines = text.replace("{{", '{{ "{{" }}').splitlines()
     edits = [_labels(root, manifest, lines), *(_patched(root, one, lines) for one in own)]
-    for edit in reversed(sorted(edits, key=lambda one: one.begin)):  # those of one place keep their order
-        lines[edit.begin : edit.end] = edit.lines
+    moved = 0
+    for edit in sorted(edits, key=lambda one: one.begin):
+        lines[edit.begin + moved : edit.end + moved] = edit.lines
+        moved += len(edit.lines) - (edit.end - edit.begin)
     body = "\n".join(["---", *lines]) + "\n"
     ends = "{{- end }}" * loop.count("range")
     return f"{{{{- {loop} }}}}\n{body}{ends}\n" if loop else body
