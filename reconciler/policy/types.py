@@ -112,8 +112,8 @@ class PolicySet(Struct, frozen=True):
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds that policies name ("CloneSet"). A custom kind that is not among them is never selected."""
-        selectors = (policy.selector.workloads for policy in (*self.idling, *self.downscale))
-        selected = {kind for one in selectors if one is not None for kind in one.kinds}
+        selectors = [*(policy.selector for policy in self.idling), *(policy.selector for policy in self.downscale)]
+        selected = {kind for one in selectors if one.workloads is not None for kind in one.workloads.kinds}
         return frozenset(selected | {one.target.kind for one in self.federated if one.target is not None})
 
     def query_keys(self, cluster: str) -> tuple[QueryKey, ...]:
