@@ -31,12 +31,17 @@ COMPONENTS: Mapping[str, str] = {
 }
 """The folders of components, and what each is called in the values; their patches apply in this order."""
 
-_ADMISSION = ".Values.admission.enabled"
+_ADMISSION, _ROLES = ".Values.admission.enabled", ".Values.roles.create"
+_OF_RUNS = frozenset(
+    f"components/{name}" for name in ("placement/rights.yaml", "clone-sets/rights.yaml", "activator/run-rights.yaml")
+)
+"""The roles that `reconciler rbac` prints, besides those of member/."""
+
 _MEMBER: Mapping[str, str] = {
     "member/namespace.yaml": ".Values.namespace.create",
     "member/service-accounts.yaml": "",
-    "member/plan.yaml": "",
-    "member/apply.yaml": "",
+    "member/plan.yaml": _ROLES,
+    "member/apply.yaml": _ROLES,
     "member/admission/scaled.yaml": _ADMISSION,
     "member/admission/own.yaml": _ADMISSION,
     "member/admission/others.yaml": _ADMISSION,
@@ -186,9 +191,10 @@ def sources() -> dict[str, str]:
         conditions = [f".Values.components.{value}.enabled"]
         conditions += [_LISTED[folder]] if folder in _LISTED else []
         for file in _kustomization(folder).get("resources", ()):
-            more = [_ADMISSION] if file == "admission.yaml" else []
+            source = f"components/{folder}/{file}"
+            more = [_ADMISSION] if file == "admission.yaml" else [_ROLES] if source in _OF_RUNS else []
             every = [*conditions, *more]
-            found[f"components/{folder}/{file}"] = " ".join(["and", *every] if len(every) > 1 else every)
+            found[source] = " ".join(["and", *every] if len(every) > 1 else every)
     return found
 
 

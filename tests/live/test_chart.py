@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.live import chart, deployed
+from tests.live import chart, deployed, rights_world
 from tests.live.chart import CHART, COMPONENTS
 from tests.real.fixtures import missing_part_skips
 from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import manifests
+from tests.way.calls import Folder
 
 ALL: Mapping[str, Any] = {
     "image": {"repository": "reconciler"},
@@ -176,6 +178,21 @@ def test_values_that_are_wrong_are_refused(helm: Path, tmp_path: Path, values: M
 
     assert said.returncode != 0
     assert words in said.stderr
+
+
+@pytest.mark.real
+def test_the_roles_that_rbac_prints_can_be_left_to_it(rendered: Any, tmp_path: Path) -> None:
+    with_all, without = (without_helms(rendered({**ALL, "roles": {"create": create}})) for create in (True, False))
+    Folder(tmp_path).write("policies/all.yaml", rights_world.POLICIES)
+    printed = {key[:1] + key[2:] for key in without_helms(yaml.safe_load_all(Folder(tmp_path).call("rbac").out))}
+
+    gone = {(kind, name) for kind, _, name in with_all.keys() - without.keys()}
+    assert {one for one in gone if not one[1].endswith(("-placement", "-clone-sets", "-activator"))} == printed
+    assert {role["metadata"]["name"] for role in deployed_roles()} == {name for _, name in gone}
+
+
+def deployed_roles() -> list[Any]:
+    return [one for one in manifests(*deployed.RIGHTS) if one["kind"] in ("Role", "ClusterRole")]
 
 
 @pytest.mark.real
