@@ -57,8 +57,9 @@ CLONE_SETS = IDLING.replace("KINDS", "CloneSet")
 PLAIN = IDLING.replace("KINDS", "Deployment")
 
 
-def printed(folder: Path, *documents: str, arguments: tuple[str, ...] = ()) -> Said:
-    Folder(folder).write("policies/all.yaml", "---".join(documents))
+def printed(folder: Path, fleet: str, *documents: str, arguments: tuple[str, ...] = ()) -> Said:
+    Folder(folder).write("policies/fleet.yaml", fleet)
+    Folder(folder).write("policies/all.yaml", "---".join(documents) or "# none\n")
     return Folder(folder).call("rbac", "policies", *arguments)
 
 

@@ -90,6 +90,4 @@ def test_kinds_that_no_policy_names_are_no_business_of_a_run(scene: Scene, grant
     refused = {
         request.path.rpartition("/")[2].partition("?")[0] for request in scene.proxy.requests if request.status == 403
     }
-    assert refused == {"clonesets", "clonesets.apps.kruise.io", "leases"}, (
-        "and what dead activators left is not looked at"
-    )
+    assert refused == {"clonesets.apps.kruise.io", "leases"}, "CloneSets, and what dead activators left"
