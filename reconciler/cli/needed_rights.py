@@ -34,7 +34,7 @@ def needed_rights(
         "": True,
         "custom": bool(custom),
         "keda": keda,
-        "placement": bool(policies.federated),
+        "placement": any(policy.target is None for policy in policies.federated),
         "victims": bool(policies.federated or policies.downscale),
         "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in policies.downscale),
         "activator": activator,

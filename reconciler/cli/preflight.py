@@ -89,6 +89,12 @@ class ClusterCheck(Struct, frozen=True):
     fault: str = ""  # why its objects cannot be decided
 
     @property
+    def policies_there(self) -> PolicySet:
+        """The policies that may select something there."""
+        cluster = self.policies.fleet.cluster(self.name)
+        return self.policies if cluster is None else self.policies.on(cluster)
+
+    @property
     def writes(self) -> Writes:
         cluster = self.policies.fleet.cluster(self.name)
         return Writes.EVERYTHING if cluster is None else cluster.writes
@@ -276,7 +282,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
 def _used_rights(case: ClusterCheck) -> tuple[Right, ...]:
     """Return the rights that plan and apply need with these policies."""
     return needed_rights(
-        case.policies,
+        case.policies_there,
         case.cluster.scale_kinds(),
         keda=case.preflight.serves("keda.sh"),
         activator=bool(_slices_of_activators(case)),
@@ -286,7 +292,7 @@ def _used_rights(case: ClusterCheck) -> tuple[Right, ...]:
 def _secret_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     """Yield the rights to read the Secrets of pod pickers, in the namespaces that are there."""
     spaces = () if case.observed is None else case.observed.namespaces
-    for secret in picker_secrets(case.policies):
+    for secret in picker_secrets(case.policies_there):
         for space in spaces:
             if secret.namespaces.matches(space.ref.name, space.labels):
                 yield secret_right(secret.name), space.ref.name

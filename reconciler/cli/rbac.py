@@ -15,7 +15,7 @@ from reconciler.cli.output import say, show_lines
 from reconciler.errors import UsageError
 from reconciler.model import ServiceAccount
 from reconciler.policy.load import read_policies
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Writes
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 
 _PLAN, _RUN = "reconciler-plan", "reconciler"
@@ -38,6 +38,7 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
 
 @verb("rbac")
 @path_argument()
+@option("--cluster", metavar="NAME", help="For this cluster of the Fleet only: less than what all need together.")
 @option(
     "--kind",
     "kinds",
@@ -48,20 +49,22 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
 )
 @option("--activator", is_flag=True, help="With the rights that runs need where activators are.")
 @option("--no-keda", is_flag=True, help="Without the rights on ScaledObjects, which no cluster has.")
-def rbac_command(path: str, kinds: tuple[WorkloadKind, ...], activator: bool, no_keda: bool) -> None:
+def rbac_command(
+    path: str, cluster: str | None, kinds: tuple[WorkloadKind, ...], activator: bool, no_keda: bool
+) -> None:
     """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
 
     The roles and their bindings have the names of those in deploy/member, and are applied in place of them, to each
     cluster of the Fleet. The bindings are for its ServiceAccounts reconciler-plan, which may only plan, and reconciler.
     """
-    policies = read_policies(path)
+    policies, writes = _chosen(read_policies(path), cluster)
     served = [*BY_KIND.values(), *kinds]
     unknown = sorted(policies.kinds - {kind.kind for kind in served})
     if unknown:
         flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
     rights = needed_rights(policies, served, keda=not no_keda, activator=activator)
-    found = list(roles(policies, rights))
+    found = [one for one in roles(policies, rights) if writes or one["metadata"]["name"] == _PLAN]
     for secret in picker_secrets(policies):
         if _named(secret) is None:
             say(
@@ -69,6 +72,21 @@ def rbac_command(path: str, kinds: tuple[WorkloadKind, ...], activator: bool, no
                 "that are selected by patterns; bind a Role in each, as deploy/components/picker-secrets does"
             )
     show_lines(line for one in found for line in ("---", *manifest_lines(one)))
+
+
+def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
+    """Return the policies that are about the cluster `name`, and whether anything is written there; None is all.
+
+    Raises:
+        UsageError: the Fleet has no such cluster.
+    """
+    if name is None:
+        return policies, True
+    cluster = policies.fleet.cluster(name)
+    if cluster is None:
+        known = ", ".join(one.name for one in policies.fleet.clusters)
+        raise UsageError(f"--cluster: the Fleet has no cluster {name}, expected one of {known}")
+    return policies.on(cluster), cluster.writes is not Writes.NOTHING
 
 
 def roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:

@@ -139,6 +139,7 @@ EXAMPLES = {
     ),
     "rbac": (
         ("Give a member cluster the rights that the policies need, and no more", "rbac | kubectl apply -f -"),
+        ("Print those for one cluster", "rbac --cluster eu-west"),
         ("With a custom kind that they name", "rbac --kind WebApp=webapps.example.com"),
     ),
     "rank": (

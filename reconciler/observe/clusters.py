@@ -124,16 +124,15 @@ class Observation:
         self._sources = sources
         self._tell = tell
         self._given_up: set[str] = set()
-        zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-        kinds = policies.kinds
-        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies), kinds, policies.only)
-        names = [cluster.name for cluster in policies.fleet.clusters]
+        placed = placed_names(policies)
+        wanted = {one.name: _wanted(policies.on(one), scope, placed) for one in policies.fleet.clusters}
+        names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
         for name in names:
             source = sources.get(name, Source(error="not opened"))
             source.begin()
-            self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted, self._told, pool))
+            self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted[name], self._told, pool))
         for name in names:
             self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))
 
@@ -199,6 +198,12 @@ class _Wanted(Struct, frozen=True):
         if workload.template is None or (workload.ref.namespace, workload.ref.name) in self.placed:
             return workload
         return replace(workload, template=None)
+
+
+def _wanted(policies: PolicySet, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
+    """Return what is read of a cluster, of which `policies` may select something."""
+    zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
+    return _Wanted(policies.fleet.namespace, zones, scope, placed, policies.kinds, policies.only)
 
 
 def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:

@@ -136,6 +136,42 @@ def test_a_right_is_there_where_policies_need_it(
     assert not absent & found
 
 
+ON_ONE = "  selector: {clusters: {include: [east]}, "
+ELSEWHERE = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}, {name: south, state: ReadOnly}]")
+
+
+def test_a_cluster_gets_what_the_policies_about_it_need(tmp_path: Path) -> None:
+    policies = (
+        ELSEWHERE,
+        CLONE_SETS.replace("  selector: {", ON_ONE),
+        ZONES.replace("  selector: {", ON_ONE),
+    )
+    east, west, south = (
+        granted(tmp_path, *policies, arguments=("--cluster", name)) for name in ("east", "west", "south")
+    )
+
+    assert east - west == {
+        "list nodes",
+        "get pods",
+        "patch pods",
+        "get customresourcedefinitions.apiextensions.k8s.io",
+        *(f"{verb} clonesets.apps.kruise.io" for verb in ("list", "get", "patch")),
+        "patch clonesets.apps.kruise.io/scale",
+    }
+    assert west < east == granted(tmp_path, *policies)
+    assert {one.split()[0] for one in south} == {"get", "list"}
+    unknown = printed(tmp_path, *policies, arguments=("--cluster", "north"))
+    assert unknown.err == "error: --cluster: the Fleet has no cluster north, expected one of east, west, south\n"
+
+
+def test_what_something_else_makes_is_not_made(tmp_path: Path) -> None:
+    target = PLACEMENT.partition("  selector:")[0] + "  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n"
+    found = granted(tmp_path, FLEET, target + "  preferences: {clusters: {east: {weight: 1}}}\n")
+
+    assert "patch pods" in found
+    assert not {"create replicasets.apps", "delete replicasets.apps"} & found
+
+
 def test_a_custom_kind_is_served_where_the_flag_says(tmp_path: Path) -> None:
     web_apps = IDLING.replace("KINDS", "WebApp, Job1")
 

@@ -32,9 +32,9 @@ class Right(Struct, frozen=True, order=True):
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
-    and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet, "victims" that or a DownscalePolicy,
-    which choose pods that are to go, "ZoneBalanced" in a policy, "activator" one that has EndpointSlices; "" is always
-    needed, also to wake what earlier policies idled. `version` is that of the API, "" any.
+    and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet with a template, "victims" any or a
+    DownscalePolicy, which choose pods that are to go, "ZoneBalanced" in a policy, "activator" one that has
+    EndpointSlices; "" is always needed, also to wake what earlier policies idled. `version` is that of the API, "" any.
     """
 
     group: str
