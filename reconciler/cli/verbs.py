@@ -31,7 +31,7 @@ GROUPS = {
         "unfreeze": "End a freeze.",
         "activator": "Run in a cluster: traffic wakes what is idle.",
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
-        "rbac": "Print the roles with the least rights that the policies need, offline.",
+        "rbac": "Print roles with the least rights that the policies need.",
     },
     "CI and shells": {
         "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
