@@ -67,7 +67,7 @@ def explained(folder: Folder, name: str, now: str = FRIDAY_NIGHT) -> str:
 def test_production_stays_as_it_is_and_explain_says_why(folder):
     planned = folder.plan(FRIDAY_NIGHT, "--allow-exceed", "nights").out
     assert {name for name in CLUSTERS if f"{name}/" in planned} == set(CLUSTERS) - set(PRODUCTION)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS) - set(PRODUCTION)
 
     said = explained(folder, WEB)
@@ -81,13 +81,13 @@ def test_what_is_left_out_is_said_by_day_too(folder):
 
 def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     folder.write("policies/below.yaml", BELOW)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
     assert down(folder).isdisjoint(PRODUCTION)
 
 
 def test_a_policy_that_says_so_selects_production(folder):
     folder.write("policies/nights.yaml", WITH_THE_WORD)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS)
 
 
@@ -100,20 +100,20 @@ def test_a_policy_that_says_so_selects_production(folder):
 )
 def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no_more(folder, policy, wakes):
     folder.write("policies/fleet.yaml", fleet([]))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS)
     before = folder.objects()
 
     folder.write("policies/fleet.yaml", fleet(PRODUCTION))
     folder.write("policies/nights.yaml", policy)
-    folder.apply("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
+    folder.applied("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
     production = {key: one for key, one in folder.objects().items() if key[0] in PRODUCTION and key[2] == "Deployment"}
     assert production == {key: before[key] for key in production}
     assert "stays idle" in explained(folder, WEB, "2026-11-20T23:00:00Z")
 
-    folder.apply(wakes, "--allow-exceed", "nights")
+    folder.applied(wakes, "--allow-exceed", "nights")
     assert down(folder).isdisjoint(PRODUCTION)
-    folder.apply(MONDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(MONDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder).isdisjoint(PRODUCTION)
 
 
@@ -158,7 +158,7 @@ def test_what_is_production(folder, stated, more, expected):
 
 def test_an_exception_of_a_production_cluster_sleeps(folder):
     folder.write("policies/fleet.yaml", fleet(PRODUCTION, "  production: {exceptNamespaces: [team-b]}\n"))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert folder.replicas("c01", "team-b", "Deployment", "web") == 0
     assert folder.replicas("c01", "team-a", "Deployment", "web") == 1
 
@@ -187,7 +187,7 @@ spec:
 @pytest.mark.parametrize("word", [False, True])
 def test_a_target_changes_production_only_where_its_policy_says_so(folder, word):
     folder.write("policies/nights.yaml", TARGET + ("  production: true\n" if word else ""))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "shrink")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "shrink")
     assert down(folder) == (set(CLUSTERS) if word else set(CLUSTERS) - set(PRODUCTION))
     if not word:
         said = explained(folder, WEB)
@@ -197,7 +197,7 @@ def test_a_target_changes_production_only_where_its_policy_says_so(folder, word)
 
 def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder):
     folder.write("policies/nights.yaml", PLACED)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "web")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "web")
     replicas = {name: folder.replicas(name, "team-a", "Deployment", "web") for name in CLUSTERS}
     assert {name: number for name, number in replicas.items() if number != 1 and name in PRODUCTION} == {
         "c02": replicas["c02"]
@@ -216,7 +216,7 @@ def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(f
     for cluster in ("c01", "c11"):
         folder.write(f"snapshot/{cluster}/all.yaml", deployment("team-a").replace("replicas: 1", "replicas: 3"))
     for hour in range(3):
-        folder.apply(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
+        folder.applied(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
     assert folder.replicas("c01", "team-a", "Deployment", "web") == (1 if word else 3)
 
 
