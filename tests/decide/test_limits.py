@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
@@ -365,6 +366,13 @@ def test_all_policies_of_a_tenant_share_its_number(
             id="the other unit would be next",
         ),
         pytest.param(
+            idles(4),
+            {"policy": a_policy(limits=Limits(replicas=9)), "limits": fleet_limits(3)},
+            "idle-dev: 12 replicas would be removed, limit 9; "
+            "to allow: set `limits: {workloads: 5, replicas: 14}` in policies/idle-dev.yaml:4",
+            id="the default of the other unit would be next",
+        ),
+        pytest.param(
             [*idles(2), *idles(2, "idle-qa")],
             {"limits": fleet_limits(3)},
             "idle-dev: 2 workloads would go idle for the first time, limit 3 in east for it and other policies "
@@ -484,7 +492,7 @@ def decisions_of_many(draw: st.DrawFn) -> list[Decision]:
     return found
 
 
-NUMBERS = st.builds(Limits, st.integers(0, 3), st.integers(0, 9)) | st.just(NONE)
+NUMBERS = st.builds(Limits, workloads=st.integers(0, 3) | st.just(UNSET), replicas=st.integers(0, 9) | st.just(UNSET))
 
 
 def limited(*limits: Limits) -> list[IdlingPolicy]:
