@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from itertools import chain
 
 from msgspec import Struct
@@ -50,12 +51,13 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
     clusters = {name: dict.fromkeys(UNITS, 0) for name in sorted(state.clusters)}
     tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
     idled: dict[ObjectRef, PolicyKey] = {}
+    tenant_at = cache(fleet.tenant_at)
     for workload in chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()):
         ref, annotations = workload.ref, workload.annotations
         owner = idling_owner(annotations) if annotations else None
         is_idle = owner is not None and owner[0] in fleets
         if ref in running and (is_idle or workload.spec_replicas > 0):
-            tenant = fleet.tenant_at(ref.cluster, ref.namespace)
+            tenant = tenant_at(ref.cluster, ref.namespace)
             for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
                 base["workloads"] += 1
                 base["replicas"] += 1 if is_idle else running[ref]
