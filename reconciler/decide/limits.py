@@ -253,13 +253,13 @@ class Rules(Struct, frozen=True):
         # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
         # about one place, and state the same.
         whole = [pool for pool in self.pools() if pool.owner is None and pool.tenant == policy.tenant]
-        shared = [pool for pool in whole if tenant is not None or pool.has(owner, policy)]
+        shared = [pool for pool in whole if tenant is not None or (needs[pool.unit] and pool.has(owner, policy))]
         full = [pool for pool in shared if (tenant or states) and counted.wanted(pool) > pool.allowed]
-        over = {one.unit for one in (*exceeded, *full)} if tenant is None else set()
-        found = [_to_state(policy.limits, needs, over, policy.place)]
+        over = {pool.unit for pool in full}
+        own = over | {use.unit for use in exceeded} if tenant is None else set[str]()
+        found = [_to_state(policy.limits, needs, own, policy.place)]
         if tenant is not None:  # once its replicas are stated, those of what idles count there too
             all_need = needs | {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
-            over = {pool.unit for pool in full}
             found.append(_to_state(tenant.limits, all_need, over, str(tenant.limits_place)))
         return (
             " and ".join(filter(None, found))

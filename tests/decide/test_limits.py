@@ -410,9 +410,9 @@ def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
 
 def test_a_downscale_policy_states_replicas() -> None:
     policy = a_downscale_policy("workers", limits=ReplicasLimits(6), limits_place=Place("policies/workers.yaml", 9))
-    found = a_policy_set(downscale=(policy,))
+    found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(policy,), idling=(a_policy(),))
     down = a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False)
-    (one,) = rules(found).hold_back([down]).held_back
+    _, one = rules(found).hold_back([down, *idles(4)]).held_back
     assert one.why == (
         "workers: 7 replicas would be removed, limit 6; "
         "to allow: set `limits: {replicas: 8}` in policies/workers.yaml:9"
