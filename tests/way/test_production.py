@@ -79,6 +79,15 @@ def test_what_is_left_out_is_said_by_day_too(folder):
     assert LEFT_OUT in explained(folder, WEB, "2026-11-20T12:00:00Z")
 
 
+def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
+    folder.write("policies/fleet.yaml", fleet(CLUSTERS))
+    words = "No workload outside production is selected by IdlingPolicy nights (policies/nights.yaml:1)."
+    assert folder.plan(FRIDAY_NIGHT).out.splitlines()[-1] == words
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    assert said.out.endswith("  IdlingPolicy nights (policies/nights.yaml:1): 250 workloads\n")
+    assert "selects no workload" not in said.err
+
+
 def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     folder.write("policies/below.yaml", BELOW)
     folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
