@@ -218,6 +218,29 @@ def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder)
 
 
 @pytest.mark.parametrize("word", [False, True])
+def test_what_sleeps_in_production_keeps_its_template_unless_the_policy_says_so(folder, word):
+    made = PLACED.partition("  targetRef")[0].replace(", c02: {weight: 9}", "").replace("replicas: 30", "replicas: 25")
+    template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: old}]}}"
+    made += f"  selector: {{matchLabels: {{app: web}}}}\n  template: {template}\n"
+    folder.write("policies/fleet.yaml", fleet([]))
+    folder.write("policies/web.yaml", made)
+    folder.write("policies/nights.yaml", POLICY.replace("Deployment", "ReplicaSet"))
+    for hour in ("12:00", "22:00"):
+        folder.applied(f"2026-11-20T{hour}:00Z", "--allow-exceed", "nights")
+
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION))
+    new = made.replace("image: old", "image: new")
+    folder.write("policies/web.yaml", new + ("  production: true\n" if word else ""))
+    folder.applied("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
+    changed = {
+        key[0]
+        for key, one in folder.objects().items()
+        if key[2] == "ReplicaSet" and "new" in str(one["spec"]["template"])
+    }
+    assert changed == (set(CLUSTERS) if word else set(CLUSTERS) - set(PRODUCTION))
+
+
+@pytest.mark.parametrize("word", [False, True])
 def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(folder, word):
     preferences = "preferences: {rebalance: true, clusters: {c01: {maxReplicas: 1, weight: 1}, c11: {weight: 1}}}"
     policy = PLACED.replace('preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}', preferences)
