@@ -366,6 +366,7 @@ def test_rights_in_one_namespace_plan_there(scene: Scene, tmp_path: Path) -> Non
         "--now",
         rights_world.NOW,
         "--allow-exceed=idle-dev",
+        "--fail-on=unknown",
     )
 
     less = desk.call(*call)
