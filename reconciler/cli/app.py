@@ -58,7 +58,9 @@ class _Verbs(click.Group):
             from reconciler.messages import nearest
 
             here = verb_here(args[0])
-            hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or f"; `{program_name()} --help` lists them"
+            hint = (
+                f"; here it is {here}" if here else nearest(args[0], VERBS) or f"; `{program_name()} --help` lists them"
+            )
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

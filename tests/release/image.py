@@ -63,7 +63,9 @@ def build(base: Path, folder: Path) -> Image:
                 _run(image, words)
             case "ENV":
                 pairs = dict(pair.split("=", 1) for pair in shlex.split(words))
-                image.variables |= {name: value.replace("$PATH", image.variables["PATH"]) for name, value in pairs.items()}
+                image.variables |= {
+                    name: value.replace("$PATH", image.variables["PATH"]) for name, value in pairs.items()
+                }
             case "USER":
                 image.user = words
             case "ENTRYPOINT":
@@ -96,7 +98,8 @@ def _run(image: Image, script: str) -> None:
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", image.root / "etc" / "ssl" / "certs" / "ca-certificates.crt")
     asked = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or "proxy" in name.lower()}
     variables = {**asked, **image.variables, "PYTHON": BASE, "HOME": "/root"}
-    call = ["chroot", str(image.root), "sh", "-c", f"cd {shlex.quote(image.folder)} && {script}"]
+    chroot = shutil.which("chroot") or "/usr/sbin/chroot"
+    call = [chroot, str(image.root), "sh", "-c", f"cd {shlex.quote(image.folder)} && {script}"]
     subprocess.run(call, env=variables, check=True, timeout=1800)
 
 
