@@ -58,9 +58,8 @@ class _Verbs(click.Group):
             from reconciler.messages import nearest
 
             here = verb_here(args[0])
-            hint = (
-                f"; here it is {here}" if here else nearest(args[0], VERBS) or f"; `{program_name()} --help` lists them"
-            )
+            listed = f"; `{program_name()} --help` lists them"
+            hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or listed
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""The verbs, the words of `reconciler --help`, and examples; imports nothing that takes time: the help comes at once."""
+"""The verbs, the words of `reconciler --help`, and examples; no import takes time, so the help comes at once."""
 
 from __future__ import annotations
 

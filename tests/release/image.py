@@ -62,10 +62,9 @@ def build(base: Path, folder: Path) -> Image:
             case "RUN":
                 _run(image, words)
             case "ENV":
-                pairs = dict(pair.split("=", 1) for pair in shlex.split(words))
-                image.variables |= {
-                    name: value.replace("$PATH", image.variables["PATH"]) for name, value in pairs.items()
-                }
+                path = image.variables["PATH"]
+                pairs = (pair.partition("=") for pair in shlex.split(words))
+                image.variables |= {name: value.replace("$PATH", path) for name, _, value in pairs}
             case "USER":
                 image.user = words
             case "ENTRYPOINT":
@@ -96,7 +95,11 @@ def _run(image: Image, script: str) -> None:
     """Run a script in the stage, with what package clients need of this machine: names, certificates, variables."""
     shutil.copy("/etc/resolv.conf", image.root / "etc" / "resolv.conf")
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", image.root / "etc" / "ssl" / "certs" / "ca-certificates.crt")
-    asked = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or "proxy" in name.lower()}
+    asked = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") and name != "PIP_FIND_LINKS" or "proxy" in name.lower()
+    }
     variables = {**asked, **image.variables, "PYTHON": BASE, "HOME": "/root"}
     chroot = shutil.which("chroot") or "/usr/sbin/chroot"
     call = [chroot, str(image.root), "sh", "-c", f"cd {shlex.quote(image.folder)} && {script}"]

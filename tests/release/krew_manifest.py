@@ -16,7 +16,7 @@ TEMPLATE = ROOT / "deploy" / "krew" / "reconciler.yaml"
 
 
 def write(archive: Path, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Run the step of the workflow in `folder` for the source distribution `archive`; return the file and its content."""
+    """Run the workflow's step in `folder` for the source distribution `archive`; return the file and its content."""
     (folder / "dist").mkdir(parents=True)
     (folder / "deploy" / "krew").mkdir(parents=True)
     shutil.copy(archive, folder / "dist" / f"reconciler-{VERSION}.tar.gz")

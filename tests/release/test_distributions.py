@@ -64,7 +64,7 @@ def files(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def test_the_same_commit_gives_the_same_bytes(repository, tmp_path, files):
-    """In another folder, at another time, in another time zone, under another umask, without what work leaves behind."""
+    """In another folder, later, in another time zone, under another umask, without what work leaves behind."""
     again = built(checkout(repository, tmp_path / "elsewhere", 0o077, COMMITTED + 5_000_000), TZ="America/New_York")
     assert {kind: file.read_bytes() == files[kind].read_bytes() for kind, file in again.items()} == {
         "whl": True,
