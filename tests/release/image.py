@@ -95,11 +95,8 @@ def _run(image: Image, script: str) -> None:
     """Run a script in the stage, with what package clients need of this machine: names, certificates, variables."""
     shutil.copy("/etc/resolv.conf", image.root / "etc" / "resolv.conf")
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", image.root / "etc" / "ssl" / "certs" / "ca-certificates.crt")
-    asked = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PIP_") and name != "PIP_FIND_LINKS" or "proxy" in name.lower()
-    }
+    asked = {name: value for name, value in os.environ.items() if "PIP_" in name or "proxy" in name.lower()}
+    asked.pop("PIP_FIND_LINKS", None)  # a folder of this machine
     variables = {**asked, **image.variables, "PYTHON": BASE, "HOME": "/root"}
     chroot = shutil.which("chroot") or "/usr/sbin/chroot"
     call = [chroot, str(image.root), "sh", "-c", f"cd {shlex.quote(image.folder)} && {script}"]
