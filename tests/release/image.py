@@ -86,7 +86,7 @@ def _copy(image: Image, stages: dict[str, Image], words: list[str]) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         copied = source / name.lstrip("/")
         if copied.is_dir():
-            shutil.copytree(copied, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(copied, place, symlinks=True)
         else:
             shutil.copy2(copied, place)
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_nothing_in_it_can_be_changed_by_its_user(image):
         if not path.is_symlink() and (path.stat().st_uid == 65532 or path.stat().st_mode & 0o002)
     ]
     assert writable == []
+
+
+def test_nothing_is_compiled_at_each_start(image):
+    """On a root that is read-only that would be done again in every run."""
+    package = next((image.root / "opt" / "reconciler").glob("lib/python3*/site-packages/reconciler"))
+    assert [file.name for file in package.rglob("*.py") if not any(compiled(file))] == []
+
+
+def compiled(file: Path) -> Iterator[Path]:
+    return (file.parent / "__pycache__").glob(f"{file.stem}.cpython-*.pyc")
