@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -112,3 +113,22 @@ def test_krew_takes_the_manifest(tmp_path, archive):
         done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert "structural validation OK" in done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.real
+def test_krew_installs_the_plugin_from_the_source_distribution(tmp_path):
+    """Its first call installs the rest, from the package index of the machine."""
+    with missing_part_skips():
+        krew = binary("krew")
+    build = [sys.executable, "-I", "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True, timeout=300)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    manifest, _ = krew_manifest.write(archive, tmp_path / "release")
+    environment = {**os.environ, "KREW_ROOT": str(tmp_path / "krew"), "HOME": str(tmp_path)}
+    install = [str(krew), "install", "--manifest", str(manifest), "--archive", str(archive)]
+    subprocess.run(install, env=environment, capture_output=True, check=True, timeout=300)
+    call = [str(tmp_path / "krew" / "bin" / "kubectl-reconciler"), "--version"]
+    for told in (True, False):
+        done = subprocess.run(call, env=environment, capture_output=True, text=True, check=True, timeout=1800)
+        assert (done.stdout, "installing reconciler" in done.stderr) == (f"reconciler {VERSION}\n", told)
