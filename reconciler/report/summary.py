@@ -202,7 +202,8 @@ def _notices(plan: Plan, everything: bool) -> Block:
         for policy, count in left.items()
     ]
     notices = (_notice(one, reasons_in(plan)) for one in found)
-    return Block("Notices:", (*notices, *([] if everything else words)))
+    entries = (*notices, *([] if everything else words))
+    return Block(f"Notices: {len(entries)}", entries)
 
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:

@@ -100,6 +100,7 @@ def policies() -> Documents:
             "DownscalePolicy",
             "frontends",
             {
+                "production": True,
                 "selector": {
                     "namespaces": {"include": ["prod-shop"]},
                     "workloads": {"kinds": ["Deployment"], "include": ["frontend"]},
@@ -406,11 +407,11 @@ FIRST_LINES = {
         "today; 1 workload runs more replicas. 0 replica-hours (0 %) in 3 days."
     ),
     "NotIn [prod] becomes NotIn [dev]": (
-        "Production: 13 workloads in eu newly selected; 14 workloads in eu run in another way."
+        "Production: 13 workloads in eu left out, because no policy that selects them says production: true."
     ),
     "all of it is over a limit": (
-        "Held back: IdlingPolicy dev (policies/all.yaml:6): 11 of 17 workloads in eu (11 replicas), limit 10 "
-        "(policies/all.yaml:2); allow: spec.limits.idledWorkloads in policies/all.yaml, or once --allow-exceed dev."
+        "Held back: dev: 11 workloads would go idle for the first time, limit 5 in eu; to allow: add "
+        "`limits: {workloads: 13}` to policies/all.yaml:6."
     ),
     "a policy that enforces is new": (
         "From Fri 2026-11-20 20:00: 3 workloads in 1 namespace idle or run fewer replicas that do not today. "

@@ -234,7 +234,7 @@ def a_desk(folder: Path, accesses: Mapping[str, Access], files: Mapping[str, str
 
 
 def apply(desk: Desk, now: str, *more: str) -> Said:
-    flags = ("--now", now, "--auto-approve", "--quiet", "--allow-exceed", "fleet", "-o", "json", *more)
+    flags = ("--now", now, "--auto-approve", "--quiet", "--allow-exceed", "tools", "-o", "json", *more)
     return desk.call("apply", "policies", *flags)
 
 

@@ -67,7 +67,7 @@ def test_an_overreach_is_written_as_the_tenant_that_reaches(folder: Folder) -> N
 
 def test_whose_a_wake_is_no_annotation_says(folder: Folder) -> None:
     """The owner in a record may be anybody's text: a policy of team a where it has nothing, and the reverse."""
-    assert folder.apply(NIGHT, "--allow-exceed", "fleet").code == 0
+    assert folder.apply(NIGHT, "--allow-exceed", "tools").code == 0
     for file in (folder.path / "snapshot").rglob("*.yaml"):
         text = file.read_text()
         for owner, other in (("a/sleep", "tools"), ("tools", "x"), ("b/sleep", "a/sleep")):
@@ -89,7 +89,7 @@ def _asleep(folder: Folder) -> list[Any]:
 def test_only_what_the_record_says_is_woken_as_the_run(folder: Folder) -> None:
     _, idles = decided(folder, NIGHT)
     assert not any(map(wakes_as_recorded, idles))
-    assert folder.apply(NIGHT, "--allow-exceed", "fleet").code == 0
+    assert folder.apply(NIGHT, "--allow-exceed", "tools").code == 0
     _, decisions = decided(folder, MORNING)
     wake = next(one for one in decisions if one.phase is Phase.WAKE and one.replicas_after is not None)
     assert (wake.replicas_after, wakes_as_recorded(wake)) == (2, True)
