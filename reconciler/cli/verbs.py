@@ -1,7 +1,8 @@
-"""The verbs, the words of `reconciler --help`, and examples; without any import, so that the help comes at once."""
+"""The verbs, the words of `reconciler --help`, and examples; no import takes time, so the help comes at once."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 GROUPS = {
@@ -187,7 +188,7 @@ EXAMPLES = {
 """Of each verb: what an example does, and its command line."""
 
 _HEAD = """\
-Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
+Usage: {program} VERB [OPTIONS] [ARGUMENTS]...
 
   Keeps the scale of workloads on many Kubernetes clusters the way policy
   files in git say.
@@ -195,7 +196,7 @@ Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
 """
 _ALL = """\
   Every run is one pass: read the policies, read the clusters, plan, apply,
-  report, exit. `reconciler VERB --help` describes a verb.
+  report, exit. `{program} VERB --help` describes a verb.
 
 Options:
   --version   Show the version and exit.
@@ -203,16 +204,26 @@ Options:
 """
 
 
+def program_name() -> str:
+    """Return how this process was called: `kubectl reconciler` for a plugin of kubectl, otherwise `reconciler`.
+
+    Source: kubernetes/website "Extend kubectl with plugins": the plugin of `kubectl NAME` is the program kubectl-NAME.
+    """
+    called = sys.argv[0].rpartition("/")[2].removesuffix(".exe")
+    return "kubectl reconciler" if called == "kubectl-reconciler" else "reconciler"
+
+
 def help_text() -> str:
     """Return what `reconciler --help` prints."""
     groups = (f"\n{title}:\n{_listed(verbs)}" for title, verbs in GROUPS.items())
-    return _HEAD + _ALL + "".join(groups)
+    return (_HEAD + _ALL).format(program=program_name()) + "".join(groups)
 
 
 def first_help() -> str:
     """Return what `reconciler` alone prints: the verbs that a newcomer needs."""
-    more = "`reconciler --help` lists all verbs, `reconciler VERB --help` describes one.\n"
-    return f"{_HEAD}Begin with:\n{_listed(FIRST)}\n{more}"
+    program = program_name()
+    more = f"`{program} --help` lists all verbs, `{program} VERB --help` describes one.\n"
+    return f"{_HEAD.format(program=program)}Begin with:\n{_listed(FIRST)}\n{more}"
 
 
 def _listed(verbs: Iterable[str]) -> str:
@@ -225,7 +236,7 @@ def example_lines(verb: str) -> list[str]:
     return [
         line
         for words, command in EXAMPLES[verb]
-        for line in (f"# {words}", command if command.startswith("source") else f"reconciler {command}")
+        for line in (f"# {words}", command if command.startswith("source") else f"{program_name()} {command}")
     ]
 
 

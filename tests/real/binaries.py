@@ -64,7 +64,8 @@ KWOK = Module("kwok", ("kwok",), "2 minutes")
 PROMETHEUS = Module("prometheus", ("prometheus", "promtool"), "3 minutes", tags="remove_all_sd")
 ACTIONLINT = Module("actionlint", ("actionlint",), "20 seconds")
 HELM = Module("helm", ("helm",), "3 minutes")
-MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS, ACTIONLINT, HELM)
+KREW = Module("krew", ("krew", "validate-krew-manifest"), "40 seconds")
+MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS, ACTIONLINT, HELM, KREW)
 
 
 def binary(command: str) -> Path:
