@@ -18,7 +18,7 @@ from reconciler.errors import ExitCode, UsageError
 from reconciler.importing.downscaler import import_downscaler
 from reconciler.importing.imported import Imported, Policy, fleet_document, policy_text
 from reconciler.importing.karmada import import_karmada
-from reconciler.importing.kube_green import import_kube_green
+from reconciler.importing.kube_green import SLEEP_INFO, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import Manifest, read_manifests
 
@@ -29,7 +29,11 @@ _CUSTOM = (("argoproj.io", "Rollout"), ("keda.sh", "ScaledObject"), ("zalando.or
 _DOWNSCALER = (("", "Namespace"), ("", "ConfigMap"), *_SCALED, *_CUSTOM)
 _KARMADA = (
     ("cluster.karmada.io", "Cluster"),
-    *(("policy.karmada.io", f"{scope}{kind}") for scope in ("", "Cluster") for kind in ("PropagationPolicy", "OverridePolicy")),
+    *(
+        ("policy.karmada.io", f"{scope}{kind}")
+        for scope in ("", "Cluster")
+        for kind in ("PropagationPolicy", "OverridePolicy")
+    ),
     ("apps", "Deployment"),
     ("apps", "ReplicaSet"),
     ("apps", "StatefulSet"),
@@ -43,7 +47,7 @@ _KUBEFED = (
 PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
     "kube-downscaler": (partial(import_downscaler, go=False), _DOWNSCALER),
     "go-kube-downscaler": (partial(import_downscaler, go=True), _DOWNSCALER),
-    "kube-green": (import_kube_green, (("kube-green.com", "SleepInfo"),)),
+    "kube-green": (import_kube_green, (SLEEP_INFO,)),
     "karmada": (import_karmada, _KARMADA),
     "kubefed": (import_kubefed, _KUBEFED),
 }

@@ -89,7 +89,10 @@ EXAMPLES = {
         ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
     ),
     "import": (
-        ("Print the policies that kube-green's SleepInfos amount to", "import kube-green sleepinfos.yaml > policies.yaml"),
+        (
+            "Print the policies that kube-green's SleepInfos amount to",
+            "import kube-green sleepinfos.yaml > policies.yaml",
+        ),
         ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
     ),
     "adopt": (("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),),

@@ -16,7 +16,10 @@ from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
 from reconciler.importing.manifests import Manifest, mappings
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
 
-_GROUP = "kube-green.com"
+SLEEP_INFO = ("kube-green.com", "SleepInfo")
+MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cronjobs-info")
+"""The keys of the Secret of a SleepInfo."""
+
 _A_DAY = 24 * 60
 _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
 _STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
@@ -29,7 +32,7 @@ def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
     gathering = Gathering()
     together: dict[str, list[Manifest]] = {}
     for one in manifests:
-        if one.kind == "SleepInfo" and one.group == _GROUP:
+        if (one.group, one.kind) == SLEEP_INFO:
             wakes = "" if one.at("spec", "wakeUpAt") else one.name
             alike = [one.namespace, wakes, one.at("spec", "timeZone"), _selection(one)]
             together.setdefault(json.dumps(alike, sort_keys=True, default=str), []).append(one)

@@ -205,16 +205,17 @@ def downtimes(sleeps: set[int], wakes: set[int]) -> list[str]:
 def _texts(spans: Sequence[tuple[int, int]]) -> list[str]:
     """Return spans as windows; those of less than a day at the same hours are one for all their days."""
     daily: dict[tuple[int, int], list[int]] = {}
-    found: list[str] = []
+    weekly: list[str] = []
     for start, end in spans:
         if end - start < _MINUTES_A_DAY:
             daily.setdefault((start % _MINUTES_A_DAY, end % _MINUTES_A_DAY), []).append(start // _MINUTES_A_DAY)
         else:
-            found.append(f"{_day(start)} {_clock(start)}-{_day(end)} {_clock(end)}")
+            weekly.append(f"{_day(start)} {_clock(start)}-{_day(end)} {_clock(end)}")
+    found: list[str] = []
     for (start, end), days in daily.items():
         names = "" if len(days) == 7 else f"{','.join(_ranges(days))} "
         found.append(f"{names}{_clock(start)}-{_clock(end) if end else '24:00'}")
-    return found
+    return [*found, *weekly]
 
 
 def _ranges(days: Sequence[int]) -> list[str]:
