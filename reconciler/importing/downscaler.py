@@ -159,12 +159,7 @@ class _Import:
                 self._lose_flag(flag, words)
         if controller.flag("explicit-include"):
             self._observed.append(self._lose_flag("explicit-include", _WIDER))
-        patterns = []
-        for one in controller.listed("exclude-namespaces"):
-            try:
-                patterns.append(re.compile(one))
-            except re.error as error:
-                self._lose_flag("exclude-namespaces", f'"{one}" is no regular expression: {error}')
+        patterns = self._patterns("exclude-namespaces")
         narrowed: dict[str, Any] = {}
         labels = controller.listed("matching-labels")
         if len(labels) == 1 and re.fullmatch(r"[\w./-]+=[\w.-]+", labels[0], re.ASCII):
@@ -176,6 +171,15 @@ class _Import:
         if names:
             narrowed["exclude"] = names
         return patterns, narrowed
+
+    def _patterns(self, flag: str) -> list[re.Pattern[str]]:
+        found = []
+        for one in self._controller.listed(flag):
+            try:
+                found.append(re.compile(one))
+            except re.error as error:
+                self._lose_flag(flag, f'"{one}" is no regular expression: {error}')
+        return found
 
     def _globs(self, flag: str) -> list[str]:
         """Return the values of a flag as patterns of names; a regular expression that is none is lost."""
