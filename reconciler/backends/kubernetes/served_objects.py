@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.kubernetes.client import ApiClient, object_request
-from reconciler.backends.kubernetes.discovery import Served, discover
+from reconciler.backends.kubernetes.discovery import Served, core_kinds, discover
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, listed
 
 
@@ -27,7 +27,8 @@ class ServedObjects:
         """
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
-            for one in discover(self._requests, self._name).served.values():
+            in_groups = discover(self._requests, self._name).served.values()
+            for one in (*core_kinds(self._requests, self._name), *in_groups):
                 found.setdefault((one.group, one.plural), one)
             self._kinds = tuple(found.values())
         return self._kinds

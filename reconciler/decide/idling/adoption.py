@@ -32,7 +32,8 @@ def decide_adoption(
     decisions = tuple(_recorded(one, seen) for one in desired.decisions if one.group in idled)
     left = asleep.keys() - {one.ref for one in decisions}
     whys = {one.ref: f"{one.outcome}: {one.why}" for one in desired.explanations}
-    return DesiredState(decisions, notices=tuple(_left(sorted(left), asleep, whys, tool)))
+    notices = tuple(_left(sorted(left), asleep, whys, tool))
+    return DesiredState(decisions, notices=notices, explanations=desired.explanations)
 
 
 def _is_asleep(workload: Workload, before: int) -> bool:
