@@ -95,8 +95,14 @@ EXAMPLES = {
         ),
         ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
     ),
-    "adopt": (("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),),
-    "uninstall": (("Show what would be woken and taken off, ask, and do it", "uninstall"),),
+    "adopt": (
+        ("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),
+        ("Take over without a question what kube-downscaler has asleep", "adopt kube-downscaler --auto-approve"),
+    ),
+    "uninstall": (
+        ("Show what would be woken and taken off, ask, and do it", "uninstall"),
+        ("Clean one cluster of which there are no policies any more", "uninstall --context dev"),
+    ),
     "freeze": (
         ("Stop all decreases on all clusters for four hours", 'freeze --for 4h --reason "incident 4711"'),
         ("Freeze one namespace of a cluster", 'freeze eu-west/shop --for 2d --reason "load test"'),

@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any
 
 import pytest
 
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.model import Write
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, Object
-from tests.real.control_plane import ControlPlane
-from tests.real.objects import a_deployment, a_namespace, a_service, an_object
+from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.objects import a_deployment, a_namespace, a_node, a_service, an_object
 from tests.real.worlds import create, wait_for_ready, wait_until
 
 _KINDS = {"deployments": "apps/v1", "statefulsets": "apps/v1", "cronjobs": "batch/v1"}
@@ -41,28 +43,37 @@ def night() -> tuple[datetime, datetime]:
 
 
 @pytest.fixture
-def space(control_plane: ControlPlane, namespace: str, night: tuple[datetime, datetime]) -> str:
+def plane(control_planes: Callable[..., list[ControlPlane]]) -> ControlPlane:
+    """A cluster of its own: all that is on it is looked at."""
+    (plane,) = control_planes(1)
+    create(plane.api, [a_namespace("reconciler"), a_namespace("dev"), a_node("node")])
+    return plane
+
+
+@pytest.fixture
+def space(plane: ControlPlane, night: tuple[datetime, datetime]) -> str:
     """A namespace that kube-downscaler is to put to sleep, and its controller, which was stopped."""
-    api = control_plane.api
-    if api.find("/api/v1/namespaces/reconciler") is None:
-        create(api, [a_namespace("reconciler")])
+    api, namespace = plane.api, "dev"
     downtime = f"{stamp(night[0])}-{stamp(night[1])}"
     api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"downscaler/downtime": downtime}}})
     database = a_deployment("db", 2, kind="StatefulSet")
     database["spec"]["serviceName"] = "db"
-    job = {"containers": [{"name": "a", "image": "registry.example/a:1"}], "restartPolicy": "Never"}
-    spec = {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": {"template": {"spec": job}}}}
     controller = a_deployment("downscaler", 0)
     controller["spec"]["template"]["spec"]["containers"] = [
         {"name": "a", "image": "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "args": [*_FLAGS]}
     ]
-    nightly = an_object("batch/v1", "CronJob", "nightly", spec=spec)
     up = [a_deployment("web", 3), a_deployment("kept", 1), database]
-    create(api, [a_service("web"), *up, nightly, controller], namespace)
+    create(api, [a_service("web"), *up, a_cron_job(), controller], namespace)
     for name, replicas in (("web", 3), ("kept", 1)):
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
     return namespace
+
+
+def a_cron_job() -> Object:
+    job = {"containers": [{"name": "a", "image": "registry.example/a:1"}], "restartPolicy": "Never"}
+    spec = {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": {"template": {"spec": job}}}}
+    return an_object("batch/v1", "CronJob", "nightly", spec=spec)
 
 
 def pods(api: Api, namespace: str) -> dict[str, str]:
@@ -118,11 +129,11 @@ def marked(api: Api) -> list[str]:
 
 
 def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_is_left(
-    control_plane: ControlPlane, space: str, night: tuple[datetime, datetime], tmp_path: Path
+    plane: ControlPlane, space: str, night: tuple[datetime, datetime], tmp_path: Path
 ) -> None:
-    api, desk = control_plane.api, Desk(tmp_path, control_plane.kubeconfig("member"))
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
     before, up = specs(api, space), pods(api, space)
-    run_kube_downscaler(control_plane, space, tmp_path)
+    run_kube_downscaler(plane, space, tmp_path)
     wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
     asleep = pods(api, space)
     assert asleep.items() <= up.items()
@@ -156,18 +167,72 @@ def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_i
     assert specs(api, space) == before
 
 
-def test_uninstall_wakes_first_and_goes_on_where_it_was_stopped(
-    control_plane: ControlPlane, space: str, tmp_path: Path
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: member, clusters: [{name: member}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [CronJob]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["00:00-24:00"]}}]
+  minAge: 0s
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: placed, namespace: shop}
+spec:
+  replicas: 5
+  preferences: {clusters: {member: {weight: 1}}}
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
+"""
+
+
+class Crash(BaseException):
+    """What nobody catches: the process is gone."""
+
+
+def test_uninstall_goes_on_wherever_it_was_stopped(
+    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api, desk = control_plane.api, Desk(tmp_path, control_plane.kubeconfig("member"))
-    before = specs(api, space)
-    desk.write("policies/all.yaml", desk.call("import", "kube-downscaler", "--context", "member").out)
-    now = (datetime.now(UTC) + timedelta(minutes=30)).isoformat()
-    idled = desk.call("apply", "--auto-approve", "--allow-exceed", "fleet", "--allow-exceed", space, "--now", now)
-    assert "idle" in idled.out, idled
-    wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
-    gone = desk.call("uninstall", "--yes")
-    assert gone.code == 0, gone
-    assert specs(api, space) == before
-    assert marked(api) == []
-    assert desk.call("uninstall", "--yes").code == 0
+    (plane,) = control_planes(1, parts=API_ONLY)
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    create(api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
+    settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+    create(api, [a_service("web"), a_deployment("web", 3) | {"status": settled}, a_cron_job()], "dev")
+    create(api, [a_deployment("placed", 8) | {"status": {**settled, "replicas": 8}}], "shop")
+    excluded = {"metadata": {"annotations": {"reconciler/exclude": "false"}}}
+    api.patch("/api/v1/namespaces/shop", excluded)
+    before = [specs(api, "dev"), specs(api, "shop")]
+    desk.write("policies/all.yaml", POLICIES)
+    written = 0
+
+    def write(cluster: KubernetesCluster, one: Write) -> None:
+        nonlocal written
+        if written == 0:
+            raise Crash
+        written -= 1
+        real(cluster, one)
+
+    real = KubernetesCluster.write
+    for crash_after in range(100):
+        idled = desk.call("apply", "--auto-approve", "--allow-exceed", "fleet", "--allow-exceed", "nights")
+        assert "1 idle" in idled.out or "2 idle" in idled.out, idled
+        written = crash_after
+        with monkeypatch.context() as patched:
+            patched.setattr(KubernetesCluster, "write", write)
+            try:
+                whole = desk.call("uninstall", "--yes")
+            except Crash:
+                whole = None
+        gone = desk.call("uninstall", "--yes")
+        assert gone.code == 0, (crash_after, gone)
+        assert marked(api) == [], crash_after
+        assert [specs(api, "dev"), specs(api, "shop")] == before, crash_after
+        if whole is not None and whole.code == 0:
+            assert crash_after > 5
+            return
+    raise AssertionError("it never ended")
