@@ -322,5 +322,5 @@ def _closest(scopes: Sequence[Scope], keys: Sequence[str]) -> Mapping[str, str]:
 def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:
     """Return how many replicas something had that now has `replicas`, None where the tool did not scale it down."""
     text = annotations.get(ORIGINAL_REPLICAS, "")
-    previous = 1 if text == "true" else int(text) if text.isdecimal() else 0
+    previous = 1 if text == "false" else int(text) if text.isdecimal() else 0  # of a CronJob: it was not suspended
     return previous if previous > replicas else None

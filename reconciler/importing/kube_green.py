@@ -28,7 +28,7 @@ _GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "CronJob": "batch"}
 
 
 def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
-    """Return a policy for each SleepInfo; those of one namespace and selection that wake are one policy together."""
+    """Return the policies of SleepInfos; those of one namespace and selection are one, idle while any of them is."""
     gathering = Gathering()
     together: dict[str, list[Manifest]] = {}
     for one in manifests:
@@ -53,12 +53,16 @@ def _selection(one: Manifest) -> Mapping[str, Any]:
 
 def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
     """Add the policies of SleepInfos that differ only in their times. `number` others of the namespace came before."""
-    first, losses = alike[0], [loss for one in alike for loss in _without_counterpart(gathering, one)]
-    try:
-        schedule, wakes = _schedule(alike)
-    except PeriodError as error:
-        gathering.lose(first, "spec", f"{error}; no policy is made of it")
+    losses = [loss for one in alike for loss in _without_counterpart(gathering, one)]
+    windows: dict[str, None] = {}
+    for one in alike:
+        try:
+            windows |= dict.fromkeys(_windows(one))
+        except PeriodError as error:
+            gathering.lose(one, "spec", f"{error}; it is left out")
+    if not windows:
         return
+    first = alike[0]
     if number:
         words = "selects beside another SleepInfo of its namespace; what both select follows the highest priority"
         losses.append(gathering.lose(first, "spec", words))
@@ -70,9 +74,9 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
             **({"priority": number} if number else {}),
             "selector": {"namespaces": {"include": [first.namespace]}, "workloads": selector},
             **_excluded_by_kind(first),
-            "idleWhen": [{"schedule": schedule}],
+            "idleWhen": [{"schedule": {"timeZone": _zone(first), "downtime": [*windows]}}],
             "minAge": "0s",
-            **({} if wakes else {"wake": "OnSignal"}),
+            **({} if first.at("spec", "wakeUpAt") else {"wake": "OnSignal"}),
         }
         gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
 
@@ -88,18 +92,23 @@ def _without_counterpart(gathering: Gathering, one: Manifest) -> Iterator[Loss]:
 # Times. A SleepInfo is two moments a day, a policy is a state: from each moment to sleep to the next one to wake.
 
 
-def _schedule(alike: Sequence[Manifest]) -> tuple[dict[str, Any], bool]:
-    """Return the schedule, and whether it wakes; what never wakes by itself sleeps from each moment, for an hour."""
-    zone = str(alike[0].at("spec", "timeZone") or "UTC")
-    check_zone(zone)
-    sleeps, wakes = set[int](), set[int]()
-    for one in alike:
-        sleeps |= _moments(one, "sleepAt")
-        wakes |= _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else set()
-    found = downtimes(sleeps, wakes or {(at + 60) % (7 * _A_DAY) for at in sleeps})
+def _windows(one: Manifest) -> tuple[str, ...]:
+    """Return when a SleepInfo sleeps; what never wakes by itself does from each moment on, for an hour.
+
+    Raises:
+        PeriodError: its times cannot be read.
+    """
+    check_zone(_zone(one))
+    sleeps = _moments(one, "sleepAt")
+    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else {(at + 60) % (7 * _A_DAY) for at in sleeps}
+    found = downtimes(sleeps, wakes)
     if not found or len(found) > _MOST_WINDOWS:
         raise PeriodError(f"its times are {len(found)} windows a week, expected 1 to {_MOST_WINDOWS}")
-    return {"timeZone": zone, "downtime": found}, bool(wakes)
+    return tuple(found)
+
+
+def _zone(one: Manifest) -> str:
+    return str(one.at("spec", "timeZone") or "UTC")
 
 
 def _moments(one: Manifest, field: str) -> set[int]:

@@ -195,7 +195,16 @@ def test_what_has_no_counterpart_is_said_with_object_and_annotation(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "replicas", "had"),
-    [("3", 0, 3), ("3", 1, 3), ("3", 3, None), ("true", 0, 1), ("1", 0, 1), ("50%", 0, None), ("", 0, None)],
+    [
+        ("3", 0, 3),
+        ("3", 1, 3),
+        ("3", 3, None),
+        ("false", 0, 1),
+        ("true", 0, None),
+        ("1", 0, 1),
+        ("50%", 0, None),
+        ("", 0, None),
+    ],
 )
 def test_what_is_asleep_has_fewer_replicas_than_it_had(text, replicas, had):
     assert asleep_by_downscaler({"downscaler/original-replicas": text}, replicas) == had
