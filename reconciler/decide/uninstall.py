@@ -88,7 +88,7 @@ def decide_uninstall(found: Iterable[MarkedObject], fleets: frozenset[str] | Non
             continue
         if one.holds_record:
             words = "still holds what it was before; restore it, or scale it and take its annotations off"
-            notices.append(Notice("notUninstalled", str(one.ref), f"{one.ref}: {words}", partial=True))
+            notices.append(Notice("notUninstalled", str(one.ref), words, partial=True))
         else:
             decisions.append(_removal(one))
     return DesiredState(tuple(decisions), notices=tuple(notices))

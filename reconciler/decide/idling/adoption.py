@@ -27,11 +27,14 @@ def decide_adoption(
     asleep = {ref: count for ref, count in before.items() if ref in seen and _is_asleep(seen[ref], count)}
     awake = {name: _as_before(cluster, asleep) for name, cluster in state.clusters.items()}
     desired = decide_idling(policies, replace(state, clusters=awake), run).desired
-    running = {one.group for one in desired.decisions if one.idles and one.ref not in asleep}
-    idled = {one.group for one in desired.decisions if one.idles and one.ref in asleep} - running
+    running = {one.group: one.ref for one in desired.decisions if one.idles and one.ref not in asleep}
+    idled = {one.group for one in desired.decisions if one.idles and one.ref in asleep} - running.keys()
     decisions = tuple(_recorded(one, seen) for one in desired.decisions if one.group in idled)
     left = asleep.keys() - {one.ref for one in decisions}
-    whys = {one.ref: f"{one.outcome}: {one.why}" for one in desired.explanations}
+    whys = {
+        **{one.ref: f"it {one.outcome}: {one.why}" for one in desired.explanations},
+        **{one.ref: f"with it {running[one.group]} would be" for one in desired.decisions if one.group in running},
+    }
     notices = tuple(_left(sorted(left), asleep, whys, tool))
     return DesiredState(decisions, notices=notices, explanations=desired.explanations)
 
@@ -92,5 +95,5 @@ def _left(
     for ref in left:
         why = whys.get(ref, "no policy selects it")
         had = "it ran" if ref.kind == "CronJob" else f"{before[ref]} replicas before"
-        text = f"{ref}: stays as {tool} left it ({had}), as it would not be idled now: {why}"
+        text = f"stays as {tool} left it ({had}), as it would not be idled now by itself: {why}"
         yield Notice(NOT_ADOPTED, str(ref), text, partial=True)
