@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,8 @@ from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import SLEEP_INFO, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import Manifest, read_manifests
+from reconciler.report.wording import counted
+from reconciler.yaml.files import write_new
 
 Reader = Callable[[Iterable[Manifest]], Imported]
 
@@ -63,6 +66,7 @@ PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
     help="Print a Fleet too; without it the policies are for one that is there.",
     default_words="--fleet",
 )
+@option("--out", metavar="FILE", help="Write the policies to this new file, and print what became of them.")
 @option("--cluster-name", metavar="NAME", help="The name of the one cluster that the manifests are of.")
 @context_option
 @server_options
@@ -75,24 +79,52 @@ def import_command(peer: str, paths: tuple[str, ...], fleet: bool, cluster_name:
     """
     if paths and click.get_current_context().get_parameter_source("context") is ParameterSource.ENVIRONMENT:
         flags["context"] = None
-    if bool(paths) == bool(flags["context"]):
+    imported = _imported(peer, paths, flags)
+    document = fleet_document(_clusters(imported, cluster_name, flags["context"])) if fleet else None
+    text = policy_text(imported, document)
+    if flags["out"] is None:
+        show(text)
+    else:
+        _write(flags["out"], text)
+    if not flags["quiet"]:
+        for loss in imported.losses:
+            say(f"not carried over: {loss}")
+        for line in _next(peer, imported, flags["out"]):
+            say(line)
+    return ExitCode.DONE
+
+
+def _imported(peer: str, paths: tuple[str, ...], flags: Mapping[str, Any]) -> Imported:
+    """Return the policies made of the manifests in `paths`, or of a context.
+
+    Raises:
+        UsageError: there are none.
+    """
+    context = flags["context"]
+    if bool(paths) == bool(context):
         raise UsageError("import: expected either PATH, the manifests of the tool, or --context NAME")
     read, kinds = PEERS[peer]
-    manifests = _of_context(flags, kinds) if flags["context"] else read_manifests(paths)
+    manifests = _of_context(flags, kinds) if context else read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
         for loss in imported.losses:
             say(f"warning: {loss}")
-        where = flags["context"] or ", ".join(paths)
+        where = context or ", ".join(paths)
         raise UsageError(f"import: no policy can be made of {peer} in {where}: {len(manifests)} objects were read")
-    document = fleet_document(_clusters(imported, cluster_name, flags["context"])) if fleet else None
-    show(policy_text(imported, document))
-    if not flags["quiet"]:
-        for loss in imported.losses:
-            say(f"not carried over: {loss}")
-        for line in _next(peer, imported):
-            say(line)
-    return ExitCode.DONE
+    return imported
+
+
+def _write(file: str, text: str) -> None:
+    """Write a new file.
+
+    Raises:
+        UsageError: it cannot be written, or is there.
+    """
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write_new(file, text, 0o644)
+    except OSError as error:
+        raise UsageError(f"--out: {file}: {error.strerror}, expected a new file that can be written") from None
 
 
 def _clusters(imported: Imported, name: str | None, context: str | None) -> list[Policy]:
@@ -128,10 +160,11 @@ def _of_context(flags: Mapping[str, Any], kinds: Iterable[tuple[str, str]]) -> l
 _ADOPTED = ("kube-downscaler", "go-kube-downscaler", "kube-green")
 
 
-def _next(peer: str, imported: Imported) -> Iterable[str]:
-    """Yield what comes next."""
-    kinds = f"{len(imported.policies)} policies, {len(imported.losses)} not carried over"
-    yield f"{kinds}. Next: write them to a file in policies, `reconciler validate`, and stop {peer}."
+def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
+    """Yield what was made, and what comes next."""
+    made, lost = counted(len(imported.policies), "policy", "policies"), len(imported.losses)
+    yield f"{file or 'standard output'}: {made}, {lost} not carried over"
+    steps = ["`reconciler validate`", f"stop {peer}"]
     if peer in _ADOPTED:
-        yield f"What it has asleep now: `reconciler adopt {peer}` shows, and takes over with its replicas."
-    yield "Then `reconciler plan` has nothing to do."
+        steps.append(f"`reconciler adopt {peer}` takes over what it has asleep")
+    yield f"next: {', '.join(steps)}, `reconciler plan` has nothing to do"

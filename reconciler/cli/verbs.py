@@ -91,7 +91,7 @@ EXAMPLES = {
     "import": (
         (
             "Print the policies that kube-green's SleepInfos amount to",
-            "import kube-green sleepinfos.yaml > policies.yaml",
+            "import kube-green sleepinfos.yaml --out policies/imported.yaml",
         ),
         ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
     ),

@@ -72,7 +72,9 @@ def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
         "minAge": "15m",
     }
     assert lost(said) == []
-    assert "Next: write them to a file in policies" in said
+    assert (
+        "`reconciler adopt kube-downscaler` takes over what it has asleep, `reconciler plan` has nothing to do" in said
+    )
 
 
 @pytest.mark.parametrize(
