@@ -107,6 +107,7 @@ class _Removal:
         self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}
         self._fleet = fleet
         self._every_fleet = every_fleet
+        self._fleets = None if every_fleet else fleet_names(fleet)
 
     def woken(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `restore --all` does."""
@@ -118,7 +119,7 @@ class _Removal:
     def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
         """Return what takes our keys off everything that the clusters of `state` serve."""
         found = [one for name in state.clusters for one in self._marked(name)]
-        return decide_uninstall(found, None if self._every_fleet else fleet_names(self._fleet))
+        return decide_uninstall(found, self._fleets)
 
     def own_objects(self, world: World) -> Iterator[ObjectRef]:
         """Delete the ConfigMaps and Leases that runs write, the locks last; yield what could not be deleted."""
@@ -136,18 +137,20 @@ class _Removal:
     def left(self) -> Iterator[ObjectRef]:
         """Yield what still carries a key of ours."""
         for name in self._served:
-            yield from (one.ref for one in self._marked(name) if one.is_marked)
+            yield from (one.ref for one in self._marked(name) if one.is_of(self._fleets))
 
     def _own(self, cluster: str) -> list[ObjectRef]:
         namespace = self._fleet.namespace
-        return [
-            ObjectRef(cluster, namespace, resource.kind, str(metadata["name"]), resource.group)
+        found = [
+            (resource.kind, _marked_object(ref, resource.api_version, metadata))
             for resource in (CONFIG_MAPS, LEASES)
             for served in self._served[cluster].kinds()
             if (served.group, served.plural) == (resource.group, resource.plural)
             for metadata in self._served[cluster].metadata(served)
-            if metadata.get("namespace") == namespace and _is_own(resource.kind, metadata)
+            if metadata.get("namespace") == namespace
+            for ref in [ObjectRef(cluster, namespace, resource.kind, str(metadata["name"]), resource.group)]
         ]
+        return [one.ref for kind, one in found if _is_own(kind, one) and one.is_of(self._fleets)]
 
     def _marked(self, cluster: str) -> Iterator[MarkedObject]:
         """Yield what carries a key of ours outside of our own objects; a kind that may not be listed is said."""
@@ -168,10 +171,9 @@ class _Removal:
                     yield one
 
 
-def _is_own(kind: str, metadata: Mapping[str, Any]) -> bool:
-    labels = metadata.get("labels") or {}
-    ours = all(labels.get(key) == value for key, value in OUR_LABELS.items())
-    return ours or (kind == CONFIG_MAPS.kind and str(metadata["name"]).startswith(OUR_CONFIG_MAPS))
+def _is_own(kind: str, one: MarkedObject) -> bool:
+    ours = all(one.labels.get(key) == value for key, value in OUR_LABELS.items())
+    return ours or (kind == CONFIG_MAPS.kind and one.ref.name.startswith(OUR_CONFIG_MAPS))
 
 
 def _marked_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> MarkedObject:

@@ -15,6 +15,7 @@ from reconciler.decide.annotations import (
     PREVIOUS_BOUNDS,
     PREVIOUS_SCALE,
     PREVIOUS_SUSPEND,
+    RECORDED_BY,
     SCALE_REASON,
     SPARED_COST,
     UNIDLE_TARGETS,
@@ -62,11 +63,12 @@ class MarkedObject(Struct, frozen=True):
     def is_marked(self) -> bool:
         return bool(self.our_annotations or self.our_labels)
 
-    @property
-    def fleet(self) -> str:
-        """The Fleet that wrote on it, "" where that is not said."""
+    def is_of(self, fleets: frozenset[str] | None) -> bool:
+        """Return whether a Fleet of `fleets` wrote on it, or nothing says which one did; None stands for all."""
         owner = idling_owner(self.annotations)
-        return self.annotations.get(OWNER, "").partition("/")[0] if owner is None else owner[0]
+        names = {self.annotations.get(OWNER, "").partition("/")[0], self.annotations.get(RECORDED_BY, "")} - {""}
+        names |= set() if owner is None else {owner[0]}
+        return fleets is None or not names or bool(names & fleets)
 
     @property
     def holds_record(self) -> bool:
@@ -84,7 +86,7 @@ def decide_uninstall(found: Iterable[MarkedObject], fleets: frozenset[str] | Non
     decisions: list[Decision] = []
     notices: list[Notice] = []
     for one in sorted(found, key=lambda marked: marked.ref):
-        if not one.is_marked or (fleets is not None and one.fleet and one.fleet not in fleets):
+        if not one.is_marked or not one.is_of(fleets):
             continue
         if one.holds_record:
             words = "still holds what it was before; restore it, or scale it and take its annotations off"

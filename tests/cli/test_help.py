@@ -62,11 +62,13 @@ def test_options_stand_in_groups(tmp_path):
     assert titles == ["Options:", "Clusters:", "Filters:", "Run:", "Output:", "Examples:"]
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("activator", "show", "schema", "completion")])
+@pytest.mark.parametrize(
+    "verb", [verb for verb in VERBS if verb not in ("activator", "completion", "import", "schema", "show")]
+)
 def test_the_policy_directory_has_one_default_and_one_variable(verb):
     """PATH where a verb has no OBJECT, --policies PATH where it has one, and for a saved plan."""
     params = {one.name: one for one in command(verb).params}
-    takes_object = bool(params.keys() & {"subject", "directory"})
+    takes_object = bool(params.keys() & {"subject", "directory", "tool"}) or verb == "uninstall"
     places = {name: params[name].envvar for name in ("path", "policies") if name in params}
     beside_path = {"policies": None} if verb == "test" else {}  # a variable there would win over a PATH that is given
     assert places == {**dict.fromkeys(places, "RECONCILER_POLICIES"), **beside_path}

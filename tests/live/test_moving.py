@@ -23,7 +23,7 @@ from reconciler.model import Write
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
-from tests.real.objects import a_deployment, a_namespace, a_node, a_service, an_object
+from tests.real.objects import a_crd, a_deployment, a_namespace, a_node, a_service, an_object
 from tests.real.worlds import create, wait_for_ready, wait_until
 
 _KINDS = {"deployments": "apps/v1", "statefulsets": "apps/v1", "cronjobs": "batch/v1"}
@@ -165,6 +165,31 @@ def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_i
     assert marked(api) == []
     assert pods(api, space) == again_up
     assert specs(api, space) == before
+
+
+def test_what_kube_green_remembers_in_a_secret_is_taken_over(
+    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
+) -> None:
+    (plane,) = control_planes(1, parts=API_ONLY)
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    create(api, [a_crd("SleepInfo", "kube-green.com"), a_namespace("reconciler"), a_namespace("dev")])
+    restored = {"Deployment.apps": {"web": '{"spec":{"replicas":3}}'}, "CronJob.batch": {"nightly": '{"spec":{}}'}}
+    memory = {"operation-type": "SLEEP", "original-resource-info": json.dumps(restored)}
+    spec = {"weekdays": "*", "sleepAt": "20:00", "wakeUpAt": "08:00", "suspendCronJobs": True}
+    info = an_object("kube-green.com/v1alpha1", "SleepInfo", "nights", spec=spec)
+    secret = an_object("v1", "Secret", "sleepinfo-nights", stringData=memory)
+    suspended = a_cron_job()
+    suspended["spec"]["suspend"] = True
+    create(api, [a_deployment("web", 0), suspended, a_deployment("off", 0), info, secret], "dev")
+    said = desk.call("import", "kube-green", "--context", "member", "--out", "policies/imported.yaml")
+    assert said.code == 0, said
+    at_night = ("--now", "2035-11-20T23:00:00Z")
+    adopted = desk.call("adopt", "kube-green", "--yes", *at_night)
+    assert adopted.code == 0, adopted
+    assert desk.call("plan", "--detailed-exitcode", *at_night).code == 0
+    woken = desk.call("apply", "--auto-approve", "--now", "2035-11-21T08:01:00Z")
+    assert "Plan: 0 to create, 2 to change (2 wake), 0 to delete." in woken.out, woken
+    assert specs(api, "dev")["/apis/apps/v1/namespaces/dev/deployments/web"]["replicas"] == 3
 
 
 POLICIES = """
