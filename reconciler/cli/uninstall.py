@@ -111,7 +111,7 @@ class _Removal:
 
     def woken(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `restore --all` does."""
-        restoration = Restoration(any_fleet=self._every_fleet)
+        restoration = Restoration(any_fleet=self._every_fleet, repairs=True)
         idle = decide_restore(policies.fleet, state, run, restoration)
         placed = decide_scales_to_restore(policies.fleet, state, restoration.objects, any_fleet=self._every_fleet)
         return idle.joined(placed)
