@@ -15,10 +15,11 @@ from reconciler.cli.options import context_option, option, policies_option, term
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
 from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
+from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.adoption import decide_adoption
 from reconciler.errors import NotFoundError, UsageError
-from reconciler.importing.downscaler import ORIGINAL_REPLICAS, asleep_by_downscaler
+from reconciler.importing.downscaler import asleep_by_downscaler
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green
 from reconciler.importing.manifests import Manifest
 from reconciler.model import ObjectRef, ObservedState, Run
@@ -78,8 +79,8 @@ def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
             if before is not None and one.owner is None:
                 yield one.ref, before
         for hpa in cluster.autoscalers:
-            if ORIGINAL_REPLICAS in hpa.annotations:
-                had = hpa.annotations[ORIGINAL_REPLICAS]
+            if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
+                had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
                 say(f"warning: {hpa.ref}: its minReplicas were {had} before kube-downscaler; set them back")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.importing.downscaler_flags import controller_of
 from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
 from reconciler.importing.manifests import Manifest
@@ -30,7 +31,6 @@ from reconciler.importing.periods import (
 )
 
 PREFIX = "downscaler/"
-ORIGINAL_REPLICAS = "downscaler/original-replicas"
 
 _KINDS = {
     "cronjobs": "CronJob",
@@ -321,6 +321,6 @@ def _closest(scopes: Sequence[Scope], keys: Sequence[str]) -> Mapping[str, str]:
 
 def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:
     """Return how many replicas something had that now has `replicas`, None where the tool did not scale it down."""
-    text = annotations.get(ORIGINAL_REPLICAS, "")
+    text = annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
     previous = 1 if text == "false" else int(text) if text.isdecimal() else 0  # of a CronJob: it was not suspended
     return previous if previous > replicas else None
