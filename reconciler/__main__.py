@@ -14,7 +14,8 @@ def main() -> None:
     gc.disable()
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
-        sys.exit(_help(asked=bool(arguments)))
+        _help(asked=bool(arguments))
+        return
     from reconciler.cli.app import run
 
     _leave(run(arguments))
@@ -29,16 +30,15 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _help(*, asked: bool) -> int:
-    """Print the help and return the exit code, without a library: where it was not asked for, a verb is missing."""
+def _help(*, asked: bool) -> None:
+    """Print the help, without a library; where it was not asked for, what to begin with."""
     from reconciler.cli.streams import flush_streams, mend_streams
-    from reconciler.cli.verbs import help_text
+    from reconciler.cli.verbs import first_help, help_text
 
     mend_streams()
     with suppress(OSError):
-        (sys.stdout if asked else sys.stderr).write(help_text())
+        sys.stdout.write(help_text() if asked else first_help())
     flush_streams()
-    return 0 if asked else 64
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,6 +27,14 @@ class ExitCode(IntEnum):
     USAGE = 64
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+class FailOn(StrEnum):
+    """What a run that did what it could ends well with, unless it is named: 4 for what is held back, else 6."""
+
+    HELD_BACK = "held-back"
+    UNKNOWN = "unknown"
+    CONFLICT = "conflict"
 
 
 _PRECEDENCE = (130, 143, 64, 3, 5, 7, 1, 6, 4, 2, 0)
@@ -163,6 +171,10 @@ class ForbiddenError(ClusterError):
     def __init__(self, message: str, words: str = "") -> None:
         super().__init__(message)
         self.words = words
+
+
+class ImpersonationError(ForbiddenError):
+    """The credentials do not allow to impersonate a ServiceAccount; `words` are the server's own."""
 
 
 class ThrottledError(ClusterError):

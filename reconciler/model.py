@@ -419,7 +419,8 @@ class Run(Struct, frozen=True):
     now: datetime
     id: str = ""
     revision: str = ""
-    allow_exceed: frozenset[str] = frozenset()
+    allow_exceed: Mapping[str, int | None] = NOTHING  # policies whose limits do not count, or are the number
+    allow_removed: bool = False  # wakes of policies that are gone need not wait
 
 
 class PatchOperation(Struct, frozen=True):
@@ -428,6 +429,21 @@ class PatchOperation(Struct, frozen=True):
     op: Literal["test", "add", "replace", "remove"]
     path: str
     value: Any = None
+
+
+class ServiceAccount(Struct, frozen=True):
+    """A ServiceAccount of a cluster."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def user(self) -> str:
+        """Its user name. Source: kubernetes apiserver pkg/authentication/serviceaccount/util.go, MakeUsername."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
 class Write(Struct, frozen=True):

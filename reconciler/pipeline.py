@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -11,7 +11,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.history import called_by, changes_of, record
+from reconciler.apply.events import fleet_events
+from reconciler.apply.history import called_by, changes_of, keeper, record
 from reconciler.apply.history_files import write_changes
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -26,7 +27,7 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
-from reconciler.model import ObservedState, PodsQuestion, Run
+from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import (
@@ -81,7 +82,8 @@ class RunRequest(Struct, frozen=True):
     now: datetime
     run_id: str = ""
     revision: str = ""
-    allow_exceed: frozenset[str] = frozenset()
+    allow_exceed: Mapping[str, int | None] = NOTHING
+    allow_removed: bool = False
     filters: Filters = Filters()
     call_pickers: bool = False
     callbacks: ProgressCallbacks = ProgressCallbacks()
@@ -248,7 +250,22 @@ def apply(
     """
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world, request, decide), control, locks)
-        return early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+        applied = early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+        if applied.declined or control.caller or world.readers.limit.over:
+            return applied
+        return replace(applied, lost=(*applied.lost, *_told(applied.plan, policies.fleet, world)))
+
+
+def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
+    """Write the Events about what `made` leaves alone; yield why one was not written: no run fails for that."""
+    home = keeper(made, world.accesses, fleet)
+    if home is None:
+        return
+    try:
+        for event in fleet_events(made, fleet, home.cluster.name, Run(made.made_at, made.run, made.revision)):
+            home.cluster.write(event)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run itself did what it could
+        yield f"no Event of the Fleet was written: {reason_of(error)}"
 
 
 def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
@@ -387,6 +404,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         progress=control.progress,
         left_out=left_out,
         pool=world.readers.pool,
+        fleet=None if control.caller else fleet,  # a person writes under their own name
     )
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
@@ -399,7 +417,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
 
 
 def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:
-    run = Run(request.now, request.run_id, request.revision, request.allow_exceed)
+    run = Run(request.now, request.run_id, request.revision, request.allow_exceed, request.allow_removed)
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
 
 

@@ -13,17 +13,20 @@ from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import Namespace, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Service, Workload
+from reconciler.policy.kinds.fields import Share
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import (
     Autoscalers,
+    ClusterDefaultLimit,
+    DefaultLimit,
+    DefaultLimits,
     DownscalePolicy,
     FederatedReplicaSet,
     Fleet,
     FleetCluster,
     FleetLimits,
     IdlingPolicy,
-    Limits,
     Place,
     PolicySet,
     TargetRef,
@@ -170,24 +173,24 @@ def a_downscale_policy(name: str, **fields: Any) -> DownscalePolicy:
     return replace(least_policies().downscale[0], **({"name": name, "place": place} | fields))
 
 
-def a_fleet(*names: str, limits: Limits | None = None, **fields: Any) -> Fleet:
-    """A Fleet over `names` ("east" alone when none are given); the first is home.
+def fleet_limits(workloads: int = 10**6, *, share: float = 0.0, fleet: int = 10**6) -> FleetLimits:
+    """The limits of a Fleet: `workloads` or `share` in each cluster, `fleet` of them in all."""
+    each, everywhere = ClusterDefaultLimit(Share(share), workloads), DefaultLimit(Share(0.0), fleet)
+    return FleetLimits(default=DefaultLimits(per_cluster=each, fleet=everywhere))
 
-    `ceiling`, and the `limits_of_all_clusters`, are those of its limits.
-    """
+
+NO_LIMITS = fleet_limits()
+
+
+def a_fleet(*names: str, **fields: Any) -> Fleet:
+    """A Fleet over `names` ("east" alone when none are given), without limits; the first is home."""
     clusters = tuple(FleetCluster(name, {}, ClusterConnection(name)) for name in names or ("east",))
-    each = FleetLimits() if limits is None else limits
     defaults: dict[str, Any] = {
         "name": "production",
         "place": Place("policies/fleet.yaml"),
         "clusters": clusters,
         "home": clusters[0].name,
-        "limits": FleetLimits(
-            each.idled_workloads,
-            each.removed_replicas,
-            fields.pop("ceiling", FleetLimits().ceiling),
-            fields.pop("limits_of_all_clusters", Limits()),
-        ),
+        "limits": NO_LIMITS,
     }
     return replace(least_policies().fleet, **(defaults | fields))
 

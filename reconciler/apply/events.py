@@ -1,8 +1,8 @@
-"""Kubernetes Events that say, on the object itself, what was done to it and how to undo it."""
+"""Kubernetes Events: on the object itself what was done and how to undo it, on the Fleet what a run left alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CONTESTED, digest, format_time
-from reconciler.decide.decisions import Decision
+from reconciler.decide.decisions import EQUAL_PRIORITIES, Decision
 from reconciler.decide.idling.contested import advice_in
 from reconciler.model import ObjectRef, PatchOperation, Run, Write
-from reconciler.plan.model import Action
+from reconciler.plan.model import Action, Plan
+from reconciler.policy.kinds.fields import API_VERSION
+from reconciler.policy.types import Fleet
 
 _LONGEST = 1024
 """Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""
@@ -31,7 +33,8 @@ _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
     manifest = _manifest(action, run, f"{run.id}.{action.id}")
-    return _write(action, {**manifest, "reason": action.decision.event, "message": event_message(action)})
+    told = {**manifest, "reason": action.decision.event, "message": event_message(action)}
+    return _write(action.ref.cluster, told)
 
 
 def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
@@ -41,16 +44,38 @@ def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
     """
     decision, reason = action.decision, outcome.failure
     manifest = _manifest(action, run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
-    message = f"{decision.verb} {_FAILURES[reason]}: {outcome.message}"[:_LONGEST]
+    return _warning(action.ref.cluster, manifest, reason, f"{decision.verb} {_FAILURES[reason]}: {outcome.message}")
+
+
+def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[Write]:
+    """Yield the writes of the Events on `cluster` that say what the run of `plan` left alone, at most one a reason.
+
+    They are about the Fleet, which is no object: they stand in its namespace. Where one is there already, its count is
+    raised, and it says what holds now.
+    """
+    about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
+    unknown = [f"{name}: {why}" for name, why in plan.unknown.items() if "/" not in name]
+    conflicts = [one.text for one in plan.notices if one.kind == EQUAL_PRIORITIES]
+    told = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
+    for reason, words in told.items():
+        if words:
+            name = digest([fleet.name, reason], 12)
+            manifest = {**event_manifest(about, API_VERSION, None, name, run.now), "reportingInstance": run.id}
+            yield _warning(cluster, manifest, reason, "; ".join(words))
+
+
+def _warning(cluster: str, manifest: dict[str, Any], reason: str, message: str) -> Write:
+    """Return the write of an Event that warns; where it is there already, it says the same again with a later time."""
+    message = message[:_LONGEST]
     later = (
         PatchOperation("add", "/lastTimestamp", manifest["lastTimestamp"]),
         PatchOperation("add", "/message", message),
     )
-    return _write(action, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
+    return _write(cluster, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
 
 
-def _write(action: Action, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
-    return replace(event_write(action.ref.cluster, manifest), patch=later)
+def _write(cluster: str, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
+    return replace(event_write(cluster, manifest), patch=later)
 
 
 def event_write(cluster: str, manifest: Mapping[str, Any]) -> Write:

@@ -227,9 +227,7 @@ def record(
     """
     if not changes:
         return HistoryRecord()
-    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
-    names = sorted(written, key=lambda name: name != fleet.home)
-    home = next((accesses[name] for name in names if name in accesses), None)
+    home = keeper(made, accesses, fleet)
     if home is None:
         return HistoryRecord(tuple(changes), "history: not written, no cluster may be written to")
     found = tuple(changes)
@@ -240,6 +238,15 @@ def record(
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return HistoryRecord(found, f"history: not written: {reason_of(error)}")
     return HistoryRecord(found)
+
+
+def keeper(made: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access | None:
+    """Return the cluster that keeps what `made` leaves of the Fleet as a whole: home, or the first one that may be
+    written to where home may not be, or did not answer; None where none may.
+    """
+    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
+    names = sorted(written, key=lambda name: name != fleet.home)
+    return next((accesses[name] for name in names if name in accesses), None)
 
 
 class History:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct, field
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, StateStore
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.errors import ReconcilerError, RefusedError, ThrottledError, UnauthorisedError, UnreachableError
+from reconciler.errors import (
+    ForbiddenError,
+    ImpersonationError,
+    ReconcilerError,
+    RefusedError,
+    ThrottledError,
+    UnauthorisedError,
+    UnreachableError,
+)
 from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -35,6 +44,8 @@ class Outcome(Struct, frozen=True):
     locked: bool = False  # skipped because another run holds the lock of a cluster
     refused: bool = False  # the server said no in its own words
     unanswered: bool = False  # nobody took the write, so nobody takes an Event about it
+    forbidden: Literal["", "write", "impersonate"] = ""  # what the server answered 403 to
+    tenant: str = ""  # whose fault it is that it was not done: the ServiceAccount of that tenant may not do it
     picker_failed: bool = False  # downscale: the pod picker gave no usable answer
 
     @property
@@ -53,7 +64,21 @@ _UNANSWERED = (UnreachableError, UnauthorisedError, ThrottledError)
 def failed(action: int, error: ReconcilerError) -> Outcome:
     """Return the outcome of an action that ended with `error`."""
     refused, unanswered = isinstance(error, RefusedError), isinstance(error, _UNANSWERED)
-    return Outcome(action, OutcomeStatus.FAILED, str(error), refused=refused, unanswered=unanswered)
+    return Outcome(
+        action,
+        OutcomeStatus.FAILED,
+        str(error),
+        refused=refused,
+        unanswered=unanswered,
+        forbidden=_forbidden(error),
+    )
+
+
+def _forbidden(error: ReconcilerError) -> Literal["", "write", "impersonate"]:
+    """Return what the server answered 403 to; a refusal by admission is one too."""
+    if isinstance(error, ImpersonationError):
+        return "impersonate"
+    return "write" if any(isinstance(one, ForbiddenError) for one in (error, error.__cause__)) else ""
 
 
 class Access(Struct, frozen=True):

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.groups import GroupRuns
+from reconciler.apply.identity import account_of, tenant_of, wakes_as_recorded
 from reconciler.apply.locks import FreezeCheck, LeftOut
 from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
 from reconciler.apply.scale_down import shrink
 from reconciler.apply.waits import Waits
-from reconciler.decide.decisions import Verb
+from reconciler.decide.decisions import Decision, Phase, Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,
@@ -25,6 +26,7 @@ from reconciler.errors import (
 )
 from reconciler.model import Run
 from reconciler.plan.model import Action, write_of
+from reconciler.policy.types import Fleet
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
@@ -36,7 +38,10 @@ def no_progress(_: Action, __: Outcome) -> None:
 
 
 class Applying(Struct, frozen=True):
-    """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there."""
+    """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there.
+
+    `fleet` says which tenants have ServiceAccounts, None: everything is written as ourselves.
+    """
 
     accesses: Mapping[str, Access]
     run: Run
@@ -45,6 +50,12 @@ class Applying(Struct, frozen=True):
     progress: OutcomeProgress
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
+    fleet: Fleet | None = None
+
+    def access(self, decision: Decision) -> Access:
+        """Return how the object of `decision` is written to, and as whom."""
+        found, account = self.accesses[decision.ref.cluster], account_of(decision, self.fleet)
+        return found if account is None else replace(found, cluster=found.cluster.writing_as(account))
 
 
 def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
@@ -130,7 +141,8 @@ class _Attempts:
         done = self._done
         missing = [one for one in action.needs if one not in done or done[one].status is not OutcomeStatus.APPLIED]
         if missing:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, f"needs action {missing[0]}, which was not applied")
+            why, before = f"needs action {missing[0]}, which was not applied", done.get(missing[0])
+            return Outcome(action.id, OutcomeStatus.SKIPPED, why, tenant="" if before is None else before.tenant)
         if not self._applying.accesses[action.ref.cluster].lock.held():
             why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
             return Outcome(action.id, OutcomeStatus.SKIPPED, why)
@@ -140,18 +152,34 @@ class _Attempts:
     def _apply_one(self, action: Action) -> Outcome:
         late = self._waits.remark(action)
         self._begun.add(action.id)
-        try:
-            outcome = _carry_out(action, self._applying)
-        except (StoppedError, LockLostError) as error:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
-        except (StaleError, NotFoundError, AlreadyExistsError) as error:
-            if not _has_no_namespace(action, error):
-                return Outcome(action.id, OutcomeStatus.STALE, str(error))
-            outcome = Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
-        except ReconcilerError as error:
-            outcome = failed(action.id, error)
-        untold = _tell(action, outcome, self._applying)
+        applying = self._applying
+        outcome = _tried(action, applying)
+        tenant = tenant_of(action.decision, applying.fleet) if outcome.forbidden else None
+        if tenant is not None and wakes_as_recorded(action.decision):
+            applying = replace(applying, fleet=None)  # whatever a tenant does with its rights, what is idle wakes
+            outcome = _tried(action, applying)
+        elif tenant is not None and outcome.forbidden == "write":
+            who = f"as serviceAccount {tenant.service_account} of tenant {tenant.name}, at {tenant.place}"
+            fault = "" if action.decision.phase is Phase.WAKE else tenant.name  # what stays down is ours to tell
+            outcome = replace(outcome, message=f"{outcome.message}; {who}", tenant=fault)
+        if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
+            return outcome
+        untold = _tell(action, outcome, applying)
         return replace(outcome, message="; ".join(part for part in (outcome.message, late, untold) if part))
+
+
+def _tried(action: Action, applying: Applying) -> Outcome:
+    """Carry out an action, and return what became of it."""
+    try:
+        return _carry_out(action, applying)
+    except (StoppedError, LockLostError) as error:
+        return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
+    except (StaleError, NotFoundError, AlreadyExistsError) as error:
+        if not _has_no_namespace(action, error):
+            return Outcome(action.id, OutcomeStatus.STALE, str(error))
+        return Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
+    except ReconcilerError as error:
+        return failed(action.id, error)
 
 
 def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
@@ -163,7 +191,7 @@ def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
 
 
 def _carry_out(action: Action, applying: Applying) -> Outcome:
-    access = applying.accesses[action.ref.cluster]
+    access = applying.access(action.decision)
     if action.decision.downscale is not None:
         return shrink(action.id, action.decision, access, applying.run, applying.namespace)
     access.cluster.write(write_of(action.decision))
@@ -179,7 +207,7 @@ def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
         return ""
     event = failure_event(action, applying.run, outcome) if outcome.failure else event_of(action, applying.run)
     try:
-        applying.accesses[action.ref.cluster].cluster.write(event)
+        applying.access(action.decision).cluster.write(event)
     except NotFoundError:
         return ""  # its namespace is not there, which is why it failed
     except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done

@@ -139,14 +139,18 @@ class Comments(Protocol):
     def update(self, comment: Comment, body: str) -> None: ...
 
 
-def publish(comments: Comments, marker: str, text: str) -> Literal["created", "updated", "unchanged"]:
-    """Let our comment with `marker` say `text`.
+def publish(
+    comments: Comments, marker: str, text: str, *, create: bool = True
+) -> Literal["created", "updated", "unchanged", "left out"]:
+    """Let our comment with `marker` say `text`; without `create` only where there is one.
 
     Raises:
         CommentError: it cannot be read or written.
     """
     body = f"{marker}\n{printable_without_credentials(text)}"
     found = comments.own(marker)
+    if found is None and not create:
+        return "left out"
     if found is None:
         comments.create(body)
         return "created"

@@ -22,6 +22,7 @@ from reconciler.model import (
     Pod,
     QueryAnswer,
     Service,
+    ServiceAccount,
     Workload,
     Write,
 )
@@ -142,6 +143,9 @@ class Cluster(Protocol):
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: the server's own refusal.
         """
+
+    def writing_as(self, account: ServiceAccount) -> Cluster:
+        """Return this cluster, where `write` impersonates `account`; what is read is read as ever."""
 
 
 REQUEST_SECONDS: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

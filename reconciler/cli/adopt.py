@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import commit_of, user_of_this_machine
 from reconciler.cli.options import context_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.adoption import decide_adoption

@@ -10,9 +10,9 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from reconciler.cli.options import verb
-from reconciler.cli.output import report_failure, say, say_text, show
+from reconciler.cli.output import report_failure, say, show
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.verbs import MODULES, VERBS, help_text, verb_here
+from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, verb_here
 from reconciler.errors import ExitCode
 
 COMPLETE = "_RECONCILER_COMPLETE"
@@ -87,8 +87,8 @@ def _run(arguments: Sequence[str]) -> int:
     if COMPLETE in os.environ:
         return complete(cli)
     if not arguments:
-        say_text(help_text())
-        return ExitCode.USAGE
+        show(first_help())
+        return ExitCode.DONE
     try:
         return int(cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False) or 0)
     except click.exceptions.Exit as leaving:

@@ -9,12 +9,14 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
+from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
 from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
     color_option,
     duration,
+    fail_on_option,
     filter_options,
     now_option,
     option,
@@ -42,7 +44,7 @@ from reconciler.cli.plan_file import (
     still_allowed,
 )
 from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply, exit_of_saved
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_holds, check_replicas, check_templates, compared
@@ -67,6 +69,7 @@ from reconciler.policy.types import PolicySet
 @policies_option(default=None, default_words=DEFAULT_PATH, help="With a PLAN: the policies to compare it with.")
 @option("--approve-differences", is_flag=True, help="With a PLAN: apply also what a fresh plan does not have.")
 @option("--max-plan-age", type=duration(), metavar="DURATION", default="1h", help="With a PLAN: refuse an older one.")
+@fail_on_option
 @option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
 @run_options
@@ -132,7 +135,7 @@ def _fresh(run: TrackedRun, control: Control, approval: Approval) -> ExitCode:
             raise
         return _due_only(run, control, approval, error)
     _report(applied, approval, run)
-    return exit_of_apply(applied)
+    return exit_of_apply(applied, options.fail_on)
 
 
 def _due_only(run: TrackedRun, control: Control, approval: Approval, problem: Exception) -> ExitCode:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from reconciler.cli.options import option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import CommentError, ExitCode, Problem, first_exit_code
+from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
 from reconciler.report.markdown import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
@@ -29,10 +29,21 @@ _FAILING: dict[str, frozenset[ExitCode]] = {
     "never": frozenset({ExitCode.USAGE}),
     "invalid": _FAILURES,
     "held-back": _FAILURES | {ExitCode.HELD_BACK},
-    "partial": _FAILURES | {ExitCode.HELD_BACK, ExitCode.PARTIAL},
+    "unknown": _FAILURES | {ExitCode.PARTIAL},
+    "conflict": _FAILURES | {ExitCode.PARTIAL},
 }
+_BECAME = {"unchanged": "the comment says so already", "left out": "no comment is written: there is nothing to say"}
 _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
 _RUNS = {"github": github_run, "gitlab": gitlab_run}
+
+
+def _failing(text: str) -> frozenset[str]:
+    """Return the words of what fails the check, with commas between them in `text`; how click reads the flag."""
+    words = text.split(",")
+    if not set(words) <= set(_FAILING) or ("never" in words and len(words) > 1):
+        some = ",".join(name for name in _FAILING if name != "never")
+        raise click.BadParameter(f'"{text}" is not what a check fails on, expected never, or some of {some}')
+    return frozenset(words)
 
 
 @verb("ci")
@@ -42,12 +53,18 @@ _RUNS = {"github": github_run, "gitlab": gitlab_run}
 @option("--snapshot", metavar="DIR", help="The snapshot to plan from; without one the policies are only checked.")
 @option(
     "--fail-on",
-    type=click.Choice(list(_FAILING)),
-    default="invalid",
-    help="What fails the check: policies that are invalid or cannot be planned; also what limits hold back; "
-    "also what is unknown.",
+    type=_failing,
+    metavar="never,invalid,held-back,unknown,conflict",
+    default="invalid,held-back",
+    help="What fails the check: policies that are invalid or cannot be planned, which all but never contain; what "
+    "limits hold back because of the change; what is unknown; policies of equal priority.",
 )
-@option("--comment/--no-comment", default=True, help="Write a comment on the pull request.")
+@option(
+    "--comment",
+    type=click.Choice(["always", "on-effect", "never"]),
+    default="always",
+    help="When a comment is written on the pull request; with on-effect where there is something to say.",
+)
 @option(
     "--check-timeout", type=seconds, metavar="SECONDS", default=120.0, help="How long the policies may take to check."
 )
@@ -61,36 +78,40 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
     review, warnings, code = _reviewed(path, flags["base"], flags["snapshot"], flags)
     if platform == "github":
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
-    codes = {code, _published(platform, review, comment=flags["comment"])}
-    return first_exit_code(codes & _FAILING[flags["fail_on"]])
+    quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
+    codes = {code, _published(platform, review, flags["comment"], quiet=quiet)}
+    failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in flags["fail_on"]))
+    return first_exit_code(codes & failing)
 
 
 def _reviewed(
-    path: str, base: str | None, snapshot: str | None, limits: Mapping[str, Any]
+    path: str, base: str | None, snapshot: str | None, flags: Mapping[str, Any]
 ) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
     """Return the review, the warnings that belong to it, and the exit code of what was found.
 
-    `limits` has the flags that say how long the parts of it may take.
+    `flags` say how long the parts of it may take, and what fails the check.
     """
     for given in filter(None, (path, snapshot)):
         if link := _link_in(given):
             problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
             return ReviewComment(path, (problem,)), (), ExitCode.MALFORMED
     try:
-        with _at_most(limits["check_timeout"]):
+        with _at_most(flags["check_timeout"]):
             policies, problems = checked(path)
             before, base_problems = (None, ()) if policies is None or base is None else checked(base)
     except _OutOfTimeError:
-        words = f"{path}: the policies were not checked within {limits['check_timeout']:g} s, expected it sooner"
+        words = f"{path}: the policies were not checked within {flags['check_timeout']:g} s, expected it sooner"
         return ReviewComment(path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
-    if policies is None:
+    if policies is None or problems:
         return ReviewComment(path, problems), (), ExitCode.MALFORMED
-    review = ReviewComment(path, (), base_problems)
+    review = ReviewComment(path, (), base_problems if before is None else ())
     if snapshot is None:
         words = "no snapshot was given, so the policies were checked and not planned"
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
     compared = None if before is None else base
-    review, code = _planned(review, compared, snapshot, limits["plan_timeout"])
+    # Only what fails the check: a code for something else would hide it.
+    fail_on = [word for word in FailOn if word in flags["fail_on"]]
+    review, code = _planned(review, compared, snapshot, fail_on, flags["plan_timeout"])
     return review, policies.warnings, code
 
 
@@ -129,7 +150,7 @@ def _link_in(path: str) -> str:
 
 
 def _planned(
-    review: ReviewComment, base: str | None, snapshot: str, most_seconds: float
+    review: ReviewComment, base: str | None, snapshot: str, fail_on: Sequence[FailOn], most_seconds: float
 ) -> tuple[ReviewComment, ExitCode]:
     """Return `review` with the plan, compared with `base` where there is one.
 
@@ -138,6 +159,7 @@ def _planned(
     """
     compared = [] if base is None else ["--base", base, "--fleet-from", "base"]
     given = [review.path, *compared, "--snapshot", snapshot, "--no-exec", "--output", "markdown", "--quiet"]
+    given += ["--detailed-exitcode", "--fail-on", ",".join(fail_on)]
     command = [sys.executable, "-I", "-m", "reconciler", "plan", *given]
     variables = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith("RECONCILER_")}
     variables.pop("RECONCILER_BASE", None)  # of this verb; the base may not be usable
@@ -165,23 +187,27 @@ def _failed(number: int) -> ExitCode:
     return code if code in _FAILURES else ExitCode.NOTHING_DONE
 
 
-def _published(platform: str, review: ReviewComment, *, comment: bool) -> ExitCode:
-    """Write the summary, and the comment where there can be one; say what became of it."""
+def _published(platform: str, review: ReviewComment, comment: str, *, quiet: bool) -> ExitCode:
+    """Write the summary, and the comment where there can be one; say what became of it.
+
+    `quiet`: the change has no effect, so that `comment: on-effect` only updates what an earlier one had.
+    """
     _summarised(platform, render_review(review, _LONGEST_SUMMARY))
     try:
-        run: ReviewRun = _RUNS[platform](os.environ, comment=comment)
+        run: ReviewRun = _RUNS[platform](os.environ, comment=comment != "never")
         if run.comments is None:
             say(f"no comment is written: {run.reason}")
             return ExitCode.DONE
         marker = marker_of(review.path)
-        became = publish(run.comments, marker, render_review(review, run.comments.longest - len(marker) - 1))
+        text = render_review(review, run.comments.longest - len(marker) - 1)
+        became = publish(run.comments, marker, text, create=not (quiet and comment == "on-effect"))
     except CommentError as error:
         words = f"the comment cannot be written: {error}"
         say(f"warning: {words}")
         if platform == "github":
             show_workflow_command("warning", {"title": "reconciler"}, words)
         return error.exit_code
-    say("the comment says so already" if became == "unchanged" else f"the comment was {became}")
+    say(_BECAME.get(became) or f"the comment was {became}")
     return ExitCode.DONE
 
 

@@ -19,6 +19,7 @@ from reconciler.observe.sources import Source
 from reconciler.policy.types import PolicySet
 
 _NAME = "reconciler"
+_RBAC = "rbac.authorization.k8s.io"
 _VERBS = ("apply", "plan")
 
 
@@ -93,17 +94,25 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
     from reconciler.yaml.writer import block_text, flow_text
 
     for rules in one.missing:
-        metadata = {"name": f"{_NAME}-missing"} | ({"namespace": rules.namespace} if rules.namespace else {})
-        role = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role" if rules.namespace else "ClusterRole",
-            "metadata": metadata,
-        }
+        account, kind = rules.account, "Role" if rules.namespace else "ClusterRole"
+        name = f"{_NAME if account is None else account.name}-missing"
+        metadata = {"name": name} | ({"namespace": rules.namespace} if rules.namespace else {})
         yield "---"
-        yield f"# missing in {one.cluster}; bind it to the identity of the reconciler there"
-        yield from block_text(role).rstrip().split("\n")
+        yield f"# missing in {one.cluster}" + ("; bind it to the identity of the reconciler there" * (account is None))
+        yield from block_text({"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata}).rstrip().split("\n")
         yield "rules:"
         yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
+        if account is not None:
+            binding = {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+            }
+            yield "---"
+            yield from block_text(binding).rstrip().split("\n")
+            subject = {"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}
+            yield f"subjects: [{flow_text(subject)}]"
 
 
 def _document(one: ClusterFindings) -> Mapping[str, Any]:

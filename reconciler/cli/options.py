@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
-from reconciler.errors import UsageError
+from reconciler.errors import FailOn, UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.messages import nearest
 from reconciler.plan.filters import Filters
@@ -340,7 +340,29 @@ verbose_option = option(
 summary_option = option(
     "--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.", group="Output"
 )
-detailed_exitcode_option = option("--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending.")
+detailed_exitcode_option = option(
+    "--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending or held back."
+)
+
+
+def fail_on(text: str | Iterable[FailOn]) -> frozenset[FailOn]:
+    """Return what a run fails on, from words with commas between them; how click reads the value of a flag."""
+    words = text.split(",") if isinstance(text, str) else text
+    try:
+        return frozenset(map(FailOn, filter(None, words)))
+    except ValueError:
+        raise click.BadParameter(f'"{text}" is not what runs fail on, expected some of {_FAIL_ON}') from None
+
+
+_FAIL_ON = ",".join(FailOn)
+_OF_REVIEWS = frozenset({*FailOn, "never", "invalid", "partial"})
+fail_on_option = option(
+    "--fail-on",
+    type=fail_on,
+    metavar=_FAIL_ON,
+    help="Fail where something is held back (4), or unknown or in conflict (6), which else is a notice.",
+    elsewhere=lambda text: set(text.split(",")) <= _OF_REVIEWS,
+)
 quiet_option = option(
     "-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.", group="Output"
 )
@@ -376,8 +398,14 @@ run_options = together(
     option(
         "--allow-exceed",
         multiple=True,
-        metavar="NAME",
-        help='Lift the limits of a policy, or of the "fleet", once; may be repeated.',
+        metavar="NAME[=N]",
+        help="Lift the limits of a policy once, or let it exceed them up to N; may be repeated.",
+        group="Run",
+    ),
+    option(
+        "--allow-removed",
+        is_flag=True,
+        help="Wake what policies idled that are gone, however many are gone at once.",
         group="Run",
     ),
     option(

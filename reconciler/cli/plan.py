@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
@@ -13,6 +14,7 @@ from reconciler.cli.options import (
     days_option,
     detailed_exitcode_option,
     duration,
+    fail_on_option,
     filter_options,
     now_option,
     option,
@@ -29,7 +31,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.progress import TrackedRun, planned_run, progress_option
-from reconciler.cli.run import RunOptions, check_out, exit_of_plan, save
+from reconciler.cli.run import RunOptions, check_out, save
 from reconciler.errors import ExitCode, UsageError, first_exit_code
 
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
@@ -60,6 +62,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 )
 @option("--call-pickers", is_flag=True, help="Call the pod pickers; apply calls them again.")
 @detailed_exitcode_option
+@fail_on_option
 @filter_options
 @tenant_option
 @run_options
@@ -98,7 +101,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
     made = run.planned()
     saved = save(made, flags["out"])
     show(FORMATS[output](made, None, options.style), output, color=options.color)
-    return first_exit_code([saved, exit_of_plan(made, detailed=flags["detailed_exitcode"])])
+    return first_exit_code([saved, exit_of_plan(made, options.fail_on, detailed=flags["detailed_exitcode"])])
 
 
 @verb("diff")
@@ -107,6 +110,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
 @world_options
 @now_option
 @detailed_exitcode_option
+@fail_on_option
 @filter_options
 @tenant_option
 @run_options
@@ -126,6 +130,6 @@ def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
 
         made = run.planned()
         show(render_diff(made, color=run.options.color), color=run.options.color)
-        return exit_of_plan(made, detailed=detailed_exitcode)
+        return exit_of_plan(made, run.options.fail_on, detailed=detailed_exitcode)
 
     return planned_run("diff", RunOptions.of(path, flags), flags, shown)

@@ -47,7 +47,8 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
-    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold.
+    It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, and
+    of limits that are above twice what their policy selects.
     """
     moment(flags["now"])
     if output in _CODE_HOSTS and flags["snapshot"] is not None:
@@ -55,8 +56,8 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     policies, problems = checked(path, tenant)
     if output in _CODE_HOSTS:
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
-        return ExitCode.MALFORMED if policies is None else ExitCode.DONE
-    if policies is None:
+        return ExitCode.MALFORMED if problems else ExitCode.DONE
+    if policies is None or problems:
         raise PolicyError.of(problems)
     night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
     for warning in (*policies.warnings, *(() if night is None else night.warnings)):
@@ -77,7 +78,7 @@ def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> First
     from reconciler.forecast.simulation import Simulation
 
     options = RunOptions.of(path, flags)
-    return first_night(Simulation(policies, opened_snapshot(options, policies)), options.now)
+    return first_night(Simulation(policies, opened_snapshot(options, policies)), policies, options.now)
 
 
 def _night_lines(night: FirstNight | None) -> Iterable[str]:
@@ -92,16 +93,24 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
     """Return the first night as a JSON value, nothing without a snapshot."""
     if night is None:
         return {}
-    held = [{"what": one.what, "where": one.where, "allow": one.allow} for one in night.held_back]
+    held = [{"what": one.what, "where": one.where} for one in night.held_back]
     start = None if night.start is None else format_time(night.start)
     shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
-    return {"firstNight": {**shown, "heldBack": held, "warnings": list(night.warnings)}}
+    return {
+        "firstNight": {
+            **shown,
+            "heldBack": held,
+            "productionLeftOut": dict(night.left_out),
+            "warnings": list(night.warnings),
+        }
+    }
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return the policies below `path`, or None and all problems: also that there is nothing.
+    """Return the policies below `path`, None where they cannot be used, and all problems: also that there is nothing.
 
-    Of a `tenant` the problems of others are left out, where these do not concern it.
+    With policies of equal priority that may select the same object a run goes on; they are problems all the same. Of a
+    `tenant` the problems of others are left out, where these do not concern it.
 
     Raises:
         UsageError: there is no such tenant.
@@ -115,7 +124,9 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
         problems = policies.problems.get(tenant, ())
     if policies is not None:
         policies = replace(policies, warnings=(*policies.warnings, *overlooked(path)))
-    return None if problems else policies, problems
+    if policies is None or problems:
+        return None, problems
+    return policies, policies.conflicts
 
 
 def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:

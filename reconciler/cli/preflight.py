@@ -15,14 +15,15 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights, role_rules
+from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights, impersonation_right, role_rules
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
+from reconciler.cli.tenant_accounts import TenantAccount, accounts_on, tenant_account
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
-from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run
+from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount
 from reconciler.observe.clusters import Scope
 from reconciler.pipeline import isolated
 from reconciler.policy.types import Fleet, PolicySet, Writes
@@ -54,10 +55,14 @@ class Finding(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """The rules that are missing, in a Role of `namespace`, or with "" in a ClusterRole."""
+    """The rules that are missing, in a Role of `namespace`, or with "" in a ClusterRole.
+
+    They are missing for `account`, the ServiceAccount of a tenant, or with None for ourselves.
+    """
 
     namespace: str
     rules: tuple[Mapping[str, Any], ...]
+    account: ServiceAccount | None = None
 
 
 class ClusterFindings(Struct, frozen=True):
@@ -141,6 +146,7 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
     version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
     missing = _missing_rights(case)
+    tenants: list[TenantAccount] = []
     findings = (
         version,
         *_tls(case),
@@ -148,6 +154,7 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         *_state(case),
         clock_finding(server.ahead),
         _rights(case, missing),
+        *_checked("tenant", partial(_tenants, tenants), case),
         *_checked("namespace", _own_namespace, case),
         *_checked("home", lambda case: home_finding(case.name, case.policies.fleet, case.state), case),
         *_checked("lock", _lock, case),
@@ -156,7 +163,9 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         *_objects(case),
         *_checked("writers", _other_writers, case),
     )
-    return ClusterFindings(case.name, findings, _rules(missing) if isinstance(missing, list) else (), identity=uid)
+    rules = _rules(missing) if isinstance(missing, list) else ()
+    of_tenants = (rule for one in tenants for rule in _rules(one.missing, one.account))
+    return ClusterFindings(case.name, findings, (*rules, *of_tenants), identity=uid)
 
 
 def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case: ClusterCheck) -> Iterator[Finding]:
@@ -255,6 +264,15 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
+    for right in _used_rights(case):
+        if case.writing or not right.apply:
+            yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
+    for _, account in accounts_on(case.name, case.policies.fleet) if case.writing else ():
+        yield impersonation_right(account), account.namespace
+
+
+def _used_rights(case: ClusterCheck) -> list[Right]:
+    """Return the rights that plan and apply need with these policies."""
     kinds: tuple[WorkloadKind, ...] = case.cluster.scale_kinds()
     custom = custom_rights(kinds)
     uses = {
@@ -266,9 +284,23 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
         "podPicker": _has_secrets(case.policies),
         "activator": bool(_slices_of_activators(case)),
     }
-    for right in (*RIGHTS, *custom):
-        if uses[right.use] and (case.writing or not right.apply):
-            yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
+    return [right for right in (*RIGHTS, *custom) if uses[right.use]]
+
+
+def _tenants(found: list[TenantAccount], case: ClusterCheck) -> Iterator[Finding]:
+    """Report on the ServiceAccounts of tenants, and add what is known of each to `found`."""
+    accounts = accounts_on(case.name, case.policies.fleet) if case.writing else []
+    rights = _used_rights(case) if accounts else []
+    observed = () if case.observed is None else case.observed.namespaces
+    for tenant, account in accounts:
+        spaces = [one.ref.name for one in observed if tenant.has_namespace(one.ref.name)]
+        try:
+            one = tenant_account(case.preflight, tenant, account, spaces, rights)
+        except ClusterError as error:
+            yield Finding("tenant", "FAIL", f"{tenant.name}: {_words(case, error)}")
+            continue
+        found.append(one)
+        yield Finding("tenant", "FAIL" if one.todo else "WARN" if one.doubtful else "OK", one.text, one.todo)
 
 
 def _scoped(right: Right, namespace: str) -> Right:
@@ -310,11 +342,13 @@ def _rights(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) ->
     )
 
 
-def _rules(missing: Iterable[tuple[Right, str]]) -> tuple[Rules, ...]:
+def _rules(missing: Iterable[tuple[Right, str]], account: ServiceAccount | None = None) -> tuple[Rules, ...]:
     by_namespace: dict[str, list[Right]] = {}
     for right, namespace in missing:
         by_namespace.setdefault(namespace, []).append(right)
-    return tuple(Rules(namespace, tuple(role_rules(by_namespace[namespace]))) for namespace in sorted(by_namespace))
+    return tuple(
+        Rules(namespace, tuple(role_rules(by_namespace[namespace])), account) for namespace in sorted(by_namespace)
+    )
 
 
 def _own_namespace(case: ClusterCheck) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
+from reconciler.cli.exit_codes import exit_line
 from reconciler.cli.metrics import RunMetrics, run_metrics
 from reconciler.cli.options import (
     color_option,
@@ -28,7 +29,7 @@ from reconciler.cli.options import (
     world_options,
 )
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_words
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
@@ -329,9 +330,9 @@ class TrackedRun(Struct, frozen=True):
         code = self.options.limit.ended(code)
         self.metrics.ended(code)
         made = self.metrics.measured()
-        words = exit_words(code, made.plan, made.outcomes)
-        if words and not self.options.quiet:
-            say(f"exit code {int(code)}: {words}")
+        line = exit_line(code, made.plan, made.outcomes)
+        if line and not self.options.quiet:
+            say(line)
         return code
 
 

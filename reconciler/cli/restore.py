@@ -11,16 +11,17 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import check_cluster, check_there, object_name
 from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
 from reconciler.decide.restored_scales import restore_notices
-from reconciler.errors import UsageError
+from reconciler.errors import FailOn, UsageError
 from reconciler.messages import nearest
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import Control, apply
@@ -80,7 +81,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         source.check_own_namespace(found, world)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, decide)
     approval.report(applied)
-    return limit.ended(exit_of_apply(applied))
+    return limit.ended(exit_of_apply(applied, {FailOn.UNKNOWN}))
 
 
 def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:

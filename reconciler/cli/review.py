@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.run import RunOptions, exit_of_plan, only_of, save
+from reconciler.cli.run import RunOptions, only_of, save
+from reconciler.cli.second_process import beside
 from reconciler.decide.annotations import parse_time
-from reconciler.errors import ExitCode, PolicyError, ReconcilerError, SnapshotError, first_exit_code
+from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
 from reconciler.forecast.simulation import HeldMetrics, Simulation
@@ -44,7 +46,17 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
     run.progress.close()
     saved = save(made.next_head, flags["out"])
     show(_rendered(made, output), output)
-    return first_exit_code([saved, unknown, exit_of_plan(made.next_head, detailed=flags["detailed_exitcode"])])
+    codes = _exit_codes(made, run.options.fail_on, detailed=flags["detailed_exitcode"])
+    return first_exit_code([saved, unknown, *codes])
+
+
+def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
+    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run."""
+    yield exit_of_plan(replace(made.next_head, held_back=()), fail_on)
+    if made.held_back and FailOn.HELD_BACK in fail_on:
+        yield ExitCode.HELD_BACK
+    if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):
+        yield ExitCode.CHANGES_PENDING
 
 
 def _rendered(made: Review, output: str) -> str:
@@ -73,7 +85,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     state, without = plan_and_state(before, _world(options, before), unlifted)
     labels |= labels_in(state)
     played = _Played(options, flags, (before, with_fleet))
-    found = review_of((before, head), (played.of(before), played.of(with_fleet)), (without, made), labels)
+    found = review_of((before, head), played.both(before, with_fleet), (without, made), labels)
     found = narrowed(found, options.filters, labels)
     return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
 
@@ -128,6 +140,14 @@ class _Played:
                 f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
                 f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
             )
+
+    def both(self, before: PolicySet, after: PolicySet) -> tuple[Forecast | None, Forecast | None]:
+        """Return `of` each, which are played at once: a process of its own plays the first."""
+        if self._opened is None:
+            return None, None
+        first = beside(lambda: self.of(before))
+        second = self.of(after)
+        return first(), second
 
     def of(self, policies: PolicySet) -> Forecast | None:
         """Return what the runs of the coming days do, None without a snapshot."""

@@ -1,11 +1,10 @@
-"""One run of a verb that reads clusters: its options as a value, what stops it, and what it ends with."""
+"""One run of a verb that reads clusters: its options as a value, and what stops it."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from math import inf
@@ -17,18 +16,16 @@ import click
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
 from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
 from reconciler.connection_settings import CredentialSources
-from reconciler.decide.decisions import Decision
 from reconciler.decide.limits import policy_names
-from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import (
     ExitCode,
+    FailOn,
     PolicyError,
     Problem,
     PromptInterruptedError,
@@ -38,7 +35,7 @@ from reconciler.errors import (
 )
 from reconciler.messages import nearest
 from reconciler.observe.clusters import EVERYTHING, Scope
-from reconciler.pipeline import Applied, ProgressCallbacks, RunRequest
+from reconciler.pipeline import ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
@@ -46,8 +43,8 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
-from reconciler.report.wording import counted, is_metadata
 from reconciler.time_limit import TimeLimit
+from reconciler.untrusted_text import whole_number_in
 from reconciler.world import World, open_world
 from reconciler.yaml.files import write_private
 
@@ -111,7 +108,8 @@ class RunOptions(Struct, frozen=True):
     now: datetime
     snapshot: str | None = None
     filters: Filters = Filters()
-    allow_exceed: tuple[str, ...] = ()
+    allow_exceed: Mapping[str, int | None] = field(default_factory=dict)
+    allow_removed: bool = False
     run_id: str = ""
     revision: str = ""
     color: bool = False
@@ -128,6 +126,7 @@ class RunOptions(Struct, frozen=True):
     title: str = ""  # of what is shown, where it is not that of a plan or apply
     nothing: str = ""  # what is said where nothing is to be done
     tenant: str | None = None  # the one whose part is looked at
+    fail_on: frozenset[FailOn] = frozenset()
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
@@ -138,7 +137,8 @@ class RunOptions(Struct, frozen=True):
             now=moment(flags.get("now")),
             snapshot=flags.get("snapshot"),
             filters=filters_of(flags),
-            allow_exceed=flags.get("allow_exceed", ()),
+            allow_exceed=exceeding_of(flags.get("allow_exceed", ())),
+            allow_removed=flags.get("allow_removed", False),
             run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
             color=colored(flags.get("color", "auto")),
@@ -151,6 +151,7 @@ class RunOptions(Struct, frozen=True):
             context=flags.get("context"),
             fleet_from=flags.get("fleet_from", "head"),
             tenant=flags.get("tenant"),
+            fail_on=flags.get("fail_on") or frozenset(),
             sources=CredentialSources(
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
             ),
@@ -239,7 +240,8 @@ class RunOptions(Struct, frozen=True):
             now=self.now,
             run_id=self.run_id,
             revision=self.revision,
-            allow_exceed=frozenset(self.allow_exceed),
+            allow_exceed=self.allow_exceed,
+            allow_removed=self.allow_removed,
             filters=self.filters,
             call_pickers=self.call_pickers,
             callbacks=self.callbacks,
@@ -281,7 +283,7 @@ def request_settings(flags: Mapping[str, Any], limit: TimeLimit) -> RequestSetti
     )
 
 
-def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, ...]) -> None:
+def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[str]) -> None:
     """Refuse filters and --allow-exceed names that match no known policy or cluster, or several.
 
     Raises:
@@ -300,14 +302,28 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: tuple[str, 
             if not any(fnmatchcase(name, pattern) for name in known):
                 raise UsageError(f'{flag}: "{pattern}" matches none of {count} known{nearest(pattern, known)}')
     for name in allow_exceed:
-        if name not in (*names, "fleet"):
-            raise UsageError(
-                f'--allow-exceed: "{name}" is not a policy, expected a policy\'s name or "fleet"'
-                f"{nearest(name, [*names, 'fleet'])}"
-            )
+        if name not in names:
+            words = "is not a policy, expected a policy's name"
+            raise UsageError(f'--allow-exceed: "{name}" {words}{nearest(name, names)}')
         found = sorted(one.key for one in policies.federated if one.name == name)
         if len(found) > 1:
             raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')
+
+
+def exceeding_of(values: Iterable[str]) -> dict[str, int | None]:
+    """Return the policies that --allow-exceed names, each with its bound, None where it has none.
+
+    Raises:
+        UsageError: a bound is no number.
+    """
+    found: dict[str, int | None] = {}
+    for value in values:
+        name, equals, bound = value.partition("=")
+        number = whole_number_in(bound)
+        if equals and number is None:
+            raise UsageError(f'--allow-exceed: "{value}", expected NAME or NAME=NUMBER')
+        found[name] = number if equals else None
+    return found
 
 
 def save(made: Plan, file: str | None) -> ExitCode:
@@ -341,113 +357,3 @@ def check_out(file: str) -> None:
         raise UsageError(f"--out: {path.parent} is not a directory, expected one that exists")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--out: {file} may not be written, expected a file that can be")
-
-
-_MEANINGS = {
-    ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",
-    ExitCode.PLAN_REFUSED: "nothing of the saved plan fits the clusters any more; plan again",
-    ExitCode.LOCKED: "other runs hold the locks of all clusters; nothing was written",
-    ExitCode.INTERRUPTED: "interrupted (SIGINT); what was not done is left to the next run",
-    ExitCode.TERMINATED: "terminated (SIGTERM); what was not done is left to the next run",
-}
-
-
-def exit_of_plan(plan: Plan, *, detailed: bool = False) -> ExitCode:
-    """Return the exit code of `plan` alone; with `detailed`, 2 means that changes are pending."""
-    return first_exit_code(_of_plan(plan, detailed))
-
-
-def exit_of_apply(applied: Applied) -> ExitCode:
-    """Return the exit code of an apply, its plan included."""
-    if applied.declined:
-        return ExitCode.NOTHING_DONE
-    return first_exit_code([*_of_plan(applied.plan, False), *_of_outcomes(applied)])
-
-
-def exit_of_saved(applied: Applied) -> ExitCode:
-    """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
-    outcomes = applied.outcomes
-    stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
-    if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
-        return ExitCode.PLAN_REFUSED
-    return first_exit_code(_of_outcomes(applied))
-
-
-def exit_words(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
-    """Return what `code` means after a run that made `plan` and did `outcomes`, on one line; "" where all is well."""
-    fixed = (_stopped(plan) if code == ExitCode.MALFORMED else "") or _MEANINGS.get(code)
-    if fixed is not None or plan is None:
-        return fixed or ""
-    if code == ExitCode.CHANGES_PENDING:
-        return f"{_changes(action.decision for action in plan.actions)} pending"
-    if code == ExitCode.HELD_BACK:
-        return f"limits hold back {_changes(one for held in plan.held_back for one in held.decisions)}"
-    if code == ExitCode.NOTHING_DONE:
-        return "no cluster can be read" if not plan.clusters else "nothing was done"
-    if code != ExitCode.PARTIAL:
-        return ""
-    return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_odd(plan, outcomes))}"
-
-
-def _stopped(plan: Plan | None) -> str:
-    """Return which tenants decide nothing, "" where the policies as a whole are the reason."""
-    names = [notice.subject for notice in (() if plan is None else plan.notices) if notice.kind == STOPPED]
-    return f"the policies of {' and '.join(names)} cannot be used; only they were stopped" if names else ""
-
-
-def _changes(decisions: Iterable[Decision]) -> str:
-    """Return how many changes and how many metadata updates these are, as the plan counts them."""
-    found = [is_metadata(one) for one in decisions]
-    changes, updates = found.count(False), found.count(True)
-    words = [counted(changes, "change")] if changes or not updates else []
-    return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
-
-
-def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield what makes a run partial."""
-    warnings = sum(notice.partial for notice in plan.notices)
-    undone = sum(outcome.status is not OutcomeStatus.APPLIED for outcome in outcomes)
-    if plan.unknown:
-        yield f"{_unknown(plan)} unknown"
-    if warnings:
-        yield counted(warnings, "warning")
-    if undone or not (plan.unknown or warnings):
-        yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
-
-
-def _unknown(plan: Plan) -> str:
-    """Return what is unknown by sort: "1 cluster, 3 queries"."""
-    sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
-    plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
-    return ", ".join(counted(sorts[one], one, many) for one, many in plurals.items() if sorts[one])
-
-
-def _of_plan(plan: Plan, detailed: bool) -> Iterator[ExitCode]:
-    if any(notice.kind == STOPPED for notice in plan.notices):
-        yield ExitCode.MALFORMED
-    if plan.unknown and not plan.clusters:
-        yield ExitCode.NOTHING_DONE
-    if plan.unknown or any(notice.partial for notice in plan.notices):
-        yield ExitCode.PARTIAL
-    if plan.held_back:
-        yield ExitCode.HELD_BACK
-    if detailed and plan.actions:
-        yield ExitCode.CHANGES_PENDING
-
-
-def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
-    written = any(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
-    if _locked_out(applied.outcomes) and not written:
-        yield ExitCode.LOCKED
-    if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
-        yield ExitCode.NOTHING_DONE
-    if applied.dropped or any(outcome.status is not OutcomeStatus.APPLIED for outcome in applied.outcomes):
-        yield ExitCode.PARTIAL
-
-
-def _left_undone(outcome: Outcome) -> bool:
-    return outcome.status is OutcomeStatus.SKIPPED and not outcome.locked
-
-
-def _locked_out(outcomes: Sequence[Outcome]) -> bool:
-    return bool(outcomes) and all(outcome.status is OutcomeStatus.SKIPPED and outcome.locked for outcome in outcomes)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from reconciler.apply.history import Change, History
+from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.object_names import known_cluster, object_name
 from reconciler.cli.options import now_option, output_option, policies_option, verb, world_options
 from reconciler.cli.output import as_text, say, show, show_lines
@@ -47,7 +48,7 @@ def status_command(subject: str | None, policies: str, output: str, **flags: Any
         show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))
     else:
         show(as_text(status_values(found), output), output)
-    return ExitCode.PARTIAL if found.plan.unknown else ExitCode.DONE
+    return ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE
 
 
 def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:

@@ -11,11 +11,12 @@ from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.options import option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-VERBS = {
-    "validate": "Check the policy files, offline.",
-    "compile": "Print the policies with all defaults filled in, offline.",
-    "plan": "Show what would change now. Writes nothing.",
-    "diff": "Show the plan as a unified diff of the objects' YAML.",
-    "apply": "Plan and apply, or apply exactly a saved plan.",
-    "show": "Show a saved plan or report as text, JSON, Markdown or HTML.",
-    "explain": "Explain a field of a policy, or why an object has its replicas.",
-    "wake": "Wake what is idle, now.",
-    "restore": "Restore the replicas of what was idled, without any policy.",
-    "import": "Print the policies that do what another tool is told to do.",
-    "adopt": "Take over what another tool has asleep, with its replicas.",
-    "uninstall": "Wake everything, and take everything of ours off the clusters.",
-    "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
-    "unfreeze": "End a freeze.",
-    "status": "Show what the Fleet is like now, on one screen.",
-    "history": "List who scaled what, when, from how many to how many, and why.",
-    "activator": "Run in a cluster: traffic wakes what is idle.",
-    "snapshot": "Write what a plan reads, to plan from it elsewhere.",
-    "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
-    "rank": "List the pods that a scale down would delete first, and why.",
-    "calendar": "List when calendars are idle in the days to come.",
-    "forecast": "Show what the policies do in the days to come, and what they save.",
-    "test": "Run tests of policies (*_test.yaml).",
-    "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
-    "schema": "Print the JSON Schema of a kind.",
-    "completion": "Print the completion script of a shell.",
+GROUPS = {
+    "Policies": {
+        "validate": "Check the policy files, offline.",
+        "init": "Show what may sleep, and write policy tests that guard production.",
+        "compile": "Print the policies with all defaults filled in, offline.",
+        "test": "Run tests of policies (*_test.yaml).",
+        "explain": "Explain a field of a policy, or why an object has its replicas.",
+        "calendar": "List when calendars are idle in the days to come.",
+        "forecast": "Show what the policies do in the days to come, and what they save.",
+        "schema": "Print the JSON Schema of a kind.",
+    },
+    "Clusters": {
+        "plan": "Show what would change now. Writes nothing.",
+        "diff": "Show the plan as a unified diff of the objects' YAML.",
+        "apply": "Plan and apply, or apply exactly a saved plan.",
+        "show": "Show a saved plan or report as text, JSON, Markdown or HTML.",
+        "status": "Show what the Fleet is like now, on one screen.",
+        "history": "List who scaled what, when, from how many to how many, and why.",
+        "rank": "List the pods that a scale down would delete first, and why.",
+    },
+    "Operate": {
+        "wake": "Wake what is idle, now.",
+        "restore": "Restore the replicas of what was idled, without any policy.",
+        "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
+        "unfreeze": "End a freeze.",
+        "activator": "Run in a cluster: traffic wakes what is idle.",
+        "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
+    },
+    "Move in and out": {
+        "import": "Print the policies that do what another tool is told to do.",
+        "adopt": "Take over what another tool has asleep, with its replicas.",
+        "uninstall": "Wake everything, and take everything of ours off the clusters.",
+    },
+    "CI and shells": {
+        "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
+        "snapshot": "Write what a plan reads, to plan from it elsewhere.",
+        "completion": "Print the completion script of a shell.",
+    },
 }
+"""The verbs with what each does, in the groups of `reconciler --help`."""
+
+VERBS = {verb: words for group in GROUPS.values() for verb, words in group.items()}
+FIRST = ("validate", "plan", "apply", "status")
+"""The verbs that somebody needs first, in the order in which they do."""
 
 MODULES = {
     "calendar": "forecast",
@@ -51,6 +67,10 @@ EXAMPLES = {
         ("Check the policies in ./policies", "validate"),
         ("Put each problem beside its line in a pull request on GitHub", "validate -o github"),
         ("Write a log for code scanning", "validate -o sarif > reconciler.sarif"),
+    ),
+    "init": (
+        ("Write policies/production_test.yaml, from a snapshot", "init policies --snapshot ./snapshot"),
+        ("Write it again, after production changed on purpose", "init policies --snapshot ./snapshot --overwrite"),
     ),
     "compile": (
         ("Print the policies as YAML", "compile"),
@@ -187,21 +207,32 @@ Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
   Keeps the scale of workloads on many Kubernetes clusters the way policy
   files in git say.
 
+"""
+_ALL = """\
   Every run is one pass: read the policies, read the clusters, plan, apply,
   report, exit. `reconciler VERB --help` describes a verb.
 
 Options:
   --version   Show the version and exit.
   -h, --help  Show this message and exit.
-
-Verbs:
 """
 
 
 def help_text() -> str:
     """Return what `reconciler --help` prints."""
+    groups = (f"\n{title}:\n{_listed(verbs)}" for title, verbs in GROUPS.items())
+    return _HEAD + _ALL + "".join(groups)
+
+
+def first_help() -> str:
+    """Return what `reconciler` alone prints: the verbs that a newcomer needs."""
+    more = "`reconciler --help` lists all verbs, `reconciler VERB --help` describes one.\n"
+    return f"{_HEAD}Begin with:\n{_listed(FIRST)}\n{more}"
+
+
+def _listed(verbs: Iterable[str]) -> str:
     width = max(map(len, VERBS))
-    return _HEAD + "".join(f"  {verb:<{width}}  {words}\n" for verb, words in VERBS.items())
+    return "".join(f"  {verb:<{width}}  {VERBS[verb]}\n" for verb in verbs)
 
 
 def example_lines(verb: str) -> list[str]:
@@ -253,7 +284,6 @@ _VERBS: Mapping[str, str] = {
     "destroy": "restore --all",
     "drain": "the field `state` of a cluster in the Fleet, Frozen or Draining",
     "get": "status",
-    "init": "validate; nothing is prepared",
     "lint": "validate",
     "list": "status",
     "logs": "history",

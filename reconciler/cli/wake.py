@@ -12,18 +12,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.approval import DECLINED, Approval
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals, exit_of_apply
+from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import IdleWorkload, idle_workloads, of_every_fleet
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS as MIN_AWAKE_BY_DEFAULT
-from reconciler.errors import ExitCode, ReconcilerError, UsageError, first_exit_code, reason_of
+from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan
@@ -83,7 +84,7 @@ def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags
         control = by_hand(Control(shown.counted(approval.choose_all), shown.writing), source, flags)
         applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
     approval.report(applied)
-    return limit.ended(first_exit_code([exit_of_apply(applied), *failed]))
+    return limit.ended(first_exit_code([exit_of_apply(applied, {FailOn.UNKNOWN}), *failed]))
 
 
 def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...]:

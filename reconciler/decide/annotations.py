@@ -45,7 +45,7 @@ CAUSE = "reconciler/cause"
 ORPHANED_SINCE = "reconciler/orphaned-since"
 PREVIOUS_SUSPEND = "reconciler/previous-suspend"
 PREVIOUS_BOUNDS = "reconciler/previous-bounds"
-LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, the digest of its schedule, and when
+LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, on which hours, and when
 WAKE_BEGUN_AT = "reconciler/wake-begun-at"
 AWAKE_SINCE = "reconciler/awake-since"
 AWAKE_UNTIL = "reconciler/awake-until"
@@ -139,7 +139,6 @@ def digest(value: Any, digits: int) -> str:
 _ALWAYS_STATED = {
     "IdlingPolicy": ("mode", "priority", "min_age", "min_awake", "idle_replicas", "wake", "mark_endpoints"),
     "Autoscalers": ("hpa", "keda"),
-    "Limit": ("share", "at_least"),
     "MetricCriterion": ("at_most", "window", "no_series"),
     "WakeMetric": ("above", "window"),
 }

@@ -128,12 +128,16 @@ class _Reasoned:
 
 
 class Cause(_Reasoned, Struct, frozen=True):
-    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `values` what decided."""
+    """Why. `policy` is the policy's name ("" for none), `at` its file:line, `values` what decided.
+
+    `tenant` is whose the policy is that decides, "" for the platform's or none. No annotation ever says it.
+    """
 
     policy: str
     at: str
     reasons: Reasons
     values: Mapping[str, Any] = NOTHING
+    tenant: str = ""
 
 
 class VictimForecast(Struct, frozen=True):
@@ -223,7 +227,7 @@ class Decision(Struct, frozen=True):
     wait_activator: bool = False  # an activator should accept the Services' connections first; for 15 s at most
     event: str = ""  # reason of the Event about it ("Idled", "Woken", ...), "" for none
     idles: bool = False  # idles a workload
-    known: bool = False  # the same schedule idled it before, so that no limit counts it
+    known: bool = False  # it was idled on the same hours before, so that no limit counts it
     has_annotations: bool = True  # False: the object has no annotations map yet
     has_labels: bool = True
 
@@ -279,6 +283,7 @@ class Notice(_Reasoned, Struct, frozen=True):
 
 
 EQUAL_PRIORITIES = "equalPriorities"
+UNKNOWN_QUERY = "unknownQuery"
 _SHOWN = 3
 
 
@@ -296,34 +301,32 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
         more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
         subject = " and ".join(names)
         text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}{more}"
-        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0], True)
+        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0])
 
 
 class LimitUse(Struct, frozen=True):
     """A limit, and how much of it the plan uses."""
 
-    name: Annotated[str, Meta(description='"fleet", "ceiling", "clusterCeiling", or the policy that states the limit.')]
+    name: Annotated[str, Meta(description='The policy that states the limit, "fleet default" or "tenant NAME".')]
     unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[PlanNumber, Meta(description="The number that the run would idle or remove.")]
-    allowed: Annotated[PlanNumber, Meta(description="The number that one run may idle or remove.")]
-    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas.")]
-    cluster: Annotated[str, Meta(description='The cluster that a limit of the Fleet applies to; "": all clusters.')] = (
-        ""
-    )
-    policy: Annotated[str, Meta(description='The policy that uses most of the limit there; "": none.')] = ""
+    used: Annotated[PlanNumber, Meta(description="The number of this run and of the last 24 hours, held back or not.")]
+    allowed: Annotated[PlanNumber, Meta(description="The number that is allowed.")]
+    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas; 0: no share.")]
+    cluster: Annotated[str, Meta(description='The cluster that the limit applies to; "": all clusters.')] = ""
+    policy: Annotated[str, Meta(description='The policy that it holds back; "": none.')] = ""
 
 
 class HeldBack(Struct, frozen=True):
-    """What a limit, or a guard (`limit` None), keeps out of the plan; `allow` is the name for --allow-exceed."""
+    """What limits, or a guard (no `limits`), keep out of the plan: all of one policy.
+
+    `allow` is the policy's name for --allow-exceed, "" for the guard, which --allow-removed lifts. `why` also says what
+    would let it through.
+    """
 
     allow: str
     why: str
     decisions: tuple[Decision, ...]
-    limit: LimitUse | None = None
-
-    @property
-    def unit(self) -> str:
-        return "" if self.limit is None else self.limit.unit
+    limits: tuple[LimitUse, ...] = ()
 
 
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
@@ -402,7 +405,7 @@ class DesiredState(Struct, frozen=True):
     @property
     def wanted(self) -> tuple[Decision, ...]:
         """The decisions with what limits hold back of them; what a guard holds back is none of it."""
-        held = (one.decisions for one in self.held_back if one.limit is not None)
+        held = (one.decisions for one in self.held_back if one.limits)
         return (*self.decisions, *chain.from_iterable(held))
 
     def joined(self, *others: DesiredState) -> DesiredState:

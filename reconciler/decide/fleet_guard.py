@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
-FLEET = "fleet"
+REMOVED_FLAG = "--allow-removed"
 PATIENCE = timedelta(hours=24)
 
 
@@ -29,7 +29,7 @@ class FleetGuard(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return str(self.reason)
+        return f"{self.reason}; to allow: once {REMOVED_FLAG}"
 
     def holds(self, policy: str, orphaned_since: datetime | None, now: datetime) -> bool:
         """Return whether a wake waits: its `policy` is gone, and the day of patience is not over."""
@@ -38,11 +38,11 @@ class FleetGuard(Struct, frozen=True):
         return orphaned_since is None or now < orphaned_since + PATIENCE
 
 
-def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuard:
+def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_removed: bool) -> FleetGuard:
     """Return the guard over the policies that own records (`owners`) and those that there are (`names`)."""
     owning = frozenset(owners)
     gone = owning - names
-    return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and FLEET not in allow_exceed)
+    return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and not allow_removed)
 
 
 class FleetGuards(Struct, frozen=True):
@@ -73,13 +73,14 @@ class FleetGuards(Struct, frozen=True):
         if len(tripped) == 1:
             return tripped[0].words
         gone = frozenset().union(*(guard.gone for guard in tripped))
-        return f"{len(gone)} policies that own objects in {len(tripped)} namespaces were removed: {_first(gone)}"
+        what = f"{len(gone)} policies that own objects in {len(tripped)} namespaces were removed: {_first(gone)}"
+        return f"{what}; to allow: once {REMOVED_FLAG}"
 
 
 _NONE = FleetGuard()
 
 
-def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_exceed: frozenset[str]) -> FleetGuards:
+def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
     """Return the guard of each namespace; `owned` are (namespace, policy) that owns records there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
@@ -95,7 +96,7 @@ def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_
             gone.setdefault(namespace, set()).add(policy)
     elsewhere = _one_each(gone)
     guards = {namespace: _guard_in(namespace, gone[namespace], elsewhere, len(there)) for namespace in sorted(gone)}
-    if FLEET in allow_exceed:
+    if allow_removed:
         guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
     return FleetGuards(guards)
 

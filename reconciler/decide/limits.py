@@ -1,6 +1,8 @@
-"""The limits of one run, and the changes that are held back because they would exceed one.
+"""The limits of what policies take down for the first time, and what is held back because it would exceed one.
 
-Limits bind decreases only; wakes, increases and repairs are never held back.
+Every limit is a pool: a number, and the policies that share it. A policy that states a number has a pool of its own;
+all that state none share one in each cluster and one in the Fleet; the policies of a tenant share that of the tenant.
+Wakes and increases are never held back, nor what is known (see `idling.last_idled`).
 """
 
 from __future__ import annotations
@@ -8,63 +10,73 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Phase
-from reconciler.decide.fleet_guard import FLEET
-from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import Fleet, Limit, Limits, PolicySet, Tenant
-from reconciler.workload_kinds import workload_kind
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Notice, Phase
+from reconciler.decide.fleet_guard import REMOVED_FLAG
+from reconciler.decide.limit_bases import UNITS, LimitBases, PolicyKey, limit_bases
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
+from reconciler.policy.types import (
+    DefaultLimit,
+    DownscalePolicy,
+    FederatedReplicaSet,
+    Fleet,
+    IdlingPolicy,
+    Limits,
+    PolicySet,
+    ReplicasLimits,
+)
 
-PolicyKey = tuple[str, str]
-"""(job, policy) that decides a decrease; two kinds of policies may have the same name.
-
-A FederatedReplicaSet is "namespace/name", as people see it.
-"""
-
-CEILING, CLUSTER_CEILING = "ceiling", "clusterCeiling"  # that of the Fleet, and of one of its clusters
-CEILINGS = (CEILING, CLUSTER_CEILING)
-TENANT = "tenant "  # before the name of one, in the name of its limit; no policy has a space in its name
+FLEET_DEFAULT = "fleet default"  # the names of pools that no policy can have: no policy has a space in its name
+TENANT = "tenant "
+OBSERVED = "wouldBeHeldBack"
+"""The kind of the notice that a policy with `mode: Observe` would be held back."""
+_TENANT_SHARE = 0.25
+_LEAST_REPLICAS = 10  # of a default, whatever the Fleet states
+_TENANT_LEAST = {"workloads": 3, "replicas": _LEAST_REPLICAS}
 _BOUND = (Phase.MOVE, Phase.DECREASE)
-_WORDS = {"workloads": "idle", "replicas": "remove"}
-
-
 _NOTHING_YET = DesiredState()
 
 
-class Base(Struct, frozen=True):
-    """What shares are taken of: workloads, and the sum of what runs of them."""
-
-    workloads: int
-    replicas: int
-
-    def of(self, unit: str) -> int:
-        return self.workloads if unit == "workloads" else self.replicas
-
-    def __add__(self, other: Base) -> Base:
-        return Base(self.workloads + other.workloads, self.replicas + other.replicas)
-
-
-class Bases(Struct, frozen=True):
-    """What limits are taken of: `clusters` for the Fleet's, `policies` for those that have limits of their own.
-
-    `running` is what every counted workload weighs (see `weight_of`).
+class LimitedPolicy(Struct, frozen=True):
+    """What limits know of a policy: its tenant, "" for the platform, its numbers, and where they are stated, or would
+    be ("": nowhere). `lifted`: no limit counts it in this run, or only `limits`.
     """
 
-    clusters: Mapping[str, Base]
-    policies: Mapping[PolicyKey, Base] = NOTHING
-    tenants: Mapping[str, Base] = NOTHING  # of those with limits, by name: over everything in their namespaces
-    running: Mapping[ObjectRef, int] = NOTHING
+    limits: Limits | ReplicasLimits = Limits()
+    tenant: str = ""
+    place: str = ""
+    lifted: bool = False
 
-    def removed_by(self, decision: Decision) -> int:
-        """Return how many replicas that really run a decision takes away."""
-        running = self.running.get(decision.ref)
-        if running is None or decision.replicas_after is None:
-            return decision.removed
-        return min(decision.removed, max(0, running - decision.replicas_after))
+
+class Pool(Struct, frozen=True):
+    """The number that the policies of a pool share, in one `cluster`, or in all of them (""). `base` is what a share
+    is taken of, 0 where the number is `stated`.
+
+    They are the one policy `owner`, those of `tenant`, or those of the platform that state nothing. Replicas of what
+    idles count only where replicas are stated.
+    """
+
+    name: str
+    unit: str
+    allowed: int
+    base: int = 0
+    cluster: str = ""
+    owner: PolicyKey | None = None
+    tenant: str = ""
+    stated: bool = False
+
+    def has(self, owner: PolicyKey, policy: LimitedPolicy) -> bool:
+        """Return whether `owner`, which is `policy`, is one of those that share it."""
+        if self.owner is not None:
+            return owner == self.owner
+        if policy.lifted or policy.tenant != self.tenant:
+            return False
+        if self.unit == "replicas" and owner[0] == "idling":
+            return self.stated
+        return bool(self.tenant) or policy.limits.of(self.unit) is None
 
 
 def within_limits(
@@ -73,32 +85,71 @@ def within_limits(
     """Return `desired` with what exceeds a limit held back.
 
     `before` is what was decided before: the idles that a limit held back there stay held back, so that what the other
-    jobs decide since, as these workloads stay awake, is true. They count there, and not again.
+    jobs decide since, as these workloads stay awake, is true.
     """
-    guarded = tuple(one for one in desired.held_back if one.limit is None)
-    remaining = _Remaining(desired.wanted)
-    still = tuple(
-        replace(one, decisions=remaining.take_out(taking))
-        for one in _limited(before)
-        if (taking := remaining.left_of(remaining.with_keys(idle.key for idle in one.decisions if idle.idles)))
-    )
-    limited = hold_back(remaining.all(), policies, _bases(policies, state, desired), run.allow_exceed)
+    known, gone = limited_policies(policies, run.allow_exceed), LimitedPolicy(lifted=run.allow_removed)
+    rules = Rules(known, gone, limit_bases(policies.fleet, state, run), policies.fleet)
+    guarded = tuple(one for one in desired.held_back if not one.limits)
+    still = [one for one in before.held_back if one.limits]
+    limited = rules.hold_back(desired.wanted, still)
     uses = {(one.name, one.unit, one.cluster): one for one in limited.uses}
     for one in before.limits if still else ():
         key = (one.name, one.unit, one.cluster)
         uses[key] = max(one, uses.get(key, one), key=lambda use: use.used)
-    held_back = (*guarded, *still, *limited.held_back)
-    return replace(desired, decisions=limited.decisions, held_back=held_back, limits=tuple(uses.values()))
+    return replace(
+        desired,
+        decisions=limited.decisions,
+        held_back=(*guarded, *limited.held_back),
+        limits=tuple(uses.values()),
+        notices=(*(one for one in desired.notices if one.kind != OBSERVED), *_observing(desired, rules)),
+    )
 
 
-def _limited(desired: DesiredState) -> Iterator[HeldBack]:
-    """Yield what a limit holds back, and not a guard."""
-    return (one for one in desired.held_back if one.limit is not None)
+def _observing(desired: DesiredState, rules: Rules) -> Iterator[Notice]:
+    """Yield what would be held back of policies that only observe, which no limit counts."""
+    if not desired.observed:
+        return
+    names = {one.policy for one in desired.observed}
+    for held in rules.hold_back((*desired.wanted, *desired.observed)).held_back:
+        if held.allow in names:
+            text = f"{held.allow}: with mode: Enforce {held.why.removeprefix(f'{held.allow}: ')}"
+            yield Notice(OBSERVED, held.allow, text, held.allow)
 
 
 def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:
     """Return the workloads that limits keep from going idle."""
-    return frozenset(decision.ref for one in _limited(desired) for decision in one.decisions if decision.idles)
+    held = (one for one in desired.held_back if one.limits)
+    return frozenset(decision.ref for one in held for decision in one.decisions if decision.idles)
+
+
+def policy_names(policies: PolicySet) -> frozenset[str]:
+    """Return the names of all policies that take something away: "namespace/name" of a FederatedReplicaSet."""
+    return frozenset(name for _, name in limited_policies(policies, NOTHING))
+
+
+def spellings_of(policy: str, job: str = "placement") -> tuple[str, ...]:
+    """Return how `policy` may be named: a FederatedReplicaSet, "shop/web", by its name alone too."""
+    bare = policy.rpartition("/")[2]
+    return (policy,) if bare == policy or job != "placement" else (policy, bare)
+
+
+def limited_policies(policies: PolicySet, lifted: Mapping[str, int | None]) -> dict[PolicyKey, LimitedPolicy]:
+    """Return what limits know of each policy. `lifted` are the names given to --allow-exceed, with their bounds."""
+    found: dict[PolicyKey, LimitedPolicy] = {}
+    for owner, policy in _named(policies):
+        limits, place = policy.limits, "" if policy.limits_place is None else str(policy.limits_place)
+        bounds = [lifted[name] for name in spellings_of(owner[1], owner[0]) if name in lifted]
+        if bounds:
+            bound = UNSET if bounds[0] is None else bounds[0]
+            limits = Limits(workloads=bound) if owner[0] == "idling" else Limits(replicas=bound)
+        found[owner] = LimitedPolicy(limits, policy.tenant, place, bool(bounds))
+    return found
+
+
+def _named(policies: PolicySet) -> Iterator[tuple[PolicyKey, IdlingPolicy | DownscalePolicy | FederatedReplicaSet]]:
+    yield from ((("idling", one.name), one) for one in policies.idling)
+    yield from ((("downscale", one.name), one) for one in policies.downscale)
+    yield from ((("placement", one.key), one) for one in policies.federated)
 
 
 class Limited(Struct, frozen=True):
@@ -109,192 +160,226 @@ class Limited(Struct, frozen=True):
     uses: tuple[LimitUse, ...]
 
 
-def allowed(limit: Limit, base: int) -> int:
-    """Return max(floor(share * base), at_least)."""
-    return max(math.floor(limit.share * base + 1e-9), limit.at_least)
-
-
-def weight_of(workload: Workload) -> int:
-    """Return what a workload counts in limits: what really runs, and no more than is asked for.
-
-    Whoever may write a number of replicas must not move a limit by it. A kind that does not say what runs counts 1.
-    """
-    if not workload_kind(workload.ref.kind).counts:
-        return 0
-    return min(workload.spec_replicas, 1 if workload.status_replicas is None else workload.status_replicas)
-
-
-def base_of(running: Mapping[ObjectRef, int], refs: Iterable[ObjectRef]) -> Base:
-    """Return the base over those of `refs` that are in `running`."""
-    chosen = {ref: running[ref] for ref in refs if ref in running}
-    return Base(len(chosen), sum(chosen.values()))
-
-
-def own_limits(policies: PolicySet) -> dict[PolicyKey, Limits]:
-    """Return the limits of those policies that state some."""
-    found = {("idling", policy.name): policy.limits for policy in policies.idling}
-    found |= {("downscale", policy.name): policy.limits for policy in policies.downscale}
-    return {owner: limits for owner, limits in found.items() if limits != Limits()}
-
-
-def hold_back(decisions: Sequence[Decision], policies: PolicySet, bases: Bases, lifted: frozenset[str]) -> Limited:
-    """Return what the limits leave of `decisions`: each policy's own first, then the Fleet's over what is left.
-
-    The Fleet's limits hold for each policy that has no such limit of its own: on each cluster, and on all of them.
-    `lifted` are names given to --allow-exceed.
-    """
-    checks = _Checks(_Remaining(decisions), bases, lifted, policy_names(policies))
-    own = own_limits(policies)
-    for owner, limits in own.items():
-        for unit, limit in _units(limits):
-            base = bases.policies.get(owner, _EMPTY).of(unit)
-            checks.one_policy(_Rule(owner[1], unit, limit, base, owner))
-    for rule in _of_the_fleet(policies.fleet, bases.clusters):
-        checks.each_policy(rule, {owner for owner, limits in own.items() if rule.unit in dict(_units(limits))})
-    for tenant in policies.fleet.tenants:
-        members = frozenset(_policies_of(tenant, policies))
-        for unit, limit in _units(tenant.limits):
-            base = bases.tenants.get(tenant.name, _EMPTY).of(unit)
-            checks.together(_Rule(f"{TENANT}{tenant.name}", unit, limit, base, tenant=tenant, members=members))
-    for cluster in policies.fleet.clusters:
-        if cluster.name in bases.clusters:
-            limit, base = cluster.ceiling or policies.fleet.limits.ceiling, bases.clusters[cluster.name].workloads
-            name = CEILING if cluster.ceiling is None else CLUSTER_CEILING
-            checks.together(_Rule(name, "workloads", limit, base, None, cluster.name))
-    return checks.result()
-
-
-_EMPTY = Base(0, 0)
-
-
-def policy_names(policies: PolicySet) -> frozenset[str]:
-    """Return the names of all policies that take something away: "namespace/name" of a FederatedReplicaSet."""
-    names = {one.name for kind in (policies.idling, policies.downscale) for one in kind}
-    return frozenset(names | {one.key for one in policies.federated})
-
-
-def _policies_of(tenant: Tenant, policies: PolicySet) -> Iterator[PolicyKey]:
-    for job, kind in (("idling", policies.idling), ("downscale", policies.downscale)):
-        yield from ((job, one.name) for one in kind if one.tenant == tenant.name)
-    yield from (("placement", one.key) for one in policies.federated if one.tenant == tenant.name)
-
-
-def spellings_of(policy: str) -> tuple[str, ...]:
-    """Return how `policy` may be named: a FederatedReplicaSet, "shop/web", by its name alone too."""
-    bare = policy.rpartition("/")[2]
-    return (policy,) if bare == policy else (policy, bare)
-
-
-class _Rule(Struct, frozen=True):
-    """One limit for one policy: of the Fleet, its ceiling, its own or its tenant's (`name`).
-
-    `cluster` "": on all clusters. `members` are the policies of `tenant`.
-    """
-
-    name: str
-    unit: str
-    limit: Limit
-    base: int
-    owner: PolicyKey | None = None
-    cluster: str = ""
-    beside: int = 0  # what others use of it
-    tenant: Tenant | None = None
-    members: frozenset[PolicyKey] = frozenset()
-
-    @property
-    def allowed(self) -> int:
-        return allowed(self.limit, self.base)
-
-    @property
-    def policy(self) -> str:
-        return self.owner[1] if self.owner is not None else ""
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        """How --allow-exceed may name its policy."""
-        placed = self.owner is not None and self.owner[0] == "placement"
-        return spellings_of(self.policy) if placed else (self.policy,)
-
-    def use(self, used: int) -> LimitUse:
-        return LimitUse(self.name, self.unit, used, self.allowed, self.base, self.cluster, self.policy)
-
-    def binds(self, decision: Decision) -> bool:
-        """Return whether `decision`, one that it may count by policy and cluster, takes away what it counts."""
-        counted = decision.idles if self.unit == "workloads" else decision.removed > 0
-        tenant, ref = self.tenant, decision.ref
-        return counted and not decision.known and (tenant is None or tenant.has(ref.cluster, ref.namespace))
-
-
 def owner_of(decision: Decision) -> PolicyKey:
     """Return whose decision it is."""
     return (decision.job, decision.policy)
 
 
-def _of_the_fleet(fleet: Fleet, clusters: Mapping[str, Base]) -> Iterator[_Rule]:
-    for cluster in sorted(clusters):
-        for unit, limit in _units(fleet.limits):
-            yield _Rule(FLEET, unit, limit, clusters[cluster].of(unit), None, cluster)
-    together = sum(clusters.values(), _EMPTY)
-    for unit, limit in _units(fleet.limits.fleet):
-        yield _Rule(FLEET, unit, limit, together.of(unit))
+class Rules(Struct, frozen=True):
+    """The limits of a run: what they know of policies, of each that is `gone`, and of clusters."""
+
+    policies: Mapping[PolicyKey, LimitedPolicy]
+    gone: LimitedPolicy
+    bases: LimitBases
+    fleet: Fleet
+
+    def policy(self, owner: PolicyKey) -> LimitedPolicy:
+        return self.policies.get(owner, self.gone)
+
+    def pools(self) -> Iterator[Pool]:
+        """Yield every pool, in the order in which they hold back."""
+        for owner, policy in self.policies.items():
+            numbers = ((unit, policy.limits.of(unit)) for unit in UNITS)
+            yield from (Pool(owner[1], unit, number, owner=owner) for unit, number in numbers if number is not None)
+        default = self.fleet.limits.default
+        together = {unit: sum(base[unit] for base in self.bases.clusters.values()) for unit in UNITS}
+        for unit in UNITS:
+            for name, base in self.bases.clusters.items():
+                yield Pool(FLEET_DEFAULT, unit, _share(default.per_cluster, unit, base[unit]), base[unit], name)
+            yield Pool(FLEET_DEFAULT, unit, _share(default.fleet, unit, together[unit]), together[unit])
+        for tenant in self.fleet.tenants:
+            for unit, least in _TENANT_LEAST.items():
+                stated, inside = tenant.limits.of(unit), self.bases.tenants[tenant.name][unit]
+                number = max(least, math.ceil(_TENANT_SHARE * inside)) if stated is None else stated
+                pool = Pool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
+                yield pool if stated is None else replace(pool, base=0, stated=True)
+
+    def weight(self, decision: Decision, unit: str) -> int:
+        """Return what `decision` counts of `unit`."""
+        if decision.phase not in _BOUND or decision.known:
+            return 0
+        if unit == "workloads":
+            return int(decision.idles)
+        return self.bases.removed_by(decision)
+
+    def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> Limited:
+        """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted.
+
+        Of those that share a pool the one that takes most is held back first, until the others fit.
+        """
+        counted, remaining = _Counted(self, decisions), _Remaining(decisions)
+        held: dict[PolicyKey, list[Decision]] = {}
+        exceeded: dict[PolicyKey, list[LimitUse]] = {}
+        for one in before:
+            idles = remaining.with_keys(decision.key for decision in one.decisions if decision.idles)
+            for owner in {owner_of(decision) for decision in idles if decision.policy == one.allow}:
+                held.setdefault(owner, []).extend(remaining.take_out(idles))
+                exceeded.setdefault(owner, []).extend(one.limits)
+        uses = []
+        for pool in self.pools():
+            taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
+            inside = {decision.key for found in taking.values() for decision in found}
+            takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
+            used = sum(takes.values()) + counted.spent(pool)
+            uses.append(LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster))
+            for owner in sorted(takes, key=lambda one: (-takes[one], one)):
+                found = remaining.left_of(taking[owner])
+                if used <= pool.allowed:
+                    break
+                if found:  # what was held back may have taken some of it along
+                    exceeded.setdefault(owner, []).append(replace(uses[-1], used=used, policy=owner[1]))
+                    gone = remaining.take_out(found)
+                    held.setdefault(owner, []).extend(gone)
+                    used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
+        whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
+        return Limited(remaining.all(), tuple(sorted(whole, key=lambda one: one.allow)), tuple(uses))
+
+    def _held_back(
+        self, owner: PolicyKey, decisions: tuple[Decision, ...], exceeded: Sequence[LimitUse], counted: _Counted
+    ) -> HeldBack:
+        own = [decision for decision in decisions if owner_of(decision) == owner]
+        words = []
+        for unit in UNITS:
+            uses = [use for use in exceeded if use.unit == unit]
+            if uses:
+                words.append(_exceeds(unit, own, counted, counted.spent_by(owner, unit), uses))
+        why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted)}"
+        return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
+
+    def _remedy(self, owner: PolicyKey, exceeded: Sequence[LimitUse], counted: _Counted) -> str:
+        """Return what to state where, so that everything that `owner` wants now goes through at once."""
+        policy = self.policy(owner)
+        over = {use.unit for use in exceeded} if not policy.tenant else set()
+        needs = {unit: counted.needed([owner], unit) for unit in UNITS}
+        found = [_to_state(policy.limits, needs, over, policy.place)]
+        tenant = self.fleet.tenant(policy.tenant)
+        for pool in self.pools() if tenant is not None else ():
+            needed = counted.needed([one for one, of in self.policies.items() if pool.has(one, of)], pool.unit)
+            if pool.tenant == policy.tenant and needed > pool.allowed:
+                over.add(pool.unit)
+                needs[pool.unit] = needed
+        if tenant is not None:
+            found.append(_to_state(tenant.limits, needs, over, str(tenant.limits_place)))
+        return (
+            " and ".join(filter(None, found))
+            or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
+        )
 
 
-def _units(limits: Limits) -> list[tuple[str, Limit]]:
-    pairs = (("workloads", limits.idled_workloads), ("replicas", limits.removed_replicas))
-    return [(unit, limit) for unit, limit in pairs if limit]
+def _share(limit: DefaultLimit, unit: str, base: int) -> int:
+    least = limit.at_least if unit == "workloads" else max(limit.at_least, _LEAST_REPLICAS)
+    return max(math.ceil(limit.share * base - 1e-9), least)
+
+
+def _to_state(limits: Limits | ReplicasLimits, needs: Mapping[str, int], over: Set[str], place: str) -> str:
+    """Return the limits to state at `place`: what is needed with 10 % of headroom; "" where all is stated already."""
+    stated = {unit: limits.of(unit) for unit in UNITS}
+    short = {unit for unit, number in stated.items() if unit in over or (number is not None and needs[unit] > number)}
+    numbers = {unit: -(-needs[unit] * 11 // 10) if unit in short else number for unit, number in stated.items()}
+    if not short or not place:
+        return ""
+    text = ", ".join(f"{unit}: {number}" for unit, number in numbers.items() if number is not None)
+    verb, to = ("add", "to") if set(stated.values()) == {None} else ("set", "in")
+    return f"{verb} `limits: {{{text}}}` {to} {place}"
+
+
+_WOULD = {"workloads": "would go idle for the first time", "replicas": "would be removed"}
+
+
+def _exceeds(unit: str, own: Sequence[Decision], counted: _Counted, spent: int, uses: Sequence[LimitUse]) -> str:
+    """Return how much it is, and the limit: of all clusters, where that is one of those that are exceeded."""
+    number = counted.sum(own, unit)
+    told = [use for use in uses if not use.cluster][-1:] or uses
+    least, most = min(use.allowed for use in told), max(use.allowed for use in told)
+    where = f" of {told[0].name}" if told[0].name.startswith(TENANT) else ""
+    if told[0].cluster:
+        where = " per cluster" if len(told) > 1 else f" in {told[0].cluster}"
+        own = [decision for decision in own if decision.ref.cluster == told[0].cluster]
+    elif told[0].name == FLEET_DEFAULT:
+        where = " in all clusters"
+    together = len(told) == 1 and told[0].used > counted.sum(own, unit) + spent
+    return "".join(
+        (
+            f"{number} {unit if number != 1 else unit.removesuffix('s')} {_WOULD[unit]}",
+            f" after {spent} in the last 24 hours" if spent else "",
+            f", limit {least}" if least == most else f", limit {least} to {most}",
+            where,
+            " for it and other policies together" if together else "",
+        )
+    )
+
+
+class _Counted:
+    """What each decision counts, by unit, whose it is and where."""
+
+    def __init__(self, rules: Rules, decisions: Sequence[Decision]) -> None:
+        self._rules = rules
+        self._weights: dict[tuple[str, str], int] = {}
+        self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
+        for unit in UNITS:
+            for decision in decisions:
+                weight = rules.weight(decision, unit)
+                if weight:
+                    self._weights[unit, decision.key] = weight
+                    for cluster in ("", decision.ref.cluster):
+                        taking = self._taking.setdefault((unit, cluster), {})
+                        taking.setdefault(owner_of(decision), []).append(decision)
+        again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
+        idled = [(ref, owner) for ref, owner in rules.bases.idled.items() if ref not in again]
+        self._spent = Counter((cluster, owner) for ref, owner in idled for cluster in ("", ref.cluster))
+
+    def in_pool(self, pool: Pool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
+        """Yield what each of those that share `pool` takes of it."""
+        taking = self._taking.get((pool.unit, pool.cluster), {})
+        for owner in taking if pool.owner is None else taking.keys() & {pool.owner}:
+            if pool.has(owner, self._rules.policy(owner)):
+                yield owner, taking[owner]
+
+    def sum(self, decisions: Iterable[Decision], unit: str) -> int:
+        return sum(self._weights.get((unit, decision.key), 0) for decision in decisions)
+
+    def spent(self, pool: Pool) -> int:
+        """Return what those that share `pool` took of it in the last 24 hours, as far as records say so."""
+        if pool.unit != "workloads":
+            return 0
+        spent = ((owner, number) for (cluster, owner), number in self._spent.items() if cluster == pool.cluster)
+        return sum(number for owner, number in spent if pool.has(owner, self._rules.policy(owner)))
+
+    def spent_by(self, owner: PolicyKey, unit: str) -> int:
+        return self._spent["", owner] if unit == "workloads" else 0
+
+    def needed(self, owners: Iterable[PolicyKey], unit: str) -> int:
+        """Return what `owners` took, and all that they want."""
+        wanted = self._taking.get((unit, ""), {})
+        return sum(self.sum(wanted.get(owner, ()), unit) + self.spent_by(owner, unit) for owner in owners)
 
 
 class _Remaining:
-    """The decisions that no limit holds back yet, found by whose they are, where they are and what is bound to them.
-
-    Each limit looks only at those that it may count, so that many policies on many clusters cost no more than their
-    decisions.
-    """
+    """The decisions that no limit holds back yet, and what is bound to them."""
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
         self._decisions = decisions
         self._positions = {decision.key: position for position, decision in enumerate(decisions)}
         self._gone: set[str] = set()
-        self._of_owner: dict[PolicyKey, list[Decision]] = {}
-        self._on_cluster: dict[str, list[Decision]] = {}
         self._decreases: dict[str, list[str]] = {}  # keys of the decreasing steps of a group
         self._needed_by: dict[str, list[str]] = {}
         for decision in decisions:
             if decision.phase in _BOUND:
-                self._of_owner.setdefault(owner_of(decision), []).append(decision)
-                self._on_cluster.setdefault(decision.ref.cluster, []).append(decision)
                 self._decreases.setdefault(decision.group, []).append(decision.key)
             for key in decision.needs:
                 self._needed_by.setdefault(key, []).append(decision.key)
 
-    def counted_by(self, rule: _Rule) -> dict[PolicyKey, list[Decision]]:
-        """Return what is left that a limit counts, by whose it is."""
-        found: dict[PolicyKey, list[Decision]] = {}
-        for decision in self._candidates(rule):
-            if decision.key not in self._gone and rule.binds(decision):
-                found.setdefault(owner_of(decision), []).append(decision)
-        return found
-
-    def _candidates(self, rule: _Rule) -> Iterable[Decision]:
-        if rule.owner is not None:
-            return self._of_owner.get(rule.owner, ())
-        if rule.tenant is not None:
-            return chain.from_iterable(self._of_owner.get(owner, ()) for owner in sorted(rule.members))
-        if rule.cluster:
-            return self._on_cluster.get(rule.cluster, ())
-        return chain.from_iterable(self._on_cluster.values())
-
     def with_keys(self, keys: Iterable[str]) -> list[Decision]:
         """Return the decisions of `keys` that there are."""
-        return [self._decisions[self._positions[key]] for key in keys if key in self._positions]
+        return self.left_of(self._decisions[self._positions[key]] for key in keys if key in self._positions)
 
     def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
         """Return those of `decisions` that are left."""
         return [decision for decision in decisions if decision.key not in self._gone]
 
     def take_out(self, taking: Iterable[Decision]) -> tuple[Decision, ...]:
-        """Take out `taking` and everything bound to them, and return all of that in the order of the decisions: the
-        other decreasing steps of an idling group, and whatever needs one of them, so that no half step is left.
+        """Take out `taking` and everything bound to them, and return all of that: the other decreasing steps of an
+        idling group, and whatever needs one of them, so that no half step is left.
         """
         out: set[str] = set()
         more = [decision.key for decision in taking]
@@ -306,128 +391,12 @@ class _Remaining:
                 out.add(key)
                 more += self._needed_by.get(key, ())
         self._gone |= out
-        return tuple(self._decisions[position] for position in sorted(self._positions[key] for key in out))
+        return tuple(self._decisions[self._positions[key]] for key in out)
+
+    def in_order(self, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+        """Return `decisions` in the order in which they were decided."""
+        return tuple(sorted(decisions, key=lambda decision: self._positions[decision.key]))
 
     def all(self) -> tuple[Decision, ...]:
-        """Return everything that is left, in the order of the decisions."""
+        """Return everything that is left, in that order."""
         return tuple(self.left_of(self._decisions))
-
-
-class _Checks:
-    """Holds back, one limit after the other. `known` are the names that --allow-exceed takes."""
-
-    def __init__(self, remaining: _Remaining, bases: Bases, lifted: frozenset[str], known: frozenset[str]) -> None:
-        self._remaining = remaining
-        self._bases = bases
-        self._lifted = lifted
-        self._known = known
-        self._held_back: list[HeldBack] = []
-        self._uses: list[LimitUse] = []
-
-    def result(self) -> Limited:
-        return Limited(self._remaining.all(), tuple(self._held_back), tuple(self._uses))
-
-    def one_policy(self, rule: _Rule) -> None:
-        """Hold back what exceeds a limit that a policy states itself."""
-        taking = [decision for counted in self._remaining.counted_by(rule).values() for decision in counted]
-        self._uses.append(self._check(rule, taking))
-
-    def each_policy(self, rule: _Rule, excepted: Set[PolicyKey]) -> None:
-        """Hold back what exceeds a limit of the Fleet, policy by policy but for those `excepted`.
-
-        Of its use the policy that comes nearest to it is reported.
-        """
-        counted = self._remaining.counted_by(rule)
-        uses = []
-        for owner in sorted(counted.keys() - excepted):
-            taking = self._remaining.left_of(counted[owner])
-            uses.append(self._check(replace(rule, owner=owner), taking))
-        self._uses.append(max(uses, key=lambda use: use.used, default=rule.use(0)))
-
-    def together(self, rule: _Rule) -> None:
-        """Hold back what exceeds a limit for all policies together: whoever takes most is held back first.
-
-        Its use, of all of them, is reported only where something is held back.
-        """
-        counted = self._remaining.counted_by(rule)
-        weights = {
-            decision.key: weight
-            for taking in counted.values()
-            for decision, weight in zip(taking, self._weights(rule, taking), strict=True)
-        }
-        takes = {owner: sum(weights[decision.key] for decision in taking) for owner, taking in counted.items()}
-        used, first = sum(takes.values()), len(self._held_back)
-        for owner in sorted(counted, key=lambda owner: (-takes[owner], owner)):
-            taking = self._remaining.left_of(counted[owner])
-            if taking:  # what was held back may have taken some of it along
-                beside = used - sum(weights[decision.key] for decision in taking)
-                before = len(self._held_back)
-                self._check(replace(rule, owner=owner, beside=beside), taking)
-                gone = (decision.key for held in self._held_back[before:] for decision in held.decisions)
-                used -= sum(weights.get(key, 0) for key in gone)
-        self._uses += [held.limit for held in self._held_back[first:] if held.limit is not None][:1]
-
-    def _weights(self, rule: _Rule, taking: Sequence[Decision]) -> list[int]:
-        return [1 if rule.unit == "workloads" else self._bases.removed_by(decision) for decision in taking]
-
-    def _check(self, rule: _Rule, taking: Sequence[Decision]) -> LimitUse:
-        """Hold back `taking`, those of one policy that a limit counts, if they exceed it, and return its use."""
-        weights = self._weights(rule, taking)
-        use = rule.use(sum(weights) + rule.beside)
-        lifts = {*rule.spellings, FLEET if rule.name in CEILINGS or rule.tenant is not None else rule.name}
-        if use.used > rule.allowed and not lifts & self._lifted:
-            held = HeldBack(
-                allow=rule.policy if rule.policy in self._known else FLEET,
-                why=_why(rule, taking, weights),
-                decisions=self._remaining.take_out(taking),
-                limit=use,
-            )
-            self._held_back.append(held)
-        return use
-
-
-def _why(rule: _Rule, taking: Sequence[Decision], weights: Sequence[int]) -> str:
-    used = sum(weights) + rule.beside
-    share = f"{100 * used / rule.base:.0f} %" if rule.base else "all"
-    limit = f"{CEILING if rule.name in CEILINGS else 'limit'} {100 * rule.limit.share:.4g} % or {rule.limit.at_least}"
-    where = f" in {rule.cluster}" if rule.cluster else f" of {rule.name}" if rule.tenant is not None else ""
-    by_place: Counter[str] = Counter()
-    for decision, weight in sorted(zip(taking, weights, strict=True), key=lambda pair: pair[0].cause.at):
-        by_place[decision.cause.at] += weight
-    place = max(by_place, key=by_place.__getitem__)
-    origin = f" {by_place[place]} come from {place}." if place else ""
-    who, does = rule.policy or FLEET, _WORDS[rule.unit]
-    if rule.beside:
-        who = f"{who} with others"
-    return f"{who} would {does} {used} of {rule.base} {rule.unit}{where} ({share}, {limit}).{origin}"
-
-
-def _bases(policies: PolicySet, state: ObservedState, desired: DesiredState) -> Bases:
-    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
-    inside: dict[str, list[ObjectRef]] = {name: [] for name in state.clusters}
-    for ref in running:
-        inside[ref.cluster].append(ref)
-    selected: dict[PolicyKey, list[ObjectRef]] = {}
-    for one in desired.explanations:
-        if one.selected:
-            selected.setdefault((one.job, one.policy), []).append(one.ref)
-    return Bases(
-        clusters={name: base_of(running, refs) for name, refs in inside.items()},
-        policies={owner: base_of(running, selected.get(owner, ())) for owner in sorted(own_limits(policies))},
-        tenants={
-            tenant.name: base_of(running, (ref for ref in running if tenant.has(ref.cluster, ref.namespace)))
-            for tenant in policies.fleet.tenants
-            if tenant.limits != Limits()
-        },
-        running=running,
-    )
-
-
-def scalable_workloads(state: ObservedState) -> list[Workload]:
-    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
-    return [
-        workload
-        for name in sorted(state.clusters)
-        for workload in state.clusters[name].workloads
-        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
-    ]

@@ -89,6 +89,7 @@ class ReasonCode(_Code):
     # what keeps an object as it is
     CLUSTER_RESTRICTED = "ClusterRestricted", "{restriction}"
     FROZEN = "Frozen", "frozen[ by {by}][ until {until:edge}]: {reason}"
+    PRODUCTION = "Production", "{what} is production, left out by {policies} without production: true"
     CLUSTER_LEAVING = "ClusterLeaving", "the cluster {cluster} is leaving"
     NAMESPACE_PROTECTED = "NamespaceProtected", "the namespace {namespace} is protected"
     NAMESPACES_UNREAD = "NamespacesUnread", "the namespaces that the Fleet protects cannot be read"

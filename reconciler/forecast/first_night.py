@@ -10,10 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
+from reconciler.forecast.production import left_out_by, left_out_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING
 from reconciler.plan.model import Plan
+from reconciler.policy.types import PolicySet
 from reconciler.report.summary import Held, held_of
 from reconciler.report.wording import counted, edge
 from reconciler.untrusted_text import one_line
@@ -28,8 +30,9 @@ class FirstNight(Struct, frozen=True):
 
     `idle` are workloads by policy, of `workloads` in all, `places` the file:line of the policies. `already` are those
     that are idle when the night begins: they do not count as going idle, even if a request wakes them for a while.
-    `held_back` has each limit that holds something back once. `warnings` say which policies select nothing, and which
-    Services wait for signals that no activator can give.
+    `held_back` has each line about a policy of which something is held back once. `left_out` are the workloads of
+    production that a policy leaves out, by policy. `warnings` say which policies select nothing, or far less than their
+    limit, and which Services wait for signals that no activator can give.
     """
 
     start: datetime | None = None
@@ -38,22 +41,39 @@ class FirstNight(Struct, frozen=True):
     already: int = 0
     places: Mapping[str, str] = NOTHING
     held_back: tuple[Held, ...] = ()
+    left_out: Mapping[str, int] = NOTHING
     warnings: tuple[str, ...] = ()
 
 
-def first_night(simulation: Simulation, now: datetime) -> FirstNight:
-    """Return the first night from `now` on; `simulation` is played."""
+def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> FirstNight:
+    """Return the first night of `policies` from `now` on; their `simulation` is played."""
     steps: list[Step] = []
     warnings: dict[str, None] = {}
+    left_out: dict[str, int] = {}
+    places: dict[str, str] = {}
     for number, step in enumerate(simulation.play(now, now + SEARCHED)):
         if steps and step.at >= steps[0].at + NIGHT:
             break
+        left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
         warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
+        warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else step.plan.without_workloads:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
-    return replace(_of(steps) if steps else FirstNight(), warnings=tuple(warnings))
+    found = _of(steps) if steps else FirstNight()
+    return replace(found, places=places, left_out=left_out, warnings=tuple(warnings))
+
+
+def _wide_limits(policies: PolicySet, made: Plan) -> Iterator[str]:
+    """Yield which limits are so far above what is selected that they hold nothing back."""
+    selected = {(one.policy, one.ref) for one in made.explanations if one.job == "idling" and one.selected}
+    counts = Counter(policy for policy, _ in selected)
+    for policy in policies.idling:
+        stated, number = policy.limits.of("workloads"), counts[policy.name]
+        if stated is not None and stated > 2 * number > 0:
+            what = f"limits.workloads of IdlingPolicy {policy.name} is {stated}, and it selects {number}"
+            yield f"{policy.limits_place}: {what}, expected at most twice as many"
 
 
 def _of(steps: Sequence[Step]) -> FirstNight:
@@ -67,7 +87,6 @@ def _of(steps: Sequence[Step]) -> FirstNight:
         workloads=len(scalable_workloads(first.state)),
         idle=dict(sorted(counts.items())),
         already=len(already),
-        places=first.plan.places,
         held_back=tuple(held[what] for what in sorted(held)),
     )
 
@@ -77,7 +96,12 @@ def _idles(made: Plan) -> dict[str, str]:
 
 
 def night_lines(night: FirstNight) -> Iterator[str]:
-    """Yield the lines about the first night."""
+    """Yield the lines about the first night, and about production that is left out."""
+    yield from _first_lines(night)
+    yield from left_out_lines(night.left_out, night.places)
+
+
+def _first_lines(night: FirstNight) -> Iterator[str]:
     if night.start is None:
         yield f"First night: nothing goes idle in {SEARCHED.days} days"
         return
@@ -89,4 +113,3 @@ def night_lines(night: FirstNight) -> Iterator[str]:
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:
         yield f"  held back: {held.what}"
-        yield f"    {held.where}; {held.allow}"

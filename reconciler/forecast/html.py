@@ -13,7 +13,6 @@ from reconciler.forecast.text import (
     ForecastStyle,
     Row,
     held_lines,
-    peaks,
     rows_of,
     signed,
     state_of,
@@ -22,7 +21,7 @@ from reconciler.forecast.text import (
     table_rows,
     title,
     unknown_words,
-    wake_words,
+    wake_lines,
     zone_of,
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
@@ -62,8 +61,8 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         body=body,
         groups=list(_groups(made)),
         days=[(_x(at, made), words) for at, words in _midnights(made)],
-        held=[held_lines(one, made.end, zone) for one in made.held_back],
-        wakes=[wake_words(one, zone) for one in peaks(made)],
+        held=list(held_lines(made.held_back, made)),
+        wakes=wake_lines(made),
         unknown=list(unknown_words(made)),
         until=edge(made.end, zone),
         runs=made.runs,

@@ -3,72 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
-from typing import Literal
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.decide.decisions import Decision
+from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
-from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline
+from reconciler.forecast.differences import Difference, differences_of, first_difference, hours_of, wakes_at
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, held_back_in
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
-from reconciler.plan.model import Plan
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.report.wording import what_of
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
-
-
-DifferenceKind = Literal[
-    "created",  # it is there with the change only
-    "not created",  # it is there without the change only
-    "not woken",  # it is idle at the start and wakes without the change, and with it does not
-    "idles",  # it goes idle, or runs with less than without policies, and would not without the change
-    "idles no longer",  # the reverse
-    "goes lower",  # it goes down in either case, and with the change to fewer replicas
-    "stays higher",  # it goes down in either case, and with the change to more replicas
-    "runs more",  # no policy lowers it, and it gets more replicas
-    "at other times",  # its least is the same
-]
-
-
-class Difference(Struct, frozen=True):
-    """One workload that runs in another way; None: it is not there. `idle`: a policy keeps it idle at the start."""
-
-    ref: ObjectRef
-    before: WorkloadTimeline | None
-    after: WorkloadTimeline | None
-    at: datetime  # the first moment
-    production: bool
-    idle: bool = False
-
-    @property
-    def hours(self) -> float:
-        """How many replica-hours more it runs; fewer are negative."""
-        return hours_of(self.after) - hours_of(self.before)
-
-    @property
-    def kind(self) -> DifferenceKind:
-        """What the change does to it."""
-        if self.before is None or self.after is None:
-            return "created" if self.before is None else "not created"
-        if _stays_dark(self):
-            return "not woken"
-        deeper = _lowest(self.before) - _lowest(self.after)
-        if not deeper:
-            return "at other times"
-        if deeper > 0:
-            return "goes lower" if _is_lowered(self.before) else "idles"
-        if not _is_lowered(self.before):
-            return "runs more"
-        return "stays higher" if _is_lowered(self.after) else "idles no longer"
-
-    @property
-    def certain_hours(self) -> float:
-        """The same without what rests on a metric."""
-        return hours_of(self.after, certain=True) - hours_of(self.before, certain=True)
 
 
 class Owned(Struct, frozen=True):
@@ -88,7 +41,8 @@ class Review(Struct, frozen=True):
     """`base` None: its policies cannot be used, so that only what the head does is known; `problem` says why.
 
     `next_base` and `next_head` are the plans of the next run. `differing_outside` is the number of workloads that run
-    in another way and that filters leave out, None without filters.
+    in another way and that filters leave out, None without filters. `left_out` are workloads of production that a
+    policy would select, if it said `production: true`, and not without the change.
     """
 
     head: Forecast | None
@@ -101,6 +55,7 @@ class Review(Struct, frozen=True):
     newly_selected: tuple[ObjectRef, ...] = ()
     no_longer_selected: tuple[ObjectRef, ...] = ()
     newly_protected: tuple[ObjectRef, ...] = ()
+    left_out: tuple[ObjectRef, ...] = ()
     production: frozenset[ObjectRef] = frozenset()
     fleet_from_base: bool = False
     fleet_changed: tuple[str, ...] = ()
@@ -111,16 +66,30 @@ class Review(Struct, frozen=True):
 
     @property
     def held_back(self) -> tuple[HeldBackPeriod, ...]:
-        """What limits hold back with the change, and not without."""
-        if self.head is None:
-            return ()
-        before = self.base.held_back if self.base else ()
-        known = {(one.start, one.end, one.allow, one.clusters): one.number for one in before}  # reasons name files
-        return tuple(
-            one
-            for one in self.head.held_back
-            if one.number > known.get((one.start, one.end, one.allow, one.clusters), 0)
-        )
+        """What limits hold back with the change, of workloads that they do not hold back, or for less long, without.
+
+        Without a forecast it is what the next run holds back.
+        """
+        known = Counter[ObjectRef]()
+        for one in _held_back(self.base, self.next_base):
+            known.update(dict.fromkeys(one.refs, _seconds(one)))
+        now = Counter[ObjectRef]()
+        found = _held_back(self.head, self.next_head)
+        for one in found:
+            now.update(dict.fromkeys(one.refs, _seconds(one)))
+        return tuple(one for one in found if any(now[ref] > known[ref] for ref in one.refs))
+
+    @property
+    def effect(self) -> bool:
+        """Whether a workload is selected, released or changed, something is held back, or the next run differs."""
+        selection = self.newly_selected or self.no_longer_selected or self.newly_protected or self.left_out
+        return bool(selection or self.differences or self.held_back or next_run_differs(self) or self.problem)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone in which times are shown: that of the calendars, where they have one, else UTC."""
+        zones = {zone for made in (self.base, self.head) if made is not None for zone in made.zones.values()}
+        return zones.pop() if len(zones) == 1 else UTC
 
     @property
     def before_hours(self) -> float:
@@ -145,9 +114,8 @@ def review_of(
     selected, selected_now = selected_in(without), selected_in(made)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
     named = {*known, *(one.ref for some in plans for one in some.explanations)}
-    fleets = (base.fleet.production, head.fleet.production)
     production = frozenset(
-        ref for ref in named if any(one.has(ref.namespace, known.get(ref, NOTHING)) for one in fleets)
+        ref for ref in named if any(_is_production(ref, known.get(ref), one.fleet) for one in policies)
     )
     found = Review(
         head=after,
@@ -158,6 +126,7 @@ def review_of(
         newly_selected=tuple(sorted({ref for _, ref in selected_now - selected})),
         no_longer_selected=tuple(sorted({ref for _, ref in selected - selected_now})),
         newly_protected=protected_in(without, base.fleet, head.fleet),
+        left_out=tuple(sorted({ref for _, ref in _left_out_in(made) - _left_out_in(without)})),
         production=production,
         fleet_changed=tuple(sorted({_top(one.field) for one in changes.fields if one.policy == "Fleet"})),
     )
@@ -171,68 +140,53 @@ def review_of(
     )
 
 
-def _top(field: str) -> str:
-    """Return the first two names of a field: "spec.clusters" of "spec.clusters[east].state"."""
-    return ".".join(field.partition("[")[0].split(".")[:2])
+def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
+    """Return whether `fleet` calls a workload production; `labels` are its own and those of its Namespace."""
+    cluster = fleet.cluster(ref.cluster)
+    return cluster is not None and bool(fleet.production.why(cluster, ref.namespace, labels, labels or NOTHING))
 
 
-def hours_of(one: WorkloadTimeline | None, *, certain: bool = False) -> float:
-    """Return the replica-hours of a workload; `certain`: where fewer rest on a metric, those without policies count."""
-    if one is None or not one.runs:
-        return 0.0
-    return sum(
-        segment.hours * (max(segment.replicas, one.without) if certain and segment.assumes else segment.replicas)
-        for segment in one.segments
+def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
+    """Return the workloads that policies leave out because they are production, by job."""
+    return frozenset(
+        (one.job, one.ref)
+        for one in made.explanations
+        if one.ref.kind != "Service" and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
     )
 
 
-def differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
-    """Return every workload that runs in another way: production first, then those that change most."""
-    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
-    named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
-    found = [
-        Difference(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
-        for ref in {*before, *after}
-        if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
-    ]
-    return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
+def _held_back(made: Forecast | None, plan: Plan | None) -> tuple[HeldBackPeriod, ...]:
+    """Return what is held back in the days to come; without a forecast in the next run, which counts a second."""
+    if made is not None or plan is None:
+        return () if made is None else made.held_back
+    return tuple(held_back_in(plan, plan.made_at, plan.made_at + timedelta(seconds=1)).values())
 
 
-def _first_difference(
-    before: WorkloadTimeline | None, after: WorkloadTimeline | None, start: datetime
-) -> datetime | None:
-    was, now = (() if one is None else one.steps for one in (before, after))
-    if was == now:
+def _seconds(one: HeldBackPeriod) -> int:
+    return int((one.end - one.start).total_seconds())
+
+
+def identity_of(decision: Decision) -> Hashable:
+    """Return what makes a change of base and one of head the same: the object and what becomes of it."""
+    return (decision.ref, decision.verb, what_of(decision))
+
+
+def next_run_differs(review: Review) -> tuple[list[Action], list[Action]] | None:
+    """Return what only the next run with the change does, and what only that without it does; None: the same."""
+    if review.next_base is None:
         return None
-    moments = sorted({at for at, _ in (*was, *now)})
-    return next((at for at in moments if _at(was, at) != _at(now, at)), start)
+    known = {identity_of(action.decision) for action in review.next_base.actions}
+    wanted = {identity_of(action.decision) for action in review.next_head.actions}
+    new = [action for action in review.next_head.actions if identity_of(action.decision) not in known]
+    changed = {action.ref for action in new}
+    before = (one for one in review.next_base.actions if one.ref not in changed)
+    gone = [action for action in before if identity_of(action.decision) not in wanted]
+    return (new, gone) if new or gone else None
 
 
-def _at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
-    found = None
-    for at, replicas in steps:
-        if at <= moment:
-            found = replicas
-    return found
-
-
-def _lowest(one: WorkloadTimeline) -> int:
-    return min((segment.replicas for segment in one.segments), default=0)
-
-
-def _is_lowered(one: WorkloadTimeline) -> bool:
-    return _lowest(one) < one.without
-
-
-def _stays_dark(one: Difference) -> bool:
-    """Whether it is idle, is woken without the change, and never gets, with it, what it has without policies."""
-    if not one.idle or one.before is None or one.after is None or _wakes_at(one.before) is None:
-        return False
-    return _highest(one.after) < one.before.without
-
-
-def _highest(one: WorkloadTimeline) -> int:
-    return max((segment.replicas for segment in one.segments), default=0)
+def _top(field: str) -> str:
+    """Return the first two names of a field: "spec.clusters" of "spec.clusters[east].state"."""
+    return ".".join(field.partition("[")[0].split(".")[:2])
 
 
 def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
@@ -244,13 +198,9 @@ def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterato
     before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))
-        changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
-        woken = Counter(at for ref in changed if (at := _wakes_at(after.get(ref))) is not None)
+        changed = [ref for ref in refs if first_difference(before.get(ref), after.get(ref), head.start) is not None]
+        woken = Counter(at for ref in changed if (at := wakes_at(after.get(ref))) is not None)
         yield Owned(policy, len(refs), len(refs) - len(changed), tuple(sorted(woken.items())))
-
-
-def _wakes_at(one: WorkloadTimeline | None) -> datetime | None:
-    return None if one is None else next((at for at, replicas in one.steps if replicas >= max(1, one.without)), None)
 
 
 def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
@@ -291,6 +241,7 @@ def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
         newly_selected=tuple(ref for ref in review.newly_selected if ref in kept),
         no_longer_selected=tuple(ref for ref in review.no_longer_selected if ref in kept),
         newly_protected=tuple(ref for ref in review.newly_protected if ref in kept),
+        left_out=tuple(ref for ref in review.left_out if ref in kept),
     )
 
 

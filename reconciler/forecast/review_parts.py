@@ -1,65 +1,57 @@
-"""A review in its six parts, as words: the same for a terminal and for a comment."""
+"""A review in its parts, as words: the same for a terminal and for a comment. What is to be decided stands first."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from datetime import UTC, timedelta, tzinfo
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta, tzinfo
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from reconciler.decide.decisions import Decision
-from reconciler.forecast.review import Difference, DifferenceKind, Owned, Review
+from reconciler.forecast.differences import Difference, DifferenceKind, alike, by_place, replica_changes
+from reconciler.forecast.review import Review, next_run_differs
+from reconciler.forecast.review_details import Part, called, details_of, selected, verb
 from reconciler.forecast.text import (
     LineList,
     held_lines,
     legend,
     numbered_cells,
+    objects_words,
     ruler,
     signed,
-    undecided_words,
-    zone_of,
+    when,
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
-from reconciler.plan.model import Action, Plan
-from reconciler.report.groups import Group, Line, grouped
-from reconciler.report.summary import blocks_of, held_of
-from reconciler.report.text import Style, block_entries, lines_of
-from reconciler.report.wording import age, counted, edge, name_of, what_of
-from reconciler.untrusted_text import escaped, one_line
+from reconciler.report.markdown import MOST_ROWS
+from reconciler.report.wording import counted, edge, name_of
+from reconciler.untrusted_text import one_line
 
-_MOST_STEPS = 6
-_SHOWN_FIELD = 400
-
-
-class Part(Struct, frozen=True):
-    """One part: `words` are whole sentences."""
-
-    title: str
-    words: tuple[str, ...] = ()
-    listings: tuple[LineList, ...] = ()
+_MOST_GROUPS = 12
+"""Of how many groups of workloads that run alike the picture stands open."""
+_MOST_ROWS = 20
+_MOST_CHANGES = 4
+_MOST_NAMES = 10
 
 
 def review_parts(review: Review) -> tuple[Part, ...]:
-    """Return the parts of `review` in their order."""
-    return (
-        Part("", tuple(_headline(review)), tuple(_drift(review))),
-        _fields(review),
-        _selection(review),
-        _timeline(review),
-        _now(review),
-        _unjudged(review),
+    """Return the parts of `review` in their order: what is to be decided stands first and open."""
+    parts = (
+        Part("", tuple(_headline(review))),
+        Part("Production", (), tuple(_production(review))),
+        Part("Held back", (), tuple(_held_back(review))),
+        *(_changes(review, review.base, review.head) if review.base is not None and review.head is not None else ()),
+        *details_of(review),
     )
+    return tuple(one for one in parts if one.words or one.listings)
 
 
-# 1. Headline
+# What is said first
 
 
 def _headline(review: Review) -> Iterator[str]:
     if review.problem:
         yield f"Only the policies of this change are shown: {review.problem}"
+    yield from _production_words(review)
+    yield from _held_words(review)
     if review.head is not None and review.base is not None:
         yield _effect(review, review.head)
     elif not review.problem:
@@ -70,48 +62,73 @@ def _headline(review: Review) -> Iterator[str]:
         fields = ", ".join(review.fleet_changed)
         base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""
         yield f"The Fleet is changed ({fields}).{base}"
-    production = [one for one in review.differences if one.production]
-    if production:
-        runs = _do(len(production), "runs", "run")
-        yield f"Production: {counted(len(production), 'workload')} of it {runs} in another way."
-    if review.held_back:
-        yield f"Limits hold back what this change would do, {counted(len(review.held_back), 'time')}; see the timeline."
+    missing = len(review.next_head.unknown) + len(review.next_head.unanswered)
+    if missing:
+        what = counted(missing, "cluster, list or query", "clusters, lists or queries")
+        yield f"{what} could not be judged; see below."
+    yield f"Times are in {review.zone}."
+
+
+def _production_words(review: Review) -> Iterator[str]:
+    found = [(words, refs & review.production) for words, refs in selected(review)]
+    running = frozenset(one.ref for one in review.differences if one.production)
+    found.append((f"{verb(len(running), 'runs', 'run')} in another way", running))
+    words = [f"{objects_words(refs)} {words}" for words, refs in found if refs]
+    if words:
+        yield f"Production: {'; '.join(words)}."
+
+
+def _held_words(review: Review) -> Iterator[str]:
+    periods = review.held_back
+    if not periods:
+        return
+    if len({one.why for one in periods}) == 1:
+        yield f"Held back: {one_line(periods[0].why)}."
+        return
+    names = list(dict.fromkeys(one_line(one.allow) for one in periods))
+    of = ", ".join(names[:_MOST_CHANGES]) + (f" and {len(names) - _MOST_CHANGES} more" * (len(names) > _MOST_CHANGES))
+    yield f"Held back: {objects_words({ref for one in periods for ref in one.refs})} ({of})."
 
 
 def _outside(number: int) -> str:
-    more = f": {counted(number, 'more workload')} {_do(number, 'runs', 'run')} in another way" if number else ""
+    more = f": {counted(number, 'more workload')} {verb(number, 'runs', 'run')} in another way" if number else ""
     return f"Only what the filters leave is shown{more}."
 
 
 def _effect(review: Review, head: Forecast) -> str:
     days = counted(round((head.end - head.start) / timedelta(days=1)), "day")
     found = review.differences
-    if not found:
-        others = _new(review.next_base, review.next_head)
-        if others:
-            return f"No workload runs more or less in the next {days}; the next run differs (below)."
-        return f"No effect in the next {days}."
-    first = edge(min(one.at for one in found), zone_of(head))
-    return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
+    if found:
+        first = edge(min(one.at for one in found), review.zone)
+        return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
+    selection = [f"{counted(len(refs), 'workload')} {words}" for words, refs in selected(review) if refs]
+    if selection:
+        return f"{', '.join(selection)}; none runs more or less in the next {days}."
+    if review.held_back or next_run_differs(review):
+        differs = "; the next run differs" if next_run_differs(review) else ""
+        return f"No workload runs more or less in the next {days}{differs}."
+    if head.held_back:
+        return f"Nothing changes in the next {days}: limits hold back what they hold back without this change."
+    return f"No effect in the next {days}."
 
 
 def _counts(review: Review) -> Iterator[str]:
     found = Counter(one.kind for one in review.differences)
     dark, more, less = found["not woken"], found["idles"], found["idles no longer"]
     if dark:
-        wakes, stays = _do(dark, "wakes", "wake"), _do(dark, "stays", "stay")
+        wakes, stays = verb(dark, "wakes", "wake"), verb(dark, "stays", "stay")
         yield f"{counted(dark, 'idle workload')} that {wakes} today {stays} idle"
     if more:
         namespaces = {(one.ref.cluster, one.ref.namespace) for one in review.differences if one.kind == "idles"}
         where = counted(len(namespaces), "namespace")
-        yield f"{counted(more, 'workload')} in {where} {_idle(more)} that {_do(more, 'does', 'do')} not today"
+        yield f"{counted(more, 'workload')} in {where} {_idle(more)} that {verb(more, 'does', 'do')} not today"
     if less:
         who = str(less) if more else f"{counted(less, 'workload')} that {_idle(less)} today"
-        yield f"{who} no longer {_do(less, 'does', 'do')}"
+        yield f"{who} no longer {verb(less, 'does', 'do')}"
     for kind, one, many in _KINDS:
         number = found[kind]
         if number:
-            yield f"{counted(number, 'workload')} {_do(number, one, many)}"
+            yield f"{counted(number, 'workload')} {verb(number, one, many)}"
 
 
 _KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (
@@ -124,13 +141,8 @@ _KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (
 )
 
 
-def _do(number: int, one: str, many: str) -> str:
-    """Return the verb for so many."""
-    return one if number == 1 else many
-
-
 def _idle(number: int) -> str:
-    return _do(number, "idles or runs fewer replicas", "idle or run fewer replicas")
+    return verb(number, "idles or runs fewer replicas", "idle or run fewer replicas")
 
 
 def _hours(review: Review) -> str:
@@ -148,281 +160,84 @@ def _percented(hours: float, before: float) -> str:
     return f"{signed(hours)} replica-hours{share}"
 
 
-def _drift(review: Review) -> Iterator[LineList]:
-    base = review.next_base
-    if base is None:
-        return
-    known = {_identity(action.decision) for action in base.actions}
-    same = [action for action in review.next_head.actions if _identity(action.decision) in known]
-    if same:
-        words = f"{counted(len(same), 'change')} that the next run makes with this change or without it"
-        yield LineList(words, tuple(_lines(grouped(review.next_head, same))), folded=True)
+# What stands open: production, what is held back, workloads with old and new replicas, the timeline
 
 
-# 2. Fields changed
+def _production(review: Review) -> Iterator[LineList]:
+    for words, refs in selected(review):
+        named = refs & review.production
+        if named:
+            yield LineList(f"{objects_words(named)} {words}", tuple(_places(sorted(named))))
 
 
-def _fields(review: Review) -> Part:
-    changes = review.changes
-    if review.problem:
-        return Part("Fields changed", ("There is nothing to compare with.",))
-    if changes.none:
-        return Part("Fields changed", ("No policy says anything else.",))
-    owned = {one.policy: one for one in review.owned}
-    zone = UTC if review.head is None else zone_of(review.head)
-    listings = [
-        LineList(f"{one.before} is now called {one.after}", tuple(_owned(owned.get(one.before), zone)))
-        for one in changes.renamed
-    ]
-    listings += [LineList(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
-    listings += [LineList(f"{name} is new") for name in changes.added]
-    by_policy: dict[str, list[str]] = {}
-    for one in changes.fields:
-        by_policy.setdefault(one.policy, []).append(f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}")
-    if "metadata.name" in (one.field for one in changes.fields if one.policy == "Fleet"):
-        by_policy["Fleet"] += _left_by_the_fleet(review)
-    listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
-    return Part("Fields changed", (), tuple(listings))
+def _places(refs: Sequence[ObjectRef]) -> Iterator[str]:
+    """Yield the names of a few objects, or how many are where."""
+    if len(refs) <= _MOST_NAMES:
+        yield from map(name_of, refs)
+    else:
+        yield from (called(some) for some in by_place(refs, lambda ref: ref, lambda _: ""))
 
 
-def _left_by_the_fleet(review: Review) -> Iterator[str]:
-    """What a Fleet that is renamed keeps idle is left as it is by every run from then on."""
-    idle = len({one.ref for one in review.base.first.explanations if one.idled is not None}) if review.base else 0
-    if idle:
-        words = f"{counted(idle, 'workload')} idled under the former name {_do(idle, 'stays', 'stay')} idle"
-        yield f"{words}; first run `reconciler restore --all --hold 12h`"
+def _held_back(review: Review) -> Iterator[LineList]:
+    if review.head is not None:
+        for words, *lines in held_lines(review.held_back, review.head, review.zone):
+            yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
+    else:
+        yield from (LineList(one_line(one.why), (), wrapped=True) for one in review.held_back)
 
 
-def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
-    if owned is None or not owned.idle:
-        return
-    left = owned.idle - owned.unchanged - sum(number for _, number in owned.woken)
-    of_all = f"of the {counted(owned.idle, 'workload')} it keeps idle"
-    if owned.unchanged:
-        yield f"{owned.unchanged} {of_all} {_do(owned.unchanged, 'runs', 'run')} as without this change"
-    yield from (f"{number} {of_all} {_do(number, 'wakes', 'wake')} on {edge(at, zone)}" for at, number in owned.woken)
-    if left:
-        yield f"{left} {of_all} {_do(left, 'stays', 'stay')} idle"
-
-
-def _cut(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _SHOWN_FIELD else f"{line[:_SHOWN_FIELD]}... ({len(line)} characters)"
-
-
-# 3. Selection
-
-
-def _selection(review: Review) -> Part:
-    title = "Newly selected, no longer selected, now protected"
-    found = (
-        ("newly selected", review.newly_selected),
-        ("no longer selected", review.no_longer_selected),
-        ("now protected", review.newly_protected),
-    )
-    listings = [listing for words, refs in found for listing in _refs(words, refs, review.production)]
-    if not listings:
-        return Part(title, ("The same objects are selected as before.",))
-    return Part(title, (), tuple(sorted(listings, key=lambda one: one.folded)))
-
-
-def _refs(words: str, refs: Sequence[ObjectRef], production: frozenset[ObjectRef]) -> Iterator[LineList]:
-    named = [name_of(ref) for ref in sorted(refs) if ref in production]
-    others = [name_of(ref) for ref in sorted(refs) if ref not in production]
-    if named:
-        yield LineList(f"Production: {counted(len(named), 'object')} {words}", tuple(named))
-    if others:
-        yield LineList(f"{counted(len(others), 'object')} {words}", tuple(others), folded=True)
-
-
-# 4. Timeline
-
-
-def _timeline(review: Review) -> Part:
-    if review.head is None or review.base is None:
-        return Part("Timeline", ("There is no other forecast to compare with.",))
-    found = review.differences
-    if not found and not review.held_back:
-        return Part("Timeline", ("The same as before.",))
-    zone = zone_of(review.head)
-    listings = list(_limits(review, review.head, zone))
+def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
+    """Yield the workloads that run in another way: production first, as a list and as the picture of the days."""
+    rows: list[LineList] = []
+    pictures: list[LineList] = []
     for production in (True, False):
-        some = [one for one in found if one.production is production]
-        if some:
+        some = [one for one in review.differences if one.production is production]
+        groups, most = alike(some, _MOST_ROWS), MOST_ROWS if production else _MOST_ROWS
+        if groups:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
-            words = f"{who} that {_do(len(some), 'runs', 'run')} in another way"
-            listings.append(LineList(words, tuple(_pictures(some, review.base, review.head))))
-            listings.append(LineList("When, step by step", tuple(_steps(some, zone)), folded=not production))
-    return Part("Timeline", (), tuple(listings))
+            lines = [_row(some, review, head) for some in groups[:most]]
+            lines += [f"and {_counted_in(groups[most:])} more; the JSON form has them all"] if groups[most:] else []
+            rows.append(LineList(f"{who}, replicas before -> after", tuple(lines), wrapped=True))
+            pictures.append(LineList(who, tuple(_pictures(groups, review.zone, base, head))))
+    if rows:
+        yield Part("Workloads that change", (), tuple(rows))
+        yield Part("Timeline", (), tuple(pictures))
 
 
-def _limits(review: Review, head: Forecast, zone: tzinfo) -> Iterator[LineList]:
-    lines = [line for one in review.held_back for line in held_lines(one, head.end, zone)]
-    if lines:
-        yield LineList("Held back by limits with this change", tuple(lines))
+def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:
+    return counted(sum(map(len, groups)), "workload")
 
 
-def _alike(found: Sequence[Difference]) -> list[list[Difference]]:
-    """Return the workloads of a namespace that differ in the same way together, in order."""
-    groups: dict[tuple[object, ...], list[Difference]] = {}
-    for one in found:
-        steps = (
-            one.before and (one.before.without, one.before.steps),
-            one.after and (one.after.without, one.after.steps),
-        )
-        groups.setdefault((one.ref.cluster, one.ref.namespace, *steps), []).append(one)
-    return list(groups.values())
+def _row(some: Sequence[Difference], review: Review, head: Forecast) -> str:
+    """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
+    first, changes = some[0], []
+    for pair, spans in replica_changes(first, head.end).items():
+        old, new = ("not there" if number is None else str(number) for number in pair)
+        changes.append(f"{old} -> {new}: {when(spans, head, review.zone)}")
+    if len(changes) > _MOST_CHANGES:
+        changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
+    known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]
+    assumes = next((f" (assumes {one_line(segment.assumes)})" for segment in known if segment.assumes), "")
+    hours = f"{signed(sum(one.hours for one in some))} replica-hours"
+    return f"{called([one.ref for one in some])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
-def _pictures(found: Sequence[Difference], base: Forecast, head: Forecast) -> Iterator[str]:
+def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Forecast, head: Forecast) -> Iterator[str]:
     """Yield two rows for all workloads that differ in the same way, before and after, below what they are called.
 
     A week stands in fewer than 100 columns, which is what the page of a code host shows without cutting.
     """
-    zone = zone_of(head)
-    yield f"{'':7}{ruler(head, zone)}".rstrip()
-    for some in _alike(found):
-        yield _called(some)
+    yield f"{'':7}{ruler(head, zone)}"
+    for some in groups[:_MOST_GROUPS]:
+        yield called([one.ref for one in some])
         yield f"before {_cells(some[0].before, base)}".rstrip()
         yield f"after  {_cells(some[0].after, head)}".rstrip()
-    yield f"({legend(blocks=False)};"
-    yield f" a number where replicas change; 2 hours each, days in {zone})"
-
-
-def _called(found: Sequence[Difference]) -> str:
-    first = found[0].ref
-    return name_of(first) if len(found) == 1 else f"{one_line(f'{first.cluster}/{first.namespace}')} ({len(found)})"
+    if len(groups) > _MOST_GROUPS:
+        yield f"and {_counted_in(groups[_MOST_GROUPS:])} more, which change less"
+    signs, _, length = legend(head, blocks=False).rpartition("; ")
+    yield f"({signs};"
+    yield f" a number where replicas change; {length}, days in {zone})"
 
 
 def _cells(one: WorkloadTimeline | None, made: Forecast) -> str:
-    if one is None:
-        return ""
-    return numbered_cells(one, made)
-
-
-def _steps(found: Sequence[Difference], zone: tzinfo) -> Iterator[str]:
-    for some in _alike(found):
-        for one in some:
-            yield f"{name_of(one.ref)}  {signed(one.hours)} replica-hours"
-        yield from _runs(some[0], zone)
-
-
-def _runs(one: Difference, zone: tzinfo) -> Iterator[str]:
-    for words, timeline in (("before", one.before), ("after", one.after)):
-        if timeline is None:
-            yield f"  {words:6}  not there"
-            continue
-        steps = [f"{edge(at, zone)} {replicas}" for at, replicas in timeline.steps]
-        more = f", and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
-        assumes = next((one_line(segment.assumes) for segment in timeline.segments if segment.assumes), "")
-        resting = f" (assumes {assumes})" if assumes else ""
-        yield f"  {words:6}  {', '.join(steps[:_MOST_STEPS])}{more}{resting}"
-
-
-# 5. Now
-
-
-def _identity(decision: Decision) -> Hashable:
-    """What makes a change of base and one of head the same: the object and what becomes of it, whatever the reason."""
-    return (decision.ref, decision.verb, what_of(decision))
-
-
-def _new(base: Plan | None, head: Plan) -> tuple[list[Action], list[Action]] | None:
-    """Return what only the next run of head does, and what only that of base does; None: the same."""
-    if base is None:
-        return None
-    known = {_identity(action.decision) for action in base.actions}
-    wanted = {_identity(action.decision) for action in head.actions}
-    new = [action for action in head.actions if _identity(action.decision) not in known]
-    changed = {action.ref for action in new}
-    gone = [action for action in base.actions if _identity(action.decision) not in wanted and action.ref not in changed]
-    return (new, gone) if new or gone else None
-
-
-def _now(review: Review) -> Part:
-    title = "Now"
-    if review.next_base is None:
-        found = grouped(review.next_head, review.next_head.actions)
-        words = "What the next run does with these policies:" if found else "The next run does nothing."
-        return Part(title, (words,), (*_groups(found), *_said(review.next_head)))
-    differing = _new(review.next_base, review.next_head)
-    if differing is None:
-        words = "The next run does exactly what it would do without this change."
-        return Part(title, (words,), tuple(_said(review.next_head)))
-    new, gone = differing
-    instead = {action.ref: what_of(action.decision) for action in review.next_base.actions}
-    listings = [*_groups(_beside(group, instead) for group in grouped(review.next_head, new))]
-    if gone:
-        lines = _lines(grouped(review.next_base, gone))
-        listings.append(LineList(f"{counted(len(gone), 'change')} no longer made", tuple(lines)))
-    return Part(title, (), (*listings, *_said(review.next_head)))
-
-
-def _said(made: Plan) -> Iterator[LineList]:
-    """Yield what else the next run says."""
-    for held in held_of(made):
-        yield LineList(f"Held back: {held.what}", (held.where, held.allow) if held.where else (held.allow,))
-    for block in blocks_of(made):
-        yield LineList(block.title, (*block_entries(block), *_lines(block.groups)), folded=True)
-
-
-def _beside(group: Group, instead: dict[ObjectRef, str]) -> Group:
-    """Return `group` with what its lines replace."""
-    return replace(group, lines=tuple(_instead(line, instead) for line in group.lines))
-
-
-def _instead(line: Line, instead: dict[ObjectRef, str]) -> Line:
-    former = instead.get(line.action.ref)
-    return line if former is None else replace(line, reason=f"{line.reason} (instead of {former})".lstrip())
-
-
-def _groups(groups: Iterable[Group]) -> Iterator[LineList]:
-    updates: list[Line] = []
-    for group in groups:
-        updates += group.updates
-        if group.lines:
-            yield LineList(group.heading, tuple(lines_of(group.lines, None, _PLAIN)))
-    if updates:
-        yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates, None, _PLAIN)), folded=True)
-
-
-def _lines(groups: Iterable[Group]) -> Iterator[str]:
-    for group in groups:
-        yield group.heading
-        yield from lines_of((*group.lines, *group.updates), None, _PLAIN)
-
-
-_PLAIN = Style()
-
-
-# 6. Could not be judged
-
-
-def _unjudged(review: Review) -> Part:
-    title = "Could not be judged"
-    lines = [*review.notes]
-    if review.head is not None:
-        lines += undecided_words(review.head)
-    else:
-        lines += [f"{one_line(name)}: {one_line(why)}" for name, why in review.next_head.unknown.items()]
-    rows = [
-        "  ".join(filter(None, (key.cluster, key.policy, key.template, key.window)))
-        for key in sorted(review.next_head.unanswered)
-    ]
-    words = [_recorded(review)] if review.head is not None else []
-    listings = []
-    if rows:
-        queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
-        missing = f"The snapshot holds no answer to {queries}; what depends on {them} is not decided here"
-        listings.append(LineList(missing, tuple(escaped(row) for row in rows)))
-    if lines:
-        listings.append(LineList("What is unknown", tuple(lines)))
-    if not listings and not review.next_head.undecided:
-        words.append("Every query of the policies has an answer, and every cluster was read.")
-    return Part(title, tuple(words), tuple(listings))
-
-
-def _recorded(review: Review) -> str:
-    if review.snapshot_age is None:
-        return "The snapshot does not say when it was recorded: it may be of any age."
-    return f"The snapshot is {age(review.snapshot_age)} old."
+    return "" if one is None else numbered_cells(one, made)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError
+from reconciler.forecast.differences import Difference
 from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
-from reconciler.forecast.review import Difference, Review
-from reconciler.forecast.review_parts import Part, review_parts
+from reconciler.forecast.review import Review
+from reconciler.forecast.review_details import Part, selected
+from reconciler.forecast.review_parts import review_parts
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
-from reconciler.report.markdown import fence, joined, origin_of, prose
-from reconciler.report.wording import counted
+from reconciler.report.markdown import LONGEST_TEXT, details, fence, joined, origin_of, prose
+from reconciler.report.wording import counted, in_zone
 from reconciler.untrusted_text import escaped, one_line
 
 REVIEW_VERSION = "reconciler/review/v1alpha1"
@@ -24,35 +26,41 @@ TITLE = "What this change of policies does"
 
 def render_text(review: Review) -> str:
     """Return the review as text."""
-    first, *rest = review_parts(review)
-    found = [*_block(replace(first, listings=())), *(block for part in rest for block in _block(part))]
-    found += [listing.text() for listing in first.listings]
-    blocks = [[TITLE], *([escaped(line) for line in block] for block in found)]
-    return "\n".join("\n".join(block) + "\n" for block in blocks if block)
+    blocks = [[TITLE], *([escaped(line) for line in block] for part in review_parts(review) for block in _text(part))]
+    return in_zone("\n".join("\n".join(block) + "\n" for block in blocks), review.zone)
 
 
-def _block(part: Part) -> list[list[str]]:
+def _text(part: Part) -> list[list[str]]:
     head = [*([part.title] if part.title else []), *part.words]
-    return [head, *(listing.text() for listing in part.listings)]
+    return [*([head] if head else []), *(listing.text() for listing in part.listings)]
 
 
 def render_markdown(review: Review) -> str:
-    """Return the review as Markdown of at most 60,000 characters: what matters most stays, whatever is cut."""
+    """Return the review as Markdown of at most 60,000 characters: what stands open stays, whatever is cut."""
     first, *rest = review_parts(review)
     headline = [f"**{prose(first.words[0])}**", *(f"<br>{prose(line)}" for line in first.words[1:])]
-    return joined(
-        [
-            [f"## {TITLE}"],
-            headline,
-            *(block for part in rest for block in _markdown(part)),
-            *(listing.markdown() for listing in first.listings),
-            origin_of(review.next_head),
-        ]
-    )
+    blocks = [[f"## {TITLE}"], headline, *(block for part in rest if not part.folded for block in _markdown(part))]
+    folded = [block for part in rest if part.folded for block in _markdown(part)]
+    shown = joined(_in_zone(blocks, review), LONGEST_TEXT - _ROOM)
+    return f"{shown}\n{joined(_in_zone([*folded, origin_of(review.next_head)], review), LONGEST_TEXT - len(shown) - 1)}"
+
+
+_ROOM = 5_000
+"""Characters that are kept for what is folded, or for how much of it is left out."""
+_MOST_LISTINGS = 40
+
+
+def _in_zone(blocks: Iterable[Sequence[str]], review: Review) -> Iterator[list[str]]:
+    return ([in_zone(line, review.zone) for line in block] for block in blocks)
 
 
 def _markdown(part: Part) -> list[list[str]]:
-    return [[f"### {part.title}"], *([prose(line)] for line in part.words), *(one.markdown() for one in part.listings)]
+    blocks = [*([prose(line)] for line in part.words), *(one.markdown() for one in part.listings[:_MOST_LISTINGS])]
+    if len(part.listings) > _MOST_LISTINGS:
+        blocks.append([f"and {len(part.listings) - _MOST_LISTINGS} more; the JSON form has them all."])
+    if part.folded:
+        return [details(prose(part.title), [line for block in blocks for line in (*block, "")][:-1])] if blocks else []
+    return [[f"### {part.title}"], *blocks]
 
 
 def render_failure(error: ReconcilerError, *, markdown: bool) -> str:
@@ -70,8 +78,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
     return {
         "schemaVersion": REVIEW_VERSION,
         "kind": "Review",
-        "summary": list(review_parts(review)[0].words),
-        "effect": bool(review.differences),
+        "summary": [in_zone(words, review.zone) for words in review_parts(review)[0].words],
+        "effect": review.effect,
         "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
         "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
         "baseReplicaHours": round(review.before_hours, 4),
@@ -91,6 +99,7 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "newlySelected": _names(review.newly_selected),
         "noLongerSelected": _names(review.no_longer_selected),
         "newlyProtected": _names(review.newly_protected),
+        "leftOut": _names(review.left_out),
         "production": _names(tuple(review.production & _touched(review))),
         "timeline": [_difference(one) for one in review.differences],
         "heldBack": [held_to_dict(one) for one in review.held_back],
@@ -107,7 +116,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
 
 def _touched(review: Review) -> frozenset[ObjectRef]:
     differing = (one.ref for one in review.differences)
-    return frozenset((*differing, *review.newly_selected, *review.no_longer_selected, *review.newly_protected))
+    selection = (refs for _, refs in selected(review))
+    return frozenset(differing).union(*selection)
 
 
 def _names(refs: tuple[ObjectRef, ...]) -> list[str]:

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
+from reconciler.forecast.recurrence import Span, recurring
 from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
+from reconciler.model import ObjectRef
 from reconciler.policy.types import Prices
+from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
 from reconciler.report.wording import DAYS, counted, edge, name_of
 from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5
-"""How many of the moments at which most is needed again are named."""
+"""How many of the moments at which most is needed again are named; those that are alike count as one."""
 
 WITHIN = timedelta(hours=1)
 """Wakes that follow one another so closely are one moment: a wake order goes over several runs."""
 
 
 class LineList(Struct, frozen=True):
-    """Lines under `words`; `folded`: a comment shows them only when asked to."""
+    """Lines under `words`, "" for none. `wrapped`: a comment shows them as a list, which fits any page."""
 
     words: str
     lines: tuple[str, ...] = ()
-    folded: bool = False
+    wrapped: bool = False
 
     def text(self) -> list[str]:
         """Return it as text."""
-        return [self.words, *(f"  {line}" for line in self.lines)]
+        return [*([self.words] if self.words else []), *(f"  {line}" for line in self.lines)]
 
     def markdown(self) -> list[str]:
         """Return it as Markdown."""
-        lines = fence(escaped(line) for line in self.lines)
-        if self.folded and self.lines:
-            return details(prose(self.words), lines)
-        return [f"**{prose(self.words)}**", *(["", *lines] if self.lines else [])]
+        words = [f"**{prose(self.words)}**", ""] if self.words else []
+        if self.wrapped:
+            return [*words, *(f"- {prose(line)}" for line in self.lines)]
+        return [*words, *fence(escaped(line) for line in self.lines)] if self.lines else words[:1]
 
 
 class ForecastStyle(Struct, frozen=True):
@@ -147,25 +150,14 @@ def _percents(found: Savings) -> str:
     return f"{first} %" if first == last else f"{first} to {last} %"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def _table(made: Forecast, style: ForecastStyle) -> list[str]:
-    return [f"  {line}" for line in aligned(table_rows(made, style))] if made.selected else []
+    head, *rows = table_rows(made, style)
+    return [f"  {line}" for line in columns(head, rows, numbers=True)] if made.selected else []
 
 
 def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
     lines = _week(made, blocks=style.blocks)
-    return [*(f"  {line}" for line in lines), f"  ({legend(blocks=style.blocks)}; 2 hours each)"] if lines else []
+    return [*(f"  {line}" for line in lines), f"  ({legend(made, blocks=style.blocks)})"] if lines else []
 
 
 def _week(made: Forecast, *, blocks: bool, most: int | None = None) -> list[str]:
@@ -203,36 +195,65 @@ def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
 
 def _lists(made: Forecast) -> Iterator[LineList]:
     """Yield what stands below the picture, where there is any of it."""
-    zone = zone_of(made)
     lists = {
-        "Held back by limits": [line for one in made.held_back for line in held_lines(one, made.end, zone)],
-        "Capacity needed again": [wake_words(one, zone) for one in peaks(made)],
+        "Held back by limits": [line for lines in held_lines(made.held_back, made) for line in lines],
+        "Capacity needed again": wake_lines(made),
         "Could not be judged": list(unknown_words(made)),
     }
     yield from (LineList(words, tuple(lines)) for words, lines in lists.items() if lines)
 
 
-def held_lines(one: HeldBackPeriod, end: datetime, zone: tzinfo) -> list[str]:
-    """Return when a limit holds back how much, and why."""
-    until = "to the end" if one.end >= end else f"until {edge(one.end, zone)}"
-    return [
-        f"{edge(one.start, zone)} {until}: {counted(one.number, 'change')}",
-        f"  {one_line(one.why)}",
-        f"  allow once: --allow-exceed {one_line(one.allow)}",
-    ]
+def when(spans: Iterable[Span], made: Forecast, zone: tzinfo | None = None) -> str:
+    """Return `spans` of a forecast in words: "each weekday 20:00-07:00"."""
+    return ", ".join(recurring(spans, (made.start, made.end), zone or zone_of(made)))
 
 
-def peaks(made: Forecast) -> Sequence[Wake]:
-    """Return the moments at which most pods wake, the largest first."""
-    return total(made.wakes, WITHIN)[:WAKES]
+def held_lines(
+    periods: Iterable[HeldBackPeriod], made: Forecast, zone: tzinfo | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
+    by_name: dict[str, list[HeldBackPeriod]] = {}
+    for one in periods:
+        by_name.setdefault(one.allow, []).append(one)
+    for name, some in by_name.items():
+        objects = objects_words([ref for one in some for ref in one.refs])
+        spans = when({(one.start, one.end) for one in some}, made, zone)
+        why = list(dict.fromkeys(one_line(one.why) for one in some))
+        more = len(why) - (MOST_CLUSTERS if len(why) <= MOST_CLUSTERS else 1)
+        yield (
+            f"{one_line(name) or 'removed policies'}: {objects}, {spans}",
+            *(f"  {words}" for words in (why if more <= 0 else why[:1])),
+            *([f"  and {more} more like it"] if more > 0 else []),
+        )
 
 
-def wake_words(one: Wake, zone: tzinfo) -> str:
-    """Return one moment at which capacity is needed again."""
+MOST_CLUSTERS = 4
+"""Of how many clusters each is named: from one more on they are counted."""
+
+
+def objects_words(refs: Collection[ObjectRef]) -> str:
+    """Return how many objects `refs` are, and on which clusters."""
+    number = len(set(refs))
+    clusters = sorted({one_line(ref.cluster) for ref in refs})
+    where = ", ".join(clusters) if len(clusters) <= MOST_CLUSTERS else counted(len(clusters), "cluster")
+    return f"{counted(number, 'workload')} in {where}"
+
+
+def wake_lines(made: Forecast, zone: tzinfo | None = None) -> list[str]:
+    """Return the moments at which most pods wake, the largest first; those that are alike are one."""
+    moments: dict[str, list[Span]] = {}
+    for one in total(made.wakes, WITHIN):
+        moments.setdefault(_wake_words(one), []).append((one.at, one.at))
+    return [f"{when(spans, made, zone)}: {words}" for words, spans in list(moments.items())[:WAKES]]
+
+
+def _wake_words(one: Wake) -> str:
     needed = f"{one.requests.cpu:,.1f} cores, {one.requests.memory:,.1f} GiB"
-    where = ", ".join(f"{one_line(name)} {pods}" for name, pods in sorted(one.clusters.items()))
+    some = len(one.clusters) <= MOST_CLUSTERS
+    pods = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(one.clusters.items()))
+    where = pods if some else counted(len(one.clusters), "cluster")
     order = " then ".join(f"tier {tier}: {number}" for tier, number in one.tiers) if len(one.tiers) > 1 else ""
-    return f"{edge(one.at, zone)}: {counted(one.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
+    return f"{counted(one.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
 
 
 def undecided_words(made: Forecast) -> Iterator[str]:
@@ -254,7 +275,9 @@ def unknown_words(made: Forecast) -> Iterator[str]:
         yield f"{counted(unstated, 'workload')} {do} no CPU and no memory: only replica-hours are counted"
 
 
-CELLS_A_DAY = 12
+_CELLS = 84
+"""So many cells, and names beside them, are what the page of a code host shows without cutting."""
+_HOURS = (2, 3, 4, 6, 8, 12, 24)
 _PLAIN = {"all": "#", "some": "+", "none": ".", "perhaps": "?", "absent": " "}
 _BLOCKS = {"all": "█", "some": "▄", "none": "▁", "perhaps": "▒", "absent": " "}
 
@@ -313,7 +336,7 @@ def numbered_cells(one: WorkloadTimeline, made: Forecast) -> str:
     for position, segment in enumerate(at_cells):
         replicas = None if segment is None else segment.replicas
         before = at_cells[position - 1] if position else None
-        changes = replicas and (before is None or before.replicas != replicas)
+        changes = replicas is not None and (before is None or before.replicas != replicas)
         alike = [after for after in at_cells[position : position + len(str(replicas))] if after == segment]
         if changes and len(alike) == len(str(replicas)):
             shown = shown[:position] + str(replicas)
@@ -322,8 +345,14 @@ def numbered_cells(one: WorkloadTimeline, made: Forecast) -> str:
     return shown
 
 
+def cell_hours(made: Forecast) -> int:
+    """Return how many hours a cell has: a week has cells of 2 hours, and more days longer ones."""
+    hours = (made.end - made.start) / timedelta(hours=1)
+    return next((one for one in _HOURS if hours / one <= _CELLS), _HOURS[-1])
+
+
 def _middles(made: Forecast) -> Iterable[datetime]:
-    length = timedelta(days=1) / CELLS_A_DAY
+    length = timedelta(hours=cell_hours(made))
     at = made.start + length / 2
     while at < made.end:
         yield at
@@ -341,21 +370,21 @@ def _segment_at(one: WorkloadTimeline, at: datetime) -> Segment | None:
 
 def ruler(made: Forecast, zone: tzinfo) -> str:
     """Return the days above the cells: the name of each where it begins."""
-    line = [" "] * sum(1 for _ in _middles(made))
-    length = timedelta(days=1) / CELLS_A_DAY
-    for position in range(len(line)):
-        here = (made.start + position * length).astimezone(zone)
-        before = (made.start + (position - 1) * length).astimezone(zone)
-        if here.date() != before.date() and position + 3 <= len(line):
-            line[position : position + 3] = DAYS[here.weekday()]
-    return "".join(line)
+    cells, length = sum(1 for _ in _middles(made)), timedelta(hours=cell_hours(made))
+    line = ""
+    for position in range(cells - 2):
+        here, before = ((made.start + place * length).astimezone(zone).date() for place in (position, position - 1))
+        if here != before and len(line) <= max(0, position - 1):
+            line = f"{line:{position}}{DAYS[here.weekday()]}"
+    return line
 
 
-def legend(*, blocks: bool) -> str:
-    """Return what the signs mean."""
+def legend(made: Forecast, *, blocks: bool) -> str:
+    """Return what the signs of a picture mean, and how long a cell is."""
     signs = _BLOCKS if blocks else _PLAIN
     words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
-    return ", ".join(f"{signs[state]} {word}" for state, word in words.items())
+    meanings = ", ".join(f"{signs[state]} {word}" for state, word in words.items())
+    return f"{meanings}; {cell_hours(made)} hours each"
 
 
 # The same as Markdown.
@@ -385,4 +414,4 @@ def picture(made: Forecast) -> list[str]:
     lines = [line.rstrip() for line in _week(made, blocks=True, most=80)]
     if not lines:
         return []
-    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(blocks=True))}; 2 hours each</sub>"]
+    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(made, blocks=True))}</sub>"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import HeldBack, Job, Verb
+from reconciler.decide.decisions import Job, Verb
 from reconciler.decide.idling.criteria import (
     Answers,
     CriterionResult,
@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_bases import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.pod_requests import Requests
@@ -26,7 +26,7 @@ from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import KIND_OF_JOB
+from reconciler.report.wording import KIND_OF_JOB, is_metadata
 from reconciler.workload_kinds import workload_kind
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
@@ -78,14 +78,33 @@ class WorkloadTimeline(Struct, frozen=True):
 
 
 class HeldBackPeriod(Struct, frozen=True):
-    """What a limit or guard keeps from being done from `start` to before `end`, `number` changes."""
+    """What a limit or guard keeps from being done from `start` to before `end`: `number` changes, of `refs`.
+
+    `allow` is the name for --allow-exceed, "" of a guard; `why` says too what lets it through.
+    """
 
     start: datetime
     end: datetime
     allow: str
     why: str
+    refs: frozenset[ObjectRef]
     number: int
-    clusters: tuple[str, ...] = ()
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters on which it is held back."""
+        return tuple(sorted({ref.cluster for ref in self.refs}))
+
+
+def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, HeldBackPeriod]:
+    """Return what `plan` holds back, by what is the same from run to run: from `start` to before `end`."""
+    found: dict[Hashable, HeldBackPeriod] = {}
+    for held in plan.held_back:
+        acted = [one for one in held.decisions if not is_metadata(one)] or held.decisions
+        refs = frozenset(one.ref for one in acted)
+        period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
+        found[(held.allow, period.clusters)] = period
+    return found
 
 
 class Wake(Struct, frozen=True):
@@ -147,7 +166,7 @@ class _Recording:
         self._without: dict[ObjectRef, int] = {}
         self._policy: dict[ObjectRef, tuple[int, str]] = {}
         self._segments: dict[ObjectRef, list[Segment]] = {}
-        self._held: dict[tuple[str, ...], HeldBackPeriod] = {}
+        self._held: dict[Hashable, HeldBackPeriod] = {}
         self._over: list[HeldBackPeriod] = []
         self._wakes: list[Wake] = []
         self._undecided: dict[str, str] = {}
@@ -196,16 +215,13 @@ class _Recording:
             segments.append(replace(last, end=at))
 
     def _hold_back(self, step: Step) -> None:
-        now = {(held.allow, held.unit, *_clusters(held)): held for held in step.plan.held_back}
+        now = held_back_in(step.plan, step.at, self._end)
         for key in [key for key in self._held if key not in now]:
             self._over.append(replace(self._held.pop(key), end=step.at))
         for key, held in now.items():
-            known = self._held.get(key)
-            number = len(held.decisions)
-            if known is None:
-                self._held[key] = HeldBackPeriod(step.at, self._end, held.allow, held.why, number, _clusters(held))
-            elif number > known.number:
-                self._held[key] = replace(known, why=held.why, number=number)
+            known = self._held.setdefault(key, held)
+            if held.number > known.number:
+                self._held[key] = replace(held, start=known.start)
 
     def _wake(self, before: Step, step: Step) -> None:
         more = {
@@ -269,10 +285,6 @@ class _Recording:
                 requests=self._simulation.requests(ref),
                 labels={**labels.get(ref.cluster, NOTHING).get(ref.namespace, NOTHING), **own},
             )
-
-
-def _clusters(held: HeldBack) -> tuple[str, ...]:
-    return tuple(sorted({decision.ref.cluster for decision in held.decisions}))
 
 
 def _without(workload: Workload, at: datetime) -> int:

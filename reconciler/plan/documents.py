@@ -206,7 +206,7 @@ class ChangeDocument(JsonObject, frozen=True):
     event: Annotated[str, Meta(description='The reason of the Event for the change; "" for none.')]
     idles: Annotated[bool, Meta(description="Whether it idles a workload.")]
     known: Annotated[
-        bool, Meta(description="Whether the same schedule idled the workload before, so that no limit counts it.")
+        bool, Meta(description="Whether the workload was idled on the same hours before, so that no limit counts it.")
     ]
     has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
@@ -217,11 +217,11 @@ class ChangeDocument(JsonObject, frozen=True):
 
 
 class HeldBackDocument(JsonObject, frozen=True):
-    """Changes that a limit or a guard holds back."""
+    """Changes of one policy that limits, or a guard, hold back."""
 
-    allow: Annotated[str, Meta(description="The name for --allow-exceed, which allows them once.")]
-    why: Annotated[str, Meta(description="The limit, and what exceeds it.")] = field(name="reason")
-    limit: Annotated[LimitDocument | None, Meta(description="The limit that is exceeded; null: a guard.")]
+    allow: Annotated[str, Meta(description='The name for --allow-exceed, which allows them once; "": a guard.')]
+    why: Annotated[str, Meta(description="What exceeds which limit, and what allows it.")] = field(name="reason")
+    limits: Annotated[list[LimitDocument], Meta(description="The limits that are exceeded; none: a guard.")]
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 

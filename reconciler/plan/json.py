@@ -176,8 +176,8 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
 
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
-    limit = _same_or_none(held.limit, LimitDocument)
-    return HeldBackDocument(allow=held.allow, why=held.why, limit=limit, changes=_changes(held.decisions))
+    limits = _same(held.limits, list[LimitDocument])
+    return HeldBackDocument(allow=held.allow, why=held.why, limits=limits, changes=_changes(held.decisions))
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
@@ -352,7 +352,7 @@ def _held_actions(document: HeldBackDocument) -> HeldBack:
         allow=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),
-        limit=_same_or_none(document.limit, LimitUse),
+        limits=_same(document.limits, tuple[LimitUse, ...]),
     )
 
 

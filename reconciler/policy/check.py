@@ -43,21 +43,23 @@ def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
                 one.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
-    for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
-        _warn_of_equal_priorities(kind, [one for one in built if kind_stated_by(one.kind) == kind], fleet)
     return [warning for one in built for warning in one.warnings]
 
 
-def _warn_of_equal_priorities(kind: str, built: Sequence[PolicyDocument], fleet: Fleet) -> None:
-    """Warn where two policies of one kind may select the same object and neither wins."""
-    documents = {one.policy.name: one for one in built}
-    ordered = sorted((one.policy for one in built), key=lambda policy: policy.place)
-    for other, policy in undecided_pairs(ordered, fleet.clusters):
-        documents[policy.name].warn(
-            ("spec", "priority"),
-            f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; what "
-            f"both select {POLICY_KINDS[kind].equals}",
-        )
+def conflicts(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
+    """Yield where two policies of one kind may select the same object, and neither wins: whoever writes them is to say
+    which does, but a run goes on, and leaves what both select as it is.
+    """
+    fleet = next(one.policy for one in built if one.kind == "Fleet")
+    for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
+        documents = {one.policy.name: one for one in built if kind_stated_by(one.kind) == kind}
+        ordered = sorted((one.policy for one in documents.values()), key=lambda policy: policy.place)
+        for other, policy in undecided_pairs(ordered, fleet.clusters):
+            yield documents[policy.name].source.problem(
+                ("spec", "priority"),
+                f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; "
+                f"what both select {POLICY_KINDS[kind].equals}",
+            )
 
 
 def _warn_of_clusters(one: PolicyDocument, fleet: Fleet) -> None:

@@ -35,7 +35,11 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
     }
     rules = [_rule(kind, one, policies.specs[one.place]) for kind, found in kinds.items() for one in found]
     head = {"schemaVersion": OUTPUT_VERSION, "kind": "Rules", "digest": policies.digest}
-    return {**head, "rules": rules, "warnings": [str(warning) for warning in policies.warnings]}
+    return {
+        **head,
+        "rules": rules,
+        "warnings": [str(warning) for warning in sorted((*policies.warnings, *policies.conflicts))],
+    }
 
 
 def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:

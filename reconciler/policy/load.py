@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem
 from reconciler.messages import alternatives, nearest, shown
-from reconciler.policy.check import cross_problems, cross_warnings
+from reconciler.policy.check import conflicts, cross_problems, cross_warnings
 from reconciler.policy.file_limits import first_problems
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.policy_files import Loaded, broken_fleets, fleet_document, left_out, load
@@ -311,6 +311,7 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
         **in_order,
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
+        conflicts=tuple(sorted(conflicts(kept))),
         specs={one.place: one.spec for one in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},

@@ -18,10 +18,11 @@ from reconciler.policy.kinds.downscale_policy import POD_PICKER, DownscalePolicy
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
-from reconciler.policy.kinds.replica_set import ANNOTATION, ReplicaSetDocument, replica_set_of
+from reconciler.policy.kinds.replica_set import ANNOTATION, PRODUCTION_ANNOTATION, ReplicaSetDocument, replica_set_of
 from reconciler.yaml.documents import Document
 
 _NAMESPACE: Path = ("metadata", "namespace")
+_PRODUCTION: Path = ("spec", "production")
 
 
 class PolicyKind(Struct, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     namespace: Path | None = None  # where it names the one namespace that it is for
     clusters: Path | None = None  # of a mapping by the name of a cluster
     pod_picker: Path | None = None
+    production: Path | None = None  # where it says that it selects production
 
 
 def policy_document(
@@ -55,7 +57,11 @@ def policy_document(
 POLICY_KINDS = {
     "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
     "IdlingPolicy": PolicyKind(
-        document=IdlingPolicyDocument, build=idling_policy_of, into="idling", equals="is not newly idled"
+        document=IdlingPolicyDocument,
+        build=idling_policy_of,
+        into="idling",
+        equals="is not newly idled",
+        production=_PRODUCTION,
     ),
     "Calendar": PolicyKind(document=CalendarDocument, build=calendar_policy_of, into="calendars"),
     "FederatedReplicaSet": PolicyKind(
@@ -65,6 +71,7 @@ POLICY_KINDS = {
         namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
         pod_picker=("spec", "downscalePodPicker"),
+        production=_PRODUCTION,
     ),
     "DownscalePolicy": PolicyKind(
         document=DownscalePolicyDocument,
@@ -72,6 +79,7 @@ POLICY_KINDS = {
         into="downscale",
         equals="is not changed",
         pod_picker=POD_PICKER,
+        production=_PRODUCTION,
     ),
     "ReplicaSet": PolicyKind(
         document=ReplicaSetDocument,
@@ -81,6 +89,7 @@ POLICY_KINDS = {
         namespace=_NAMESPACE,
         clusters=ANNOTATION,
         pod_picker=("spec", "downscalePodPicker"),
+        production=PRODUCTION_ANNOTATION,
     ),
     "Deployment": PolicyKind(
         document=DeploymentDocument,

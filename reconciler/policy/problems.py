@@ -35,6 +35,15 @@ RENAMED = {
     "windows": "downtime",
 }
 """What fields were called before, and what they are called now."""
+_DEFAULT = "limits: {default: {perCluster: {share: 25%, atLeast: 3}, fleet: {share: 10%, atLeast: 10}}} of the Fleet"
+_FORMER_LIMITS = {
+    "idledWorkloads": ("limits: {workloads: 40}, a number", _DEFAULT),
+    "removedReplicas": ("limits: {replicas: 120}, a number", _DEFAULT),
+    "ceiling": (_DEFAULT, _DEFAULT),
+    "fleet": (_DEFAULT, _DEFAULT),
+    "limits": (_DEFAULT, _DEFAULT),
+}
+"""What limits were called before, and what is stated instead: in policies and tenants, and in the Fleet."""
 
 
 def shape_problems(document: Document, kind: str, part: str = "") -> list[Problem]:
@@ -128,8 +137,11 @@ def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
 
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     for name in _not_known(error):
+        former = _FORMER_LIMITS.get(name) if path[-1:] == ("limits",) or path[1:2] == ("clusters",) else None
         meant = _meant(name, error)
         words = UNKNOWN if meant is None else f'{_MEANT} "{meant}"?'
+        if former is not None:
+            words = f"is a former limit, expected {former['default' in error.schema['properties']]}"
         yield document.problem((*path, name), words, key=True)
 
 

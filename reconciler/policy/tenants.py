@@ -124,10 +124,16 @@ def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
             one for one in policies.federated if one.tenant in ("", tenant.name) and tenant.has_namespace(one.namespace)
         ),
         downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
+        conflicts=tuple(one for one in policies.conflicts if one.file in _files_of(policies, tenant)),
         stopped=tuple(one for one in policies.stopped if one.name == tenant.name),
         problems={name: inside for name, inside in policies.problems.items() if name == tenant.name},
         only=tenant,
     )
+
+
+def _files_of(policies: PolicySet, tenant: Tenant) -> set[str]:
+    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
+    return {one.place.file for one in selecting if one.tenant == tenant.name}
 
 
 def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
@@ -150,6 +156,8 @@ def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:
         bounds.check_picker(policy, row.pod_picker)
     if row.equals:
         bounds.check_selecting(policy)
+    if row.production is not None:
+        bounds.check_production(policy, row.production)
     if isinstance(policy, IdlingPolicy):
         order = replace(policy.wake_order, group=f"{tenant.name}/{policy.wake_order.group}")
         return replace(bounds.owned(policy), wake_order=order)
@@ -187,6 +195,12 @@ class _Bounds(Struct, frozen=True):
                         f"those of {_at(self.tenant)}"
                         '; "*" means all of them',
                     )
+
+    def check_production(self, policy: Any, path: Path) -> None:
+        """Add a problem where a policy selects production, and the platform does not let the tenant do so."""
+        if policy.production and not self.tenant.production:
+            words = f"expected no production in a policy of {_at(self.tenant)}; the platform may allow it there"
+            self.document.add(path, f"is true, {words}: production: true")
 
     def owned(self, policy: Any) -> Any:
         """Return a policy with a selector, as one that is the tenant's and selects nothing else than what it has."""
@@ -226,7 +240,8 @@ class _Bounds(Struct, frozen=True):
         if not clusters:
             self.document.add(("spec",), f"runs on no cluster of {_at(tenant)}, expected at least one")
         preferences = replace(policy.preferences, clusters=clusters or policy.clusters)
-        return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters)
+        unnamed = tuple(name for name in clusters if not policy.is_named(name))
+        return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters, unnamed=unnamed)
 
     def _check_placed_on(self, name: str) -> None:
         words = f"expected a cluster within {alternatives(self.tenant.clusters)}, those of {_at(self.tenant)}"

@@ -27,9 +27,17 @@ from reconciler.policy.kinds.criteria import (
 from reconciler.policy.kinds.document import Place
 from reconciler.policy.kinds.downscale_policy import DownscalePolicy, DownscaleTarget, Logarithm, ZoneBalanced
 from reconciler.policy.kinds.federated_replica_set import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.policy.kinds.fields import Ceiling, FleetLimits, Limit, Limits
-from reconciler.policy.kinds.fleet import Fleet, Prices, Production
+from reconciler.policy.kinds.fields import (
+    ClusterDefaultLimit,
+    DefaultLimit,
+    DefaultLimits,
+    FleetLimits,
+    Limits,
+    ReplicasLimits,
+)
+from reconciler.policy.kinds.fleet import Fleet, Prices
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
+from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
 
@@ -39,9 +47,11 @@ __all__ = (
     "AnyOf",
     "Autoscalers",
     "Calendar",
-    "Ceiling",
+    "ClusterDefaultLimit",
     "ClusterPreference",
     "Criterion",
+    "DefaultLimit",
+    "DefaultLimits",
     "DownscalePolicy",
     "DownscaleTarget",
     "FederatedReplicaSet",
@@ -51,7 +61,6 @@ __all__ = (
     "Freeze",
     "GitOps",
     "IdlingPolicy",
-    "Limit",
     "Limits",
     "Logarithm",
     "MetricCriterion",
@@ -60,6 +69,7 @@ __all__ = (
     "PolicySet",
     "Prices",
     "Production",
+    "ReplicasLimits",
     "ScheduleCriterion",
     "Selector",
     "TargetRef",
@@ -80,6 +90,8 @@ class PolicySet(Struct, frozen=True):
     Each tuple is sorted by name (federated: namespace, name). `specs` are the fields of each policy with their
     defaults, by its place: structs of `reconciler.policy.kinds`.
 
+    `conflicts` are policies of equal priority that may select the same object, each as a problem of the later one.
+
     `stopped` are the tenants whose policies are left out because of `problems` in their files: nothing is decided in
     their namespaces, but wakes go on.
     """
@@ -91,6 +103,7 @@ class PolicySet(Struct, frozen=True):
     downscale: tuple[DownscalePolicy, ...] = ()
     digest: str = ""  # SHA-256 (hex) over the files' names and bytes
     warnings: tuple[Problem, ...] = ()
+    conflicts: tuple[Problem, ...] = ()
     specs: Mapping[Place, Any] = NOTHING
     stopped: tuple[Tenant, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant

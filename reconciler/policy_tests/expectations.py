@@ -11,6 +11,7 @@ from typing import NamedTuple
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.limits import spellings_of
+from reconciler.forecast.production import selecting_policies
 from reconciler.forecast.simulation import Step
 from reconciler.kind_names import names_kind
 from reconciler.messages import nearest
@@ -48,11 +49,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run by workload: what its policies say of it, what is planned for it, and which are idle after it."""
+    """A run by workload: what its policies say of it, what is planned for it, which policies may idle or lower it, and
+    which are idle after it.
+    """
 
     step: Step
     explained: Mapping[ObjectRef, tuple[PolicyExplanation, ...]]
     planned: Mapping[ObjectRef, tuple[Decision, ...]]
+    selecting: Mapping[ObjectRef, tuple[str, ...]]
     idle: frozenset[ObjectRef]
 
     @classmethod
@@ -63,7 +67,7 @@ class _Run:
         planned: dict[ObjectRef, tuple[Decision, ...]] = {}
         for decision in (*(action.decision for action in step.plan.actions), *step.plan.observed):
             planned[decision.ref] = (*planned.get(decision.ref, ()), decision)
-        return cls(step, explained, planned, frozenset(_idle_after(step)))
+        return cls(step, explained, planned, selecting_policies(step.plan), frozenset(_idle_after(step)))
 
 
 def _idle_after(step: Step) -> set[ObjectRef]:
@@ -175,7 +179,10 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
         yield f"replicas {replicas}", f"replicas {'unknown' if found is None else found}", found == replicas
     if state is not None:
         yield state, now, now == state
-    if never is not None:
+    if never == "selected":
+        selecting = run.selecting.get(ref, ())
+        yield "never selected", f"selected by {', '.join(selecting) or 'none'}", not selecting
+    elif never is not None:
         yield f"never {never}", now, now != never
     if policy is not None:
         names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]

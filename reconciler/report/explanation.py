@@ -214,7 +214,6 @@ def _not_done(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iter
     held = [(limit, one) for limit in plan.held_back for one in limit.decisions if one.ref in refs]
     for limit, one in held:
         yield f"Held back: {_change(one, about)}; {one_line(limit.why)}"
-        yield one_line(f"  allow it once: --allow-exceed {limit.allow}")
     for one in plan.observed:
         if one.ref in refs:
             yield f"Observed only, never applied: {_change(one, about)}"

@@ -90,11 +90,13 @@ def reasons_in(plan: Plan) -> ReasonWords:
     return ReasonWords(plan.made_at)
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield `rows` in columns below `head`."""
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> Iterator[str]:
+    """Yield `rows` in columns below `head`; `numbers`: all but the first stand to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for first, *rest in (head, *rows):
+        pairs = zip(rest, widths[1:], strict=True)
+        cells = (cell.rjust(width) if numbers else cell.ljust(width) for cell, width in pairs)
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def placement_rows(view: PlacementView, plan: Plan) -> Iterator[tuple[str, ...]]:

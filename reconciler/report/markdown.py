@@ -90,8 +90,8 @@ def fence(lines: Iterable[str]) -> list[str]:
     return [f"{marks}text", *found, marks]
 
 
-def joined(blocks: Iterable[Sequence[str]]) -> str:
-    """Return `blocks` of lines as one text of at most LONGEST_TEXT characters, an empty line between them.
+def joined(blocks: Iterable[Sequence[str]], longest: int = LONGEST_TEXT) -> str:
+    """Return `blocks` of lines as one text of at most `longest` characters, an empty line between them.
 
     Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
     out; what is left out is counted.
@@ -99,9 +99,9 @@ def joined(blocks: Iterable[Sequence[str]]) -> str:
     found = [block for block in blocks if block]
     for rows in _FEWER_ROWS:
         text = _text([list(_cut(block, rows)) for block in found])
-        if len(text) <= LONGEST_TEXT:
+        if len(text) <= longest:
             return text
-    return _text(_first_blocks([list(_cut(block, 1)) for block in found]))
+    return _text(_first_blocks([list(_cut(block, 1)) for block in found], longest))
 
 
 def _text(blocks: Iterable[Sequence[str]]) -> str:
@@ -134,9 +134,9 @@ def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield "|" if line.startswith("| ") else "", line
 
 
-def _first_blocks(blocks: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def _first_blocks(blocks: Sequence[Sequence[str]], longest: int) -> list[Sequence[str]]:
     """Return as many of `blocks` as there is room for, and how many are left out."""
-    room = LONGEST_TEXT - len(_left_out(len(blocks))) - 2
+    room = longest - len(_left_out(len(blocks))) - 2
     shown: list[Sequence[str]] = []
     for block in blocks:
         room -= len("\n".join(block)) + 2
@@ -206,7 +206,6 @@ def _held_back(held: Held) -> list[str]:
     return [
         prose(held.what),
         *([f"<br>{prose(held.where)}"] if held.where else []),
-        f"<br>{prose(held.allow)}",
         "",
         *folded(counted(held.number, "change"), held.groups),
     ]

@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
+from reconciler.decide.decisions import EQUAL_PRIORITIES
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
+from reconciler.report.wording import is_metadata
 
 MetricLabels = Mapping[str, str]
 
@@ -157,6 +159,7 @@ def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
     )
     if measured.plan is not None:
         yield _picker_failures(measured.plan, measured.outcomes)
+        yield _forbidden_to_tenants(measured.plan, measured.outcomes)
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
 
 
@@ -167,6 +170,20 @@ def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
         "reconciler_picker_failures",
         "Workloads whose pod picker gave no usable answer in the last run.",
         _by_cluster(plan, failed | _subjects(plan, "picker")),
+    )
+
+
+def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
+    clusters = {action.id: action.ref.cluster for action in plan.actions}
+    counts = Counter(
+        (clusters[one.action], one.tenant)
+        for one in outcomes
+        if one.tenant and one.forbidden and one.action in clusters
+    )
+    return Gauge(
+        "reconciler_tenant_forbidden_changes",
+        "Changes that the ServiceAccount of a tenant may not make, and that were not made.",
+        [({"cluster": cluster, "tenant": tenant}, count) for (cluster, tenant), count in sorted(counts.items())],
     )
 
 
@@ -187,6 +204,21 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
             "Workloads that stand at their idled count because of a policy.",
             _idled(plan, applied),
         )
+    yield Gauge(
+        "reconciler_held_back_workloads",
+        "Workloads that a limit or a guard left as they are in the last run.",
+        _held_back(plan),
+    )
+    yield Gauge(
+        "reconciler_unknown_clusters",
+        "Clusters that did not answer in the last run.",
+        [({}, sum("/" not in name for name in plan.unknown))],
+    )
+    yield Gauge(
+        "reconciler_policy_conflicts",
+        "Sets of policies that select the same workloads with equal priority.",
+        [({}, len(_subjects(plan, EQUAL_PRIORITIES)))],
+    )
     yield Gauge("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
     yield Gauge("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
     yield Gauge(
@@ -224,9 +256,9 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
 def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], float]]:
     """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones.
 
-    Who may write annotations can name any policy in them: those that are not there are counted together.
+    Those of policies that are not there are counted together.
     """
-    known = {title.removeprefix("IdlingPolicy ") for title in plan.places if title.startswith("IdlingPolicy ")}
+    known = _known_policies(plan)
     idled: dict[ObjectRef, str] = {}
     seen: set[tuple[str, str]] = set()
     for one in plan.explanations:
@@ -247,6 +279,22 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], 
         ({"cluster": cluster, "policy": policy}, counts[cluster, policy])
         for cluster, policy in sorted(existing | counts.keys())
     ]
+
+
+def _held_back(plan: Plan) -> list[tuple[dict[str, str], float]]:
+    """Return how many workloads are held back by cluster and policy; what only our records change is none of them."""
+    known = _known_policies(plan)
+    held = (one for held in plan.held_back for one in held.decisions if not is_metadata(one))
+    found = {(one.ref.cluster, one.policy if one.policy in known else _NO_POLICY, one.ref) for one in held}
+    counts = Counter((cluster, policy) for cluster, policy, _ in found)
+    return [({"cluster": cluster, "policy": policy}, counts[cluster, policy]) for cluster, policy in sorted(counts)]
+
+
+def _known_policies(plan: Plan) -> set[str]:
+    """Return the names of the policies that there are: who may write annotations can name any policy in them."""
+    return {
+        name for kind, _, name in (title.partition(" ") for title in plan.places) if kind not in ("Fleet", "Tenant")
+    }
 
 
 def _told(plan: Plan, *kinds: str) -> list[tuple[dict[str, str], float]]:

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, HeldBack, LimitUse, Notice
-from reconciler.decide.fleet_guard import FLEET
-from reconciler.decide.limits import CEILING, CEILINGS, CLUSTER_CEILING, TENANT
+from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
+from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import CounterfactualCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
@@ -52,16 +51,16 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
 
 _AUTOSCALER = "autoscaler"
 _FROZEN = "frozen"
+_UNSETTLED = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY)
 _VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
 _OTHERS = ("autoscaler", "update")
 
 
 class Held(Struct, frozen=True):
-    """What one limit or guard holds back: `what` is too much, `where` it is, `allow` what lets it through."""
+    """What limits hold back of one policy, or a guard: `what` is too much, and what lets it through, `where` it is."""
 
     what: str
     where: str
-    allow: str
     groups: tuple[Group, ...]
 
     @property
@@ -101,51 +100,7 @@ def held_title(held: Sequence[Held]) -> str:
 
 def _held(plan: Plan, held: HeldBack) -> Held:
     groups = grouped(plan, number(held.decisions))
-    once = f"once --allow-exceed {one_line(held.allow)}"
-    where = _where([line.decision.ref for group in groups for line in group.lines])
-    limit = held.limit
-    if limit is None or not held.decisions:
-        return Held(one_line(held.why), where, f"allow: {once}", groups)
-    policy = f"{KIND_OF_JOB[held.decisions[0].job]} {one_line(held.allow)}"
-    fleet = plan.places.get(f"Fleet {plan.fleet}", "")
-    tenant = limit.name.removeprefix(TENANT) if limit.name.startswith(TENANT) else ""
-    at = fleet if limit.name in (FLEET, *CEILINGS) else plan.places.get(f"Tenant {tenant}" if tenant else policy, "")
-    cluster = f" in {one_line(limit.cluster)}" if limit.cluster else f" of {one_line(limit.name)}" if tenant else ""
-    what = (
-        f"{policy if held.allow != FLEET else groups[0].title}"
-        f"{_bracketed(plan.places.get(policy, groups[0].place) if held.allow != FLEET else '')}: "
-        f"{limit.used} of {limit.base} {limit.unit}{cluster}{_together(held, limit)}{_beside(held, limit)}, "
-        f"limit {limit.allowed}{_bracketed(at)}"
-    )
-    field = "idledWorkloads" if limit.unit == "workloads" else "removedReplicas"
-    clusters = ""
-    if limit.name in CEILINGS:
-        field = CEILING
-        clusters = f"clusters[{limit.cluster}]." if limit.name == CLUSTER_CEILING else ""
-    elif tenant:
-        clusters = f"tenants[{tenant}]."
-    elif policy in plan.places and held.decisions[0].job != "placement":  # a policy may state a limit of its own
-        at = plan.places[policy]
-    elif not limit.cluster:
-        field = f"fleet.{field}"
-    remedy = f"spec.{clusters}limits.{field} in {one_line(at.rpartition(':')[0])}, or {once}" if at else once
-    return Held(what, where, f"allow: {remedy}", groups)
-
-
-def _together(held: HeldBack, limit: LimitUse) -> str:
-    """Return that other policies have a part in `limit`, "" where they have none."""
-    own = [one for one in held.decisions if one.policy == limit.policy]
-    part = sum(one.idles for one in own) if limit.unit == "workloads" else sum(one.removed for one in own)
-    shared = limit.name in CEILINGS or limit.name.startswith(TENANT)
-    return " with other policies" if shared and part < limit.used else ""
-
-
-def _beside(held: HeldBack, limit: LimitUse) -> str:
-    """Return what is held back in the other unit, such as " (12 replicas)"."""
-    less = [one for one in held.decisions if one.removed]
-    workloads, replicas = len({one.ref for one in less}), sum(one.removed for one in less)
-    other = counted(replicas, "replica") if limit.unit == "workloads" else counted(workloads, "workload")
-    return f" ({other})" if less else ""
+    return Held(one_line(held.why), _where([line.decision.ref for group in groups for line in group.lines]), groups)
 
 
 def _bracketed(place: str) -> str:
@@ -168,7 +123,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
     named object by object.
     """
-    warnings = [notice for notice in plan.notices if notice.partial and notice.kind != EQUAL_PRIORITIES]
+    warnings = [notice for notice in plan.notices if notice.partial or notice.kind == UNKNOWN_QUERY]
     blocks = (
         _equal_priorities(plan),
         _frozen(plan),
@@ -239,7 +194,7 @@ def _overridden(plan: Plan) -> Block:
 
 
 def _notices(plan: Plan, everything: bool) -> Block:
-    left_out = (_FROZEN,) if everything else (_FROZEN, _AUTOSCALER)
+    left_out = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY, *(() if everything else (_AUTOSCALER,)))
     found = [one for one in plan.notices if not one.partial and one.kind not in left_out]
     left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
     words = [
@@ -247,7 +202,8 @@ def _notices(plan: Plan, everything: bool) -> Block:
         for policy, count in left.items()
     ]
     notices = (_notice(one, reasons_in(plan)) for one in found)
-    return Block("Notices:", (*notices, *([] if everything else words)))
+    entries = (*notices, *([] if everything else words))
+    return Block(f"Notices: {len(entries)}", entries)
 
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
@@ -292,7 +248,7 @@ def _nothing(plan: Plan, words: str) -> str:
     drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
     if drained:
         return f"No changes. The drain is not finished: {', '.join(drained)}."
-    settled = not plan.dropped and not any(one.partial or one.kind == _FROZEN for one in plan.notices)
+    settled = not plan.dropped and not any(one.partial or one.kind in _UNSETTLED for one in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
     if not settled or plan.kept_up:
@@ -385,29 +341,19 @@ def _dropped(plan: Plan) -> Iterator[str]:
 
 
 def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
-    """Yield how much of each limit is used.
+    """Yield how much of each limit is used; of the Fleet's default that is shown which comes nearest to its end.
 
-    Of the Fleet's limits the one is shown that comes nearest to being reached, with its cluster.
+    Beyond a limit nothing is used, but held back, or allowed for once.
     """
-    fleet = [use for use in limits if use.name == FLEET]
-    nearest = [
-        max((use for use in fleet if use.unit == unit), key=lambda use: use.used / max(1, use.allowed))
-        for unit in dict.fromkeys(use.unit for use in fleet)
-    ]
-    words = [_use(use, f" in {use.cluster}" if use.cluster and use.used else "", use.policy) for use in nearest]
-    words += [_use(use, f" of {_whose(use)}") for use in limits if use.name != FLEET]
+    nearest: dict[tuple[str, str], LimitUse] = {}
+    for use in sorted(limits, key=lambda use: -use.used / max(1, use.allowed)):
+        if use.used:
+            nearest.setdefault((use.name, use.unit), use)
+    words = [_use(nearest[key]) for key in sorted(nearest, key=lambda key: (key[0], key[1] == "replicas"))]
     if words:
         yield f"Limits: {'; '.join(words)}."
 
 
-def _whose(limit: LimitUse) -> str:
-    return f"all policies in {limit.cluster}" if limit.name in CEILINGS else limit.name
-
-
-def _use(limit: LimitUse, where: str, policy: str = "") -> str:
-    """Return how much of `limit` the plan uses, and which policy uses most of it; beyond it nothing is used, but held
-    back, or allowed for once.
-    """
-    by = f" ({policy})" if policy and limit.used else ""
-    used = counted(limit.used, limit.unit.removesuffix("s"))
-    return one_line(f"{used}{where}{by}, limit {limit.allowed}")
+def _use(limit: LimitUse) -> str:
+    where = f"in {limit.cluster or 'all clusters'}" if limit.name == FLEET_DEFAULT else f"of {limit.name}"
+    return one_line(f"{counted(limit.used, limit.unit.removesuffix('s'))} {where}, limit {limit.allowed}")

@@ -257,7 +257,7 @@ def _held(plan: Plan, style: Style) -> Iterator[str]:
     for one in held:
         where = one.where if style.verbose or not one.where else f"{one.where} (-v lists them)"
         yield f"  {one.what}"
-        yield from (f"    {text}" for text in (where, one.allow) if text)
+        yield from [f"    {where}"] * bool(where)
         if style.verbose:
             yield from _indented(one.groups, style)
 

@@ -45,6 +45,7 @@ _VERBS = {
     Verb.RELEASE: "release",
 }
 _STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SHOWN_TIME = re.compile(r"\b[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d) (UTC|[+-]\d\d:\d\d)(?!\w)")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
 _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
@@ -86,6 +87,15 @@ def edge(at: datetime, zone: tzinfo = UTC) -> str:
 def with_edges(text: str) -> str:
     """Return stored `text` with its times as people read them: they are stored as RFC 3339 in UTC."""
     return _STORED_TIME.sub(lambda found: edge(at) if (at := parse_time(found[0])) else found[0], text)
+
+
+def in_zone(text: str, zone: tzinfo) -> str:
+    """Return `text` with its times as the calendar and the clock in `zone` show them, without the zone."""
+    return _SHOWN_TIME.sub(lambda found: weekday_and_time(_time_of(found[1], found[2]), zone), text)
+
+
+def _time_of(text: str, offset: str) -> datetime:
+    return datetime.fromisoformat(f"{text} {offset}".replace(" UTC", "+00:00").replace(" +", "+").replace(" -", "-"))
 
 
 def age(length: timedelta) -> str:

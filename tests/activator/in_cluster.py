@@ -34,7 +34,7 @@ metadata: {{name: test}}
 spec:
   home: member
   clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
-  limits: {{ceiling: {{share: 100%}}}}
+  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -45,7 +45,7 @@ spec:
   selector:
     namespaces: {{include: [{namespace}]}}
     services: {{}}
-  limits: {{idledWorkloads: {{share: 100%, atLeast: 1000}}, removedReplicas: {{share: 100%, atLeast: 1000}}}}
+  limits: {{workloads: 1000}}
   idleWhen:
     - schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}
 """

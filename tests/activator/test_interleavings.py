@@ -38,7 +38,7 @@ metadata: {{name: test}}
 spec:
   home: {CLUSTER}
   clusters: [{{name: {CLUSTER}}}]
-  limits: {{idledWorkloads: {{share: 100%, atLeast: 10}}, removedReplicas: {{share: 100%}}, ceiling: {{share: 100%}}}}
+  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

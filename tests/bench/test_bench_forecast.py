@@ -39,7 +39,7 @@ FLEET = document(
     {
         "home": "a",
         "clusters": [{"name": "a"}],
-        "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT, "ceiling": LIMIT},
+        "limits": {"default": {"perCluster": LIMIT, "fleet": LIMIT}},
     },
 )
 

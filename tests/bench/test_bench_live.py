@@ -48,7 +48,7 @@ def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:
     (policies / "fleet.yaml").write_text(
         "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: load}\n"
         f"spec:\n  home: {next(iter(planes))}\n  clusters:\n{names}"
-        "  limits:\n    idledWorkloads: {share: 100%}\n    removedReplicas: {share: 100%}\n    ceiling: {share: 100%}\n"
+        "  limits:\n    default: {perCluster: {share: 100%}, fleet: {share: 100%}}\n"
     )
     (policies / "nights.yaml").write_text(NIGHTLY)
     return LiveFleet(folder, planes, policies)

@@ -18,8 +18,7 @@ def fleet(clusters: int = CLUSTERS) -> str:
         "  clusters:",
     ]
     lines += [f"    - {{name: cluster-{n:02}, labels: {{region: r{n % 3}}}}}" for n in range(clusters)]
-    lines += ["  limits:", "    idledWorkloads: {share: 100%, atLeast: 10}"]
-    lines += ["    removedReplicas: {share: 100%, atLeast: 10}", "    ceiling: {share: 100%}"]
+    lines += ["  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}"]
     return "\n".join(lines) + "\n"
 
 
@@ -76,12 +75,8 @@ spec:
     keda: Pause
   markEndpoints: false
   limits:
-    idledWorkloads:
-      share: 50%
-      atLeast: 5
-    removedReplicas:
-      share: 50%
-      atLeast: 5
+    workloads: 50
+    replicas: 500
 """
 
 

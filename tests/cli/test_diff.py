@@ -32,10 +32,12 @@ def test_exit_codes_are_those_of_plan(quickstart, flags):
     assert diff(quickstart, *flags).code == quickstart.plan(NOW, *flags).code
 
 
-def test_what_limits_hold_back_is_exit_4_as_in_a_plan(quickstart):
+def test_what_limits_hold_back_fails_where_that_is_wanted_as_in_a_plan(quickstart):
     fleet = quickstart.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("{share: 50%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
-    assert (diff(quickstart).code, quickstart.plan(NOW).code) == (4, 4)
+    fleet.write_text(fleet.read_text().replace("{share: 10%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
+    assert (diff(quickstart).code, quickstart.plan(NOW).code) == (0, 0)
+    wanted = ("--fail-on", "held-back")
+    assert (diff(quickstart, *wanted).code, quickstart.plan(NOW, *wanted).code) == (4, 4)
 
 
 def test_after_apply_there_is_no_diff(quickstart):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.verbs import help_text
+from reconciler.cli.verbs import first_help
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 
 
-def test_without_arguments_the_help_is_shown_where_no_script_takes_it_for_a_result(tmp_path, repository):
+def test_without_arguments_the_verbs_to_begin_with_are_shown(tmp_path, repository):
     said = Folder(tmp_path).call()
-    assert (said.code, said.out, said.err) == (64, "", help_text())
+    assert (said.code, said.out, said.err) == (0, first_help(), "")
     bare = [sys.executable, "-m", "reconciler"]
     done = subprocess.run(bare, cwd=repository, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (64, "", help_text())
+    assert (done.returncode, done.stdout, done.stderr) == (0, first_help(), "")
+    assert re.findall("^  ([a-z]+)  ", first_help(), re.MULTILINE) == ["validate", "plan", "apply", "status"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ metadata: {name: workers}
 spec:
   selector: {namespaces: {include: [nowhere]}, workloads: {kinds: [Deployment]}}
   idleWhen: [{schedule: {calendar: outside-office-hours}}]
-  limits: {removedReplicas: {share: 0%, atLeast: 0}}
+  limits: {replicas: 0}
 """
 
 
@@ -214,4 +216,4 @@ def test_what_the_guard_holds_back_elsewhere_does_not_count(quickstart, cluster,
     Path(quickstart.path / "snapshot/us-east/dev-b.yaml").unlink()
     for name in ("one", "two"):
         quickstart.write(f"snapshot/eu-west/{name}.yaml", _marks(f"gone-{name}", name))
-    assert quickstart.plan(NOW, "--cluster", cluster).code == code
+    assert quickstart.plan(NOW, "--cluster", cluster, "--fail-on", "held-back").code == code

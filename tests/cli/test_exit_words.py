@@ -1,43 +1,151 @@
-"""What an exit code means is one line on stderr; nothing where all is well."""
+"""What a run ends with, without and with --fail-on, and the one line on stderr that says what it means."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+
 import pytest
 
+from reconciler.errors import FailOn
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
+EVERYTHING = ",".join(FailOn)
+HELD = "limits hold back 3 changes and 1 metadata update"
+
+
+def nothing(_: Folder) -> None:
+    """All is well."""
 
 
 def limited(folder: Folder) -> None:
     fleet = folder.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("{share: 50%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
+    fleet.write_text(fleet.read_text().replace("{share: 10%, atLeast: 10}", "{share: 0%, atLeast: 0}"))
+
+
+def shut(folder: Folder) -> None:
+    fleet = folder.path / "policies" / "fleet.yaml"
+    text = fleet.read_text().replace("{share: 25%, atLeast: 4}", "{share: 0%, atLeast: 0}")
+    fleet.write_text(text.replace("{share: 10%, atLeast: 10}", "{share: 0%, atLeast: 0}"))
 
 
 def without_metrics(folder: Folder) -> None:
     (folder.path / "snapshot" / "eu-west" / "metrics.yaml").unlink()
 
 
+def lost(folder: Folder) -> None:
+    shutil.rmtree(folder.path / "snapshot" / "us-east")
+
+
+def all_lost(folder: Folder) -> None:
+    snapshot = folder.path / "snapshot"
+    for cluster in snapshot.iterdir():
+        shutil.rmtree(cluster)
+    (snapshot / "of-another-fleet").mkdir()
+
+
+def in_conflict(folder: Folder) -> None:
+    idling = folder.path / "policies" / "idling.yaml"
+    first = idling.read_text().split("---")[0]
+    folder.write("policies/again.yaml", first.replace("name: idle-dev", "name: again"))
+
+
+def overdue(folder: Folder) -> None:
+    """What was to wake at seven is still asleep at eight, on a cluster that is only read."""
+    assert folder.apply(NOW).code == 0
+    fleet = folder.path / "policies" / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("- name: eu-west\n", "- name: eu-west\n      state: ReadOnly\n"))
+
+
+def malformed(folder: Folder) -> None:
+    folder.write("policies/broken.yaml", "kind: [")
+
+
+PLAN, DIFF, APPLY = ("plan", "policies"), ("diff", "policies"), ("apply", "policies", "--auto-approve")
+MORNING = ("--snapshot", "snapshot", "--now", "2026-11-23T07:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("before", "arguments", "without", "failing"),
+    [
+        pytest.param(nothing, (*PLAN, *LOOK), 0, 0, id="changes"),
+        pytest.param(nothing, (*PLAN, *LOOK, "--detailed-exitcode"), 2, 2, id="changes, in detail"),
+        pytest.param(nothing, (*APPLY, *LOOK), 0, 0, id="applied"),
+        pytest.param(limited, (*PLAN, *LOOK), 0, 4, id="held back"),
+        pytest.param(limited, (*DIFF, *LOOK), 0, 4, id="held back, as a diff"),
+        pytest.param(limited, (*APPLY, *LOOK), 0, 4, id="held back, the rest applied"),
+        pytest.param(
+            shut,
+            (*PLAN, *LOOK, "--policy", "idle-runners", "--detailed-exitcode"),
+            2,
+            4,
+            id="only held back, in detail",
+        ),
+        pytest.param(lost, (*PLAN, *LOOK), 0, 6, id="one cluster unknown"),
+        pytest.param(lost, (*APPLY, *LOOK), 0, 6, id="one cluster unknown, the rest applied"),
+        pytest.param(lost, ("status", *LOOK), 0, None, id="one cluster unknown, looked at"),
+        pytest.param(all_lost, (*PLAN, *LOOK), 1, 1, id="all clusters unknown"),
+        pytest.param(all_lost, (*APPLY, *LOOK), 1, 1, id="all clusters unknown, nothing applied"),
+        pytest.param(all_lost, ("status", *LOOK), 1, None, id="all clusters unknown, looked at"),
+        pytest.param(without_metrics, (*PLAN, *LOOK), 0, 6, id="a query unknown"),
+        pytest.param(in_conflict, (*PLAN, *LOOK), 0, 6, id="two policies of equal priority"),
+        pytest.param(in_conflict, ("validate", "policies"), 3, None, id="two policies of equal priority, checked"),
+        pytest.param(overdue, (*PLAN, *MORNING), 6, 6, id="a wake is overdue"),
+        pytest.param(overdue, (*APPLY, *MORNING), 6, 6, id="a wake is overdue, the rest applied"),
+        pytest.param(malformed, (*PLAN, *LOOK), 3, 3, id="malformed"),
+        pytest.param(nothing, (*APPLY, *LOOK, "--timeout", "0"), 1, 1, id="no time"),
+        pytest.param(nothing, (*PLAN, "--fail-on", "held-up"), 64, None, id="nothing to fail on"),
+    ],
+)
+def test_what_a_situation_ends_with(
+    quickstart: Folder,
+    before: Callable[[Folder], None],
+    arguments: tuple[str, ...],
+    without: int,
+    failing: int | None,
+) -> None:
+    before(quickstart)
+    copy = Folder.copied(quickstart.path, quickstart.path.parent / "again")
+    said = quickstart.call(*arguments)
+    assert said.code == without, said
+    if failing is not None:
+        assert copy.call(*arguments, "--fail-on", EVERYTHING).code == failing
+
+
 @pytest.mark.parametrize("verb", ["plan", "diff"])
-def test_all_is_well(quickstart, verb):
+def test_all_is_well(quickstart: Folder, verb: str) -> None:
     assert quickstart.call(verb, "policies", *LOOK).err == ""
 
 
 @pytest.mark.parametrize(
-    ("before", "arguments", "code", "words"),
+    ("before", "arguments", "code", "line"),
     [
-        (None, ("plan", "policies", "--detailed-exitcode"), 2, "7 changes and 7 metadata updates pending"),
-        (None, ("diff", "policies", "--detailed-exitcode"), 2, "7 changes and 7 metadata updates pending"),
-        (limited, ("plan", "policies"), 4, "limits hold back 3 changes and 1 metadata update"),
-        (without_metrics, ("plan", "policies"), 6, "incomplete: 1 query unknown"),
-        (limited, ("apply", "policies", "--auto-approve"), 4, "limits hold back 3 changes and 1 metadata update"),
-        (None, ("apply", "policies", "--auto-approve", "--timeout", "0"), 1, "nothing was done"),
+        (nothing, (*PLAN, "--detailed-exitcode"), 2, "exit code 2: 7 changes and 7 metadata updates pending"),
+        (nothing, (*DIFF, "--detailed-exitcode"), 2, "exit code 2: 7 changes and 7 metadata updates pending"),
+        (limited, PLAN, 0, f"notice: {HELD}"),
+        (
+            shut,
+            (*PLAN, "--policy", "idle-runners", "--detailed-exitcode"),
+            2,
+            "exit code 2: limits hold back 2 changes",
+        ),
+        (limited, (*PLAN, "--fail-on", "held-back,unknown"), 4, f"exit code 4: {HELD}"),
+        (limited, (*PLAN, "--fail-on", "unknown"), 0, f"notice: {HELD}"),
+        (without_metrics, PLAN, 0, "notice: 1 query unknown"),
+        (without_metrics, (*PLAN, "--fail-on", "unknown"), 6, "exit code 6: incomplete: 1 query unknown"),
+        (lost, PLAN, 0, "notice: 1 cluster unknown"),
+        (in_conflict, PLAN, 0, "notice: 1 conflict of policies"),
+        (in_conflict, (*PLAN, "--fail-on", "conflict"), 6, "exit code 6: incomplete: 1 conflict of policies"),
+        (limited, APPLY, 0, f"notice: {HELD}"),
+        (nothing, (*APPLY, "--timeout", "0"), 1, "exit code 1: nothing was done"),
     ],
 )
-def test_a_code_says_what_it_means(quickstart, before, arguments, code, words):
-    if before is not None:
-        before(quickstart)
+def test_a_run_says_last_what_it_left_undone(
+    quickstart: Folder, before: Callable[[Folder], None], arguments: tuple[str, ...], code: int, line: str
+) -> None:
+    before(quickstart)
     said = quickstart.call(*arguments, *LOOK)
-    assert (said.code, said.err.splitlines()[-1]) == (code, f"exit code {code}: {words}")
+    assert (said.code, said.err.splitlines()[-1]) == (code, line)
     assert quickstart.call(*arguments, *LOOK, "-q").err == ""

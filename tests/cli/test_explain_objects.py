@@ -126,12 +126,11 @@ def test_an_object(folder, subject, told):
 
 
 def test_what_a_limit_holds_back(folder):
-    folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  limits: {{idledWorkloads: {{share: 0%, atLeast: 0}}}}\n")
+    folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  limits: {{workloads: 0}}\n")
     assert explained(folder, "east/shop/deploy/web") == (
         f"east/shop/Deployment/web\nCurrent 3, desired 0, held back.\n{GOES_IDLE.format(name='web')}"
-        "Held back: idle, replicas 3 -> 0; nights would idle 2 of 2 workloads (100 %, limit 0 % or 0). "
-        "2 come from policies/all.yaml:6.\n"
-        "  allow it once: --allow-exceed nights\n"
+        "Held back: idle, replicas 3 -> 0; nights: 2 workloads would go idle for the first time, limit 0; "
+        "to allow: set `limits: {workloads: 3}` in policies/all.yaml:12\n"
         "Next run: no change\n"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import click
 import pytest
 
 from reconciler.cli.app import cli
-from reconciler.cli.verbs import EXAMPLES, VERBS
+from reconciler.cli.verbs import EXAMPLES, VERBS, help_text
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -47,13 +48,20 @@ def test_the_options_of_an_example_are_those_of_its_verb(line):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_default_is_in_the_help(tmp_path, verb):
-    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split())
+    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split()).replace("- ", "-")
     for one in command(verb).params:
         default = one.default
         if isinstance(default, float):
             assert f"[default: {default:g}]" in text, one.name
         elif isinstance(default, str | int) and not isinstance(default, bool):
             assert f"[default: {default}]" in text, one.name
+
+
+def test_the_help_has_each_verb_once_in_a_group_on_80_columns():
+    titles = re.findall(r"^(\S.*):$", help_text(), re.MULTILINE)
+    assert titles == ["Options", "Policies", "Clusters", "Operate", "CI and shells"]
+    assert re.findall(r"^  ([a-z]+)  ", help_text(), re.MULTILINE) == list(VERBS)
+    assert max(map(len, help_text().splitlines())) <= 80
 
 
 def test_options_stand_in_groups(tmp_path):

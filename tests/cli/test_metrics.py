@@ -76,7 +76,7 @@ def test_a_run_that_failed_keeps_the_time_of_the_last_success(quickstart: Folder
 
 def test_a_run_that_never_ended_well_says_so_by_silence(quickstart: Folder) -> None:
     shutil.rmtree(quickstart.path / "snapshot" / "us-east")
-    assert quickstart.plan(NOW, "--metrics-file", "metrics.prom").code == 6
+    assert quickstart.plan(NOW, "--metrics-file", "metrics.prom", "--fail-on", "unknown").code == 6
     found = values((quickstart.path / "metrics.prom").read_text())
     assert LAST_SUCCESS not in found
     assert sorted(found["reconciler_cluster_unknown_seconds"]) == [0, 0, 1]

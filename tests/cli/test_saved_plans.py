@@ -21,7 +21,7 @@ from tests.way.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
-USUAL, NOTHING = "idledWorkloads: {share: 50%, atLeast: 2}", "idledWorkloads: {share: 0%, atLeast: 0}"
+USUAL, NOTHING = "fleet: {share: 10%, atLeast: 10}", "fleet: {share: 0%, atLeast: 0}"
 Edit = Callable[[dict[str, Any]], None]
 
 
@@ -293,7 +293,7 @@ def test_r4_what_a_limit_holds_back_is_not_let_through(quickstart):
     said = edited(quickstart, moved_in)
     assert said.code == 6, said
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2
-    edited(quickstart, lambda _: None, "--allow-exceed", "fleet")
+    edited(quickstart, lambda _: None, "--allow-exceed", "idle-runners")
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 2, "it is not in the plan"
 
 
@@ -312,8 +312,9 @@ def test_what_a_federated_replica_set_states_besides_its_template_is_in_a_plan_t
 def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart):
     file = quickstart.path / "policies" / "fleet.yaml"
     file.write_text(file.read_text().replace(USUAL, NOTHING))
-    assert quickstart.plan(NOW, "--allow-exceed", "fleet", "--out", "plan.json").code == 0
-    assert quickstart.call("apply", "plan.json", *LOOK, "-q", "--allow-exceed", "fleet").code == 0
+    lifted = ("--allow-exceed", "idle-runners", "--allow-exceed", "idle-dev=1")
+    assert quickstart.plan(NOW, *lifted, "--out", "plan.json").code == 0
+    assert quickstart.call("apply", "plan.json", *LOOK, "-q", *lifted).code == 0
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
 
 
@@ -603,7 +604,7 @@ def test_what_was_not_planned_any_more_meanwhile_is_stale(quickstart):
 
 
 def test_what_is_idle_until_a_time_that_has_passed_by_now_is_stale(quickstart):
-    assert quickstart.plan("2026-11-23T05:40:00Z", "--policy", "idle-runners", "--out", "plan.json").code == 6
+    assert quickstart.plan("2026-11-23T05:40:00Z", "--policy", "idle-runners", "--out", "plan.json").code == 0
     late = ("apply", "plan.json", "--snapshot", "snapshot", "-q", "-o", "json", "--now")
     said = quickstart.call(*late, "2026-11-23T06:00:00Z")
     outcomes = json.loads(said.out)["outcomes"]

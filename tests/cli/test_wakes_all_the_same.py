@@ -22,7 +22,7 @@ metadata: {name: one}
 spec:
   home: east
   clusters: [{name: east}, {name: west}]
-  limits: {idledWorkloads: {share: 25%, atLeast: 10}}
+  limits: {default: {fleet: {share: 25%, atLeast: 10}}}
 """
 POLICY = """\
 apiVersion: reconciler/v1alpha1
@@ -78,7 +78,7 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
     [
         pytest.param("reconciler.cli.run.read_policies", id="H10 while they are read"),
         pytest.param("reconciler.decide.decide.decide_placement", id="H10 while they decide"),
-        pytest.param("reconciler.decide.limits.hold_back", id="H10 while limits are counted"),
+        pytest.param("reconciler.decide.decide.within_limits", id="H10 while limits are counted"),
     ],
 )
 def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
@@ -129,7 +129,7 @@ TYPO = FLEET.replace("atLeast", "atLest")
 @pytest.mark.parametrize(
     ("fleet", "problem", "after"),
     [
-        pytest.param(TYPO, "policies/fleet.yaml:7:41: spec.limits", [3, 3], id="H11 a typo in the limits"),
+        pytest.param(TYPO, "policies/fleet.yaml:7:42: spec.limits", [3, 3], id="H11 a typo in the limits"),
         pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="H11 home"),
         pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="H11 pod pickers"),
         pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="H11 labels"),
@@ -204,7 +204,7 @@ def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
     fleet, problems = read_fleet_for_wakes(folder.path / "policies")
     assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))
     assert "pay" in fleet.protected
-    assert [one.field for one in problems] == ["spec.limits.idledWorkloads.atLest"]
+    assert [one.field for one in problems] == ["spec.limits.default.fleet.atLest"]
 
 
 FOREIGN = """\

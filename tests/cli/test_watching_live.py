@@ -44,7 +44,16 @@ def folder(api_server: ControlPlane, closed: str, tmp_path: Path, monkeypatch: p
 
 def test_one_line_for_each_cluster_that_was_read_and_its_requests_in_the_metrics(folder: Folder) -> None:
     said = folder.call(
-        "plan", "policies", "--request-timeout", "2", "--metrics-file", "metrics.prom", "--progress", "json"
+        "plan",
+        "policies",
+        "--fail-on",
+        "unknown",
+        "--request-timeout",
+        "2",
+        "--metrics-file",
+        "metrics.prom",
+        "--progress",
+        "json",
     )
     assert said.code == 6
     *progress, meaning = said.err.splitlines()

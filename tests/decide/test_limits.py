@@ -1,18 +1,24 @@
-"""Limits: what counts, what is held back, what never is."""
+"""Limits: what counts, what is held back, what never is, and what the line about it says."""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, LimitUse, Phase, PolicyExplanation, Verb
-from reconciler.decide.limits import Base, Bases, _Remaining, _Rule, allowed, hold_back, weight_of, within_limits
-from reconciler.policy.types import AllOf, IdlingPolicy, Limit, Limits, Selector
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
+from reconciler.decide.limit_bases import LimitBases, limit_bases, weight_of
+from reconciler.decide.limits import Limited, LimitedPolicy, Rules, limited_policies, within_limits
+from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (
+    NO_LIMITS,
     a_cluster,
     a_downscale_policy,
     a_federated_replica_set,
@@ -23,30 +29,92 @@ from tests.builders import (
     a_state,
     a_workload,
     an_idling_policy,
+    fleet_limits,
 )
 from tests.plan.decisions import a_decision
 
 NONE = Limits()
-TIGHT = Limits(Limit(0.0, 2), Limit(0.0, 100))
+HUGE = 2**31 - 1
 
 
-def a_policy(name: str, limits: Limits = NONE) -> IdlingPolicy:
-    return an_idling_policy(name, selector=Selector(), idle_when=AllOf(()), limits=limits)
+def a_policy(name: str = "idle-dev", limits: Limits = NONE, **fields: Any) -> IdlingPolicy:
+    place = Place(f"policies/{name}.yaml", 4)
+    return an_idling_policy(name, selector=Selector(), idle_when=AllOf(()), limits=limits, limits_place=place, **fields)
+
+
+def a_tenant(**limits: int) -> Tenant:
+    place = Place("fleet.yaml", 12)
+    return Tenant(
+        name="a", place=place, limits_place=place, paths=("a/**",), namespaces=("team-a-*",), limits=Limits(**limits)
+    )
+
+
+def rules(
+    policies: PolicySet, bases: LimitBases | None = None, lifted: Mapping[str, int | None] | None = None
+) -> Rules:
+    if bases is None:
+        hundred = {"workloads": 100, "replicas": 300}
+        tenants = {one.name: {"workloads": 10, "replicas": 30} for one in policies.fleet.tenants}
+        bases = LimitBases(clusters={one.name: hundred for one in policies.fleet.clusters}, tenants=tenants)
+    return Rules(limited_policies(policies, lifted or {}), LimitedPolicy(), bases, policies.fleet)
+
+
+def held(
+    decisions: Sequence[Decision],
+    *policies: Any,
+    limits: Any = NO_LIMITS,
+    tenants: tuple[Tenant, ...] = (),
+    idled: Mapping[Any, Any] | None = None,
+    lifted: Mapping[str, int | None] | None = None,
+) -> Limited:
+    """Hold back of `decisions` on two clusters with 100 workloads each."""
+    fleet = a_fleet("east", "west", limits=limits, tenants=tenants)
+    found = a_policy_set(fleet, idling=policies or (a_policy(),))
+    made = rules(found, None, lifted)
+    bases = replace(made.bases, idled=idled or {})
+    return replace(made, bases=bases).hold_back(decisions)
+
+
+def idles(count: int, policy: str = "idle-dev", cluster: str = "east", **fields: Any) -> list[Decision]:
+    names = [f"{policy}-{number}".replace("/", "-") for number in range(count)]
+    refs = [a_ref(name, cluster=cluster, namespace=fields.get("namespace", "shop")) for name in names]
+    fields = {key: value for key, value in fields.items() if key != "namespace"}
+    return [a_decision(ref.name, ref=ref, policy=policy, **fields) for ref in refs]
+
+
+def left(result: Limited) -> dict[tuple[str, str], int]:
+    """Return how many decisions of each policy are left on each cluster."""
+    found: dict[tuple[str, str], int] = {}
+    for one in result.decisions:
+        key = (one.policy, one.ref.cluster)
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+# What counts
 
 
 @pytest.mark.parametrize(
     ("share", "at_least", "base", "expected"),
     [
-        pytest.param(0.25, 10, 8, 10, id="at least wins on a small base"),
-        pytest.param(0.25, 10, 400, 100, id="share wins on a large base"),
-        pytest.param(0.25, 0, 7, 1, id="the share is rounded down"),
-        pytest.param(0.29, 0, 100, 29, id="a share that binary fractions miss is not rounded below itself"),
+        pytest.param(0.25, 3, 8, 3, id="at least wins on a small base"),
+        pytest.param(0.25, 3, 400, 100, id="the share wins on a large base"),
+        pytest.param(0.25, 0, 7, 2, id="the share is rounded up"),
+        pytest.param(0.29, 0, 100, 29, id="a share that binary fractions miss is not rounded above itself"),
         pytest.param(0.0, 0, 100, 0, id="nothing allowed"),
         pytest.param(1.0, 0, 0, 0, id="no base"),
     ],
 )
-def test_allowed(share, at_least, base, expected):
-    assert allowed(Limit(share, at_least), base) == expected
+def test_what_a_share_allows(share: float, at_least: int, base: int, expected: int) -> None:
+    policies = a_policy_set(a_fleet(limits=fleet_limits(at_least, share=share)))
+    bases = LimitBases(clusters={"east": {"workloads": base, "replicas": 0}})
+    uses = rules(policies, bases).hold_back([]).uses
+    assert [(one.allowed, one.base) for one in uses if one.cluster and one.unit == "workloads"] == [(expected, base)]
+
+
+def test_the_default_for_replicas_is_at_least_ten() -> None:
+    uses = held([], limits=fleet_limits(0, fleet=0)).uses
+    assert {one.unit: one.allowed for one in uses} == {"workloads": 0, "replicas": 10}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +128,9 @@ def test_allowed(share, at_least, base, expected):
         pytest.param(7, 9, None, 0, id="no replicas change"),
     ],
 )
-def test_what_really_goes(running, before, after, removed):
+def test_what_really_goes(running: int | None, before: int, after: int | None, removed: int) -> None:
     decision = replace(a_decision(), replicas_before=before, replicas_after=after)
-    bases = Bases({}, running={} if running is None else {decision.ref: running})
-    assert bases.removed_by(decision) == removed
+    assert LimitBases({} if running is None else {decision.ref: running}).removed_by(decision) == removed
 
 
 @pytest.mark.parametrize(
@@ -76,467 +143,358 @@ def test_what_really_goes(running, before, after, removed):
         ("CronJob", 1, 1, 0),
     ],
 )
-def test_what_a_workload_counts(kind, replicas, status, weight):
+def test_h7_what_a_workload_counts(kind: str, replicas: int, status: int | None, weight: int) -> None:
     assert weight_of(a_workload(kind=kind, replicas=replicas, status_replicas=status)) == weight
 
 
-def held(decisions, *, fleet_limits=TIGHT, policies=(), own=None, lifted=(), **bases):
-    found = a_policy_set(a_fleet(limits=fleet_limits), idling=tuple(policies))
-    clusters = bases.pop("clusters", {"east": Base(100, 300)})
-    return hold_back(decisions, found, Bases(clusters, own or {}, **bases), frozenset(lifted))
+IDLE = {"reconciler/owner": "production/IdlingPolicy/gone", "idling.kubernetes.io/previous-scale": str(HUGE)}
 
 
-def test_at_the_limit_nothing_is_held_back():
-    result = held([a_decision("a"), a_decision("b")])
-    assert not result.held_back
-    assert [(use.unit, use.used, use.allowed) for use in result.uses] == [("workloads", 2, 2), ("replicas", 6, 100)]
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        pytest.param(a_workload(replicas=3), (1, 3), id="it runs"),
+        pytest.param(a_workload(replicas=HUGE, status_replicas=5), (1, 5), id="no more than runs"),
+        pytest.param(a_workload(replicas=0), (0, 0), id="somebody scaled it to zero"),
+        pytest.param(a_workload(replicas=0, annotations=IDLE), (1, 1), id="we idled it: its record moves nothing"),
+        pytest.param(
+            a_workload(replicas=0, annotations={"reconciler/owner": "other/IdlingPolicy/x"}),
+            (0, 0),
+            id="others idled it",
+        ),
+    ],
+)
+def test_a_base_is_what_runs_and_what_we_idled(workload: Any, expected: tuple[int, int]) -> None:
+    tenant = replace(a_tenant(), namespaces=("shop",))
+    state = a_state(a_cluster(workloads=(workload,)), unreachable={"west": "no answer"})
+    found = limit_bases(a_fleet("east", "west", tenants=(tenant,)), state, a_run())
+    counted = dict(zip(("workloads", "replicas"), expected, strict=True))
+    assert (found.clusters, found.tenants) == ({"east": counted}, {"a": counted})
 
 
-def test_over_the_limit_all_idling_is_held_back_and_the_words_say_where_it_comes_from():
-    others = [a_decision("d", policy="idle-qa")]
-    result = held([*(a_decision(name) for name in "abc"), *others])
-    assert result.decisions == tuple(others)
-    assert result.held_back[0].why == (
-        "idle-dev would idle 3 of 100 workloads in east (3 %, limit 0 % or 2). 3 come from policies/idle-dev.yaml:1."
-    )
-    (use,) = (use for use in result.uses if use.unit == "workloads")
-    assert (use.name, use.cluster, use.policy, use.used, use.allowed) == ("fleet", "east", "idle-dev", 3, 2)
+@pytest.mark.parametrize(
+    ("first", "counts"),
+    [("2026-11-19T22:00:00Z", False), ("2026-11-19T22:00:01Z", True), ("2026-11-20T22:00:01Z", False), ("", False)],
+)
+def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(first: str, counts: bool) -> None:
+    said = f'{{"policy":"nights","hours":{{}},"first":"{first}"}}'
+    state = a_state(a_cluster(workloads=(a_workload(annotations={"reconciler/last-idled": said}),)))
+    found = limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC)))
+    assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
 
 
-def test_wakes_and_increases_go_on_when_decreases_are_held_back():
+# What is held back
+
+
+def test_what_is_too_much_in_one_cluster_is_held_back_there_alone() -> None:
+    result = held([*idles(4), *idles(3, cluster="west")], limits=fleet_limits(3))
+    assert left(result) == {("idle-dev", "west"): 3}
+    assert [(one.allow, len(one.decisions)) for one in result.held_back] == [("idle-dev", 4)]
+
+
+def test_what_is_too_much_in_the_fleet_is_held_back_in_all_clusters() -> None:
+    result = held([*idles(3), *idles(3, cluster="west")], limits=fleet_limits(3, fleet=5))
+    assert (left(result), len(result.held_back)) == ({}, 1)
+
+
+def test_of_those_that_share_a_pool_the_largest_taker_is_held_back_first() -> None:
+    result = held([*idles(1), *idles(3, "idle-qa")], a_policy(), a_policy("idle-qa"), limits=fleet_limits(3))
+    assert left(result) == {("idle-dev", "east"): 1}
+
+
+def test_a_number_that_is_stated_holds_instead_and_takes_nothing_from_the_others() -> None:
+    own = a_policy(limits=Limits(workloads=9))
+    decisions = [*idles(5), *idles(4, cluster="west"), *idles(3, "idle-qa")]
+    assert held(decisions, own, a_policy("idle-qa"), limits=fleet_limits(3)).held_back == ()
+    more = held([*decisions, a_decision("one-more")], own, a_policy("idle-qa"), limits=fleet_limits(3))
+    assert left(more) == {("idle-qa", "east"): 3}
+
+
+def test_what_is_known_goes_on_where_too_much_is_new() -> None:
+    known = [replace(one, known=True) for one in idles(5, "idle-qa")]
+    result = held([*idles(4), *known], a_policy(), a_policy("idle-qa"), limits=fleet_limits(3))
+    assert left(result) == {("idle-qa", "east"): 5}
+
+
+def test_what_idles_counts_no_replicas_unless_they_are_limited_by_name() -> None:
+    many = idles(2, before=100)
+    assert held(many, limits=fleet_limits(3, fleet=3)).held_back == ()
+    assert left(held(many, a_policy(limits=Limits(replicas=199)))) == {}
+    assert held(many, a_policy(limits=Limits(replicas=200))).held_back == ()
+
+
+@pytest.mark.parametrize(("job", "number", "is_held"), [("downscale", 10, False), ("placement", 11, True)])
+def test_replicas_that_placement_and_downscale_remove_share_the_default(job: Any, number: int, is_held: bool) -> None:
+    down = a_decision(before=number, job=job, policy="x", group="x", idles=False)
+    assert bool(held([down], limits=fleet_limits(0, fleet=0)).held_back) is is_held
+
+
+def test_increases_count_nothing_so_that_a_failover_is_never_held_back() -> None:
+    up = a_decision(before=0, after=500, job="placement", phase=Phase.INCREASE, idles=False)
     wake = a_decision("w", before=0, after=3, verb=Verb.WAKE, phase=Phase.WAKE, idles=False)
-    result = held([wake, a_decision("a"), a_decision("b"), a_decision("c")])
-    assert result.decisions == (wake,)
+    assert held([up, wake, *idles(1)], limits=fleet_limits(0)).decisions == (up, wake)
 
 
-@pytest.mark.parametrize("name", ["fleet", "idle-dev"])
-def test_a_lifted_limit_holds_nothing_back_but_is_still_counted(name):
-    result = held([a_decision(name) for name in "abc"], lifted=[name])
-    assert len(result.decisions) == 3
-    assert result.uses[0].used == 3
+@pytest.mark.parametrize(
+    ("lifted", "is_held"),
+    [({}, True), ({"idle-dev": None}, False), ({"idle-dev": 4}, False), ({"idle-dev": 3}, True), ({"x": None}, True)],
+)
+def test_a_limit_is_lifted_once_or_up_to_a_bound(lifted: dict[str, int | None], is_held: bool) -> None:
+    assert bool(held(idles(4), limits=fleet_limits(3), lifted=lifted).held_back) is is_held
 
 
-def test_a_policys_own_limit_concerns_that_policy_alone():
-    other = a_decision("b", policy="idle-qa")
-    policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
-    result = held([a_decision("a"), other], policies=policies, own={("idling", "idle-dev"): Base(10, 30)})
-    assert result.decisions == (other,)
-    assert [one.allow for one in result.held_back] == ["idle-dev"]
+def test_a_policy_that_is_lifted_takes_nothing_from_the_others() -> None:
+    policies = (a_policy(), a_policy("idle-qa"))
+    result = held([*idles(9), *idles(3, "idle-qa")], *policies, limits=fleet_limits(3), lifted={"idle-dev": None})
+    assert result.held_back == ()
 
 
-def test_what_a_policys_limit_holds_back_does_not_count_for_the_fleet():
-    policies = [a_policy("idle-dev", Limits(Limit(0.0, 0), None)), a_policy("idle-qa")]
-    decisions = [a_decision("a"), a_decision("b", policy="idle-qa"), a_decision("c", policy="idle-qa")]
-    result = held(decisions, policies=policies, own={("idling", "idle-dev"): Base(10, 30)})
-    assert len(result.decisions) == 2
+def test_what_a_policy_that_is_gone_removes_is_lifted_with_it() -> None:
+    down = a_decision(before=50, job="placement", group="placement/shop/web", policy="web", idles=False)
+    found = rules(a_policy_set(a_fleet(limits=fleet_limits(0, fleet=0))))
+    (one,) = found.hold_back([down]).held_back
+    assert one.why == "shop/web: 50 replicas would be removed, limit 10 in east; to allow: once --allow-removed"
+    assert replace(found, gone=LimitedPolicy(lifted=True)).hold_back([down]).held_back == ()
 
 
-def test_a_policys_own_limit_counts_instead_of_the_fleets():
-    policies = [a_policy("idle-dev", Limits(Limit(1.0, 0), Limit(1.0, 0))), a_policy("idle-qa")]
-    many = [west(name) if name in "ab" else a_decision(name) for name in "abcdef"]
-    others = [a_decision(name, policy="idle-qa") for name in "ghi"]
-    both = {"east": Base(100, 300), "west": Base(100, 300)}
-    result = held([*many, *others], policies=policies, own={("idling", "idle-dev"): Base(6, 18)}, clusters=both)
-    assert result.decisions == tuple(many)
-    assert [one.limit.policy for one in result.held_back] == ["idle-qa"]
-    assert LimitUse("idle-dev", "workloads", 6, 6, 6, "", "idle-dev") in result.uses
+def test_a_federated_replica_set_is_lifted_by_its_name_alone_too() -> None:
+    found = a_policy_set(federated=(a_federated_replica_set(limits=ReplicasLimits(5)),))
+    assert limited_policies(found, {"web": 7})["placement", "shop/web"].limits == Limits(replicas=7)
 
 
-def test_a_policy_that_limits_only_workloads_keeps_the_fleets_limit_of_replicas():
-    policies = [a_policy("idle-dev", Limits(Limit(1.0, 0), None))]
-    fleet = Limits(Limit(0.0, 0), Limit(0.0, 5))
-    many = [a_decision(name) for name in "ab"]
-    result = held(many, policies=policies, fleet_limits=fleet, own={("idling", "idle-dev"): Base(2, 6)})
-    assert [(one.limit.name, one.limit.unit) for one in result.held_back] == [("fleet", "replicas")]
+def test_what_was_idled_in_the_last_24_hours_counts_once() -> None:
+    yesterday = {a_ref(f"old-{number}"): ("idling", "idle-dev") for number in range(2)}
+    assert held(idles(1), limits=fleet_limits(3), idled=yesterday).held_back == ()
+    (one,) = held(idles(2), limits=fleet_limits(3), idled=yesterday).held_back
+    assert "2 workloads would go idle for the first time after 2 in the last 24 hours, limit 3 in east" in one.why
+    again = {one.ref: ("idling", "idle-dev") for one in idles(3)}
+    assert held(idles(3), limits=fleet_limits(3), idled=again).held_back == ()
 
 
-def test_a_downscale_policy_has_a_limit_of_its_own():
-    policy = a_downscale_policy("workers", limits=Limits(None, Limit(0.5, 0)))
-    found = a_policy_set(a_fleet(limits=TIGHT), downscale=(policy,))
+# Tenants
+
+
+@pytest.mark.parametrize(
+    ("decisions", "limits", "owners"),
+    [
+        pytest.param(idles(3, "a/one"), {}, [], id="a quarter of 10 workloads, at least 3"),
+        pytest.param(idles(4, "a/one"), {}, ["a/one"], id="one more"),
+        pytest.param(idles(9, "a/one"), {"workloads": 9}, [], id="a number of the tenant"),
+        pytest.param([*idles(2, "a/one"), *idles(3, "a/two")], {}, ["a/two"], id="the largest taker"),
+        pytest.param([*idles(3, "a/one"), *idles(9, "platform")], {}, ["platform"], id="not the shared pool"),
+        pytest.param([replace(one, known=True) for one in idles(9, "a/one")], {}, [], id="what is known"),
+        pytest.param(idles(2, "a/small"), {}, ["a/small"], id="a number of its own lowers it"),
+        pytest.param(idles(5, "a/large"), {}, ["a/large"], id="and does not raise it"),
+        pytest.param(idles(2, "a/one", before=6), {"replicas": 11}, ["a/one"], id="replicas, where it limits them"),
+    ],
+)
+def test_all_policies_of_a_tenant_share_its_number(
+    decisions: list[Decision], limits: dict[str, int], owners: list[str]
+) -> None:
+    own = {"a/small": Limits(workloads=1), "a/large": Limits(workloads=100)}
+    of_tenant = [a_policy(name, own.get(name, NONE), tenant="a") for name in ("a/one", "a/two", *own)]
+    result = held(decisions, *of_tenant, a_policy("platform"), limits=fleet_limits(3), tenants=(a_tenant(**limits),))
+    assert [one.allow for one in result.held_back] == owners
+
+
+# What the line says
+
+
+@pytest.mark.parametrize(
+    ("decisions", "fields", "why"),
+    [
+        pytest.param(
+            idles(250),
+            {"limits": fleet_limits(3)},
+            "idle-dev: 250 workloads would go idle for the first time, limit 3 in east; "
+            "to allow: add `limits: {workloads: 275}` to policies/idle-dev.yaml:4",
+            id="one cluster",
+        ),
+        pytest.param(
+            [*idles(4), *idles(5, cluster="west")],
+            {"limits": fleet_limits(3)},
+            "idle-dev: 9 workloads would go idle for the first time, limit 3 per cluster; "
+            "to allow: add `limits: {workloads: 10}` to policies/idle-dev.yaml:4",
+            id="several clusters",
+        ),
+        pytest.param(
+            [*idles(4), *idles(3, cluster="west")],
+            {"limits": fleet_limits(3)},
+            "idle-dev: 4 workloads would go idle for the first time, limit 3 in east; "
+            "to allow: add `limits: {workloads: 8}` to policies/idle-dev.yaml:4",
+            id="all that is needed at once, not only what is held back",
+        ),
+        pytest.param(
+            idles(4),
+            {"limits": fleet_limits(fleet=3)},
+            "idle-dev: 4 workloads would go idle for the first time, limit 3 in all clusters; "
+            "to allow: add `limits: {workloads: 5}` to policies/idle-dev.yaml:4",
+            id="the Fleet",
+        ),
+        pytest.param(
+            idles(1),
+            {"policy": a_policy(limits=Limits(workloads=0))},
+            "idle-dev: 1 workload would go idle for the first time, limit 0; "
+            "to allow: set `limits: {workloads: 2}` in policies/idle-dev.yaml:4",
+            id="a number that is stated",
+        ),
+        pytest.param(
+            idles(10),
+            {"policy": a_policy(limits=Limits(workloads=5, replicas=29))},
+            "idle-dev: 10 workloads would go idle for the first time, limit 5; "
+            "to allow: set `limits: {workloads: 11, replicas: 33}` in policies/idle-dev.yaml:4",
+            id="the other unit would be next",
+        ),
+        pytest.param(
+            [*idles(2), *idles(2, "idle-qa")],
+            {"limits": fleet_limits(3)},
+            "idle-dev: 2 workloads would go idle for the first time, limit 3 in east for it and other policies "
+            "together; to allow: add `limits: {workloads: 3}` to policies/idle-dev.yaml:4",
+            id="with others",
+        ),
+        pytest.param(
+            idles(10, "a/one"),
+            {"policy": a_policy("a/one", Limits(workloads=1), tenant="a"), "tenants": (a_tenant(),)},
+            "a/one: 10 workloads would go idle for the first time, limit 1; to allow: "
+            "set `limits: {workloads: 11}` in policies/a/one.yaml:4 and add `limits: {workloads: 11}` to fleet.yaml:12",
+            id="a tenant that would be asked next",
+        ),
+        pytest.param(
+            idles(10, "a/one"),
+            {"policy": a_policy("a/one", tenant="a"), "tenants": (a_tenant(),)},
+            "a/one: 10 workloads would go idle for the first time, limit 3 of tenant a; "
+            "to allow: add `limits: {workloads: 11}` to fleet.yaml:12",
+            id="a tenant",
+        ),
+    ],
+)
+def test_one_line_says_what_is_held_back_and_what_to_state(
+    decisions: list[Decision], fields: dict[str, Any], why: str
+) -> None:
+    policy = fields.pop("policy", a_policy())
+    assert [one.why for one in held(decisions, policy, a_policy("idle-qa"), **fields).held_back] == [why]
+
+
+def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
+    policy = replace(a_policy(), limits_place=None)
+    (one,) = held(idles(4), policy, limits=fleet_limits(3)).held_back
+    assert one.why.endswith("; to allow: once --allow-exceed idle-dev")
+
+
+def test_a_downscale_policy_states_replicas() -> None:
+    policy = a_downscale_policy("workers", limits=ReplicasLimits(6), limits_place=Place("policies/workers.yaml", 9))
+    found = a_policy_set(downscale=(policy,))
     down = a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False)
-    bases = Bases({"east": Base(100, 300)}, {("downscale", "workers"): Base(2, 12)})
-    result = hold_back([down], found, bases, frozenset())
-    assert [one.limit for one in result.held_back] == [LimitUse("workers", "replicas", 7, 6, 12, "", "workers")]
+    (one,) = rules(found).hold_back([down]).held_back
+    assert one.why == (
+        "workers: 7 replicas would be removed, limit 6; "
+        "to allow: set `limits: {replicas: 8}` in policies/workers.yaml:9"
+    )
 
 
-def test_limits_for_all_clusters_hold_back_what_is_within_those_of_each():
-    fleet = a_fleet(limits=TIGHT, limits_of_all_clusters=Limits(Limit(0.0, 3), None))
-    both = {"east": Base(100, 300), "west": Base(100, 300)}
-    many = [a_decision("a"), a_decision("b"), west("c"), west("d")]
-    other = a_decision("e", policy="idle-qa")
-    result = hold_back([*many, other], a_policy_set(fleet), Bases(both), frozenset())
-    assert result.decisions == (other,)
-    assert [one.limit for one in result.held_back] == [LimitUse("fleet", "workloads", 4, 3, 200, "", "idle-dev")]
+# What goes with it
 
 
-def test_limits_for_all_clusters_are_shares_of_what_runs_on_all_of_them():
-    fleet = a_fleet(limits=NONE, limits_of_all_clusters=Limits(None, Limit(0.5, 0)))
-    result = hold_back([], a_policy_set(fleet), Bases({"east": Base(100, 300), "west": Base(100, 100)}), frozenset())
-    assert result.uses == (LimitUse("fleet", "replicas", 0, 200, 400, "", ""),)
-
-
-@pytest.mark.parametrize(("after", "is_held"), [(2, True), (3, False)])
-def test_a_limit_of_replicas_binds_what_takes_at_least_one(after, is_held):
-    one = a_decision("a", before=3, after=after, job="placement", idles=False)
-    big = a_decision("b", before=3, after=0, job="placement", idles=False)
-    result = held([one, big], fleet_limits=Limits(None, Limit(0.0, 0)))
-    assert result.decisions == (() if is_held else (one,))
-
-
-def test_what_needs_what_needs_something_held_back_goes_with_it():
-    def move(name, needs=()):
+def test_what_needs_what_needs_something_held_back_goes_with_it() -> None:
+    def move(name: str, needs: tuple[str, ...] = ()) -> Decision:
         phase = Phase.INCREASE if needs else Phase.DECREASE
         return a_decision(name, key=name, job="placement", phase=phase, needs=needs, idles=False)
 
     first = replace(move("first"), replicas_before=300)
-    result = held([move("third", ("second",)), move("second", ("first",)), first, move("other", ("none",))])
+    others = [move("third", ("second",)), move("second", ("first",)), first, move("other", ("none",))]
+    result = held(others, limits=fleet_limits(0, fleet=0))
     assert [one.key for one in result.decisions] == ["other"]
 
 
-def test_the_words_name_the_place_that_most_comes_from():
-    many = [a_decision(name, policy="b") for name in "abc"]
-    few = [replace(a_decision("d", policy="b"), cause=replace(many[0].cause, at="policies/z.yaml:1"))]
-    result = held([*few, *many])
-    assert result.held_back[0].why.endswith("3 come from policies/b.yaml:1.")
-
-
-def test_the_mark_of_a_service_goes_with_its_scalables():
+def test_the_record_of_a_service_goes_with_its_workloads() -> None:
     mark = a_decision("s", verb=Verb.RECORD, key="mark", group="g", changes=(), idles=False)
     mark = replace(mark, replicas_before=None, replicas_after=None)
-    scalables = [a_decision(name, group="g", needs=("mark",)) for name in "abc"]
-    result = held([mark, *scalables])
-    assert result.decisions == ()
-    assert len(result.held_back[0].decisions) == 4
+    result = held([mark, *(replace(one, group="g", needs=("mark",)) for one in idles(4))], limits=fleet_limits(3))
+    assert (result.decisions, [len(one.decisions) for one in result.held_back]) == ((), [5])
 
 
-def test_a_placement_decrease_is_held_back_alone():
-    down = a_decision("web", before=300, after=2, job="placement", group="placement/shop/web", idles=False)
-    up = a_decision("up", before=1, after=2, job="placement", group="placement/shop/web", phase=Phase.INCREASE)
-    result = held([up, down])
-    assert result.decisions == (up,)
-    assert [use.used for use in result.uses if use.unit == "replicas"] == [298]
+# The whole
 
 
-def test_the_base_of_a_policys_own_limits_is_what_it_selects_and_not_what_still_carries_its_marks():
-    policies = a_policy_set(idling=(a_policy("nights", Limits(Limit(0.5, 1), NONE.removed_replicas)),))
-    state = a_state(a_cluster(workloads=(a_workload("web"), a_workload("left"))))
-    told = [
-        PolicyExplanation(a_ref(name), "idling", "nights", "", (), selected=selected)
-        for name, selected in (("web", True), ("left", False))
-    ]
-    counted = within_limits(DesiredState(explanations=tuple(told)), policies, state, a_run())
-    assert {use.base for use in counted.limits if use.name == "nights" and use.unit == "workloads"} == {1}
+def test_what_was_held_back_before_stays_so_and_is_said_once() -> None:
+    policies = a_policy_set(a_fleet(limits=fleet_limits(3)), idling=(a_policy(),))
+    state = a_state(a_cluster())
+    first = within_limits(DesiredState(decisions=tuple(idles(4))), policies, state, a_run())
+    again = within_limits(DesiredState(decisions=tuple(idles(3))), policies, state, a_run(), first)
+    assert [len(one.decisions) for one in again.held_back] == [3]
 
 
-def moved(namespace: str, count: int):
-    """Return what a FederatedReplicaSet called web in `namespace` takes away: one idled workload each."""
-    names = [f"{namespace}-{number}" for number in range(count)]
-    return [
-        a_decision(name, ref=a_ref(name, namespace=namespace), policy="web", job="placement", group=group)
-        for name, group in zip(names, [f"placement/{namespace}/web"] * count, strict=True)
-    ]
+def test_a_guard_stays_beside_limits() -> None:
+    guard = HeldBack("", "3 policies were removed", ())
+    policies = a_policy_set(a_fleet())
+    assert within_limits(DesiredState(held_back=(guard,)), policies, a_state(), a_run()).held_back == (guard,)
 
 
-def west(name, **fields):
-    return a_decision(name, ref=a_ref(name, cluster="west"), **fields)
-
-
-class TestEachClusterAndPolicy:
-    """The Fleet's limits hold for each policy on each cluster."""
-
-    def test_one_cluster_does_not_use_up_the_share_of_another(self):
-        both = {"east": Base(100, 300), "west": Base(100, 300)}
-        decisions = [a_decision("a"), a_decision("b"), west("c"), west("d")]
-        assert held(decisions, clusters=both).held_back == ()
-
-    def test_what_one_policy_does_too_much_on_one_cluster_is_held_back_there(self):
-        both = {"east": Base(100, 300), "west": Base(100, 300)}
-        many = [a_decision(name) for name in "abc"]
-        others = (west("d"), a_decision("e", policy="idle-qa"))
-        result = held([*many, *others], clusters=both)
-        assert result.decisions == others
-        assert [(one.allow, len(one.decisions)) for one in result.held_back] == [("fleet", 3)]
-
-    def test_a_policy_of_another_kind_and_the_same_name_is_another_one(self):
-        decisions = [a_decision("a"), a_decision("b"), a_decision("c", job="downscale", idles=True)]
-        assert held(decisions).held_back == ()
-
-    def test_federated_replica_sets_of_one_name_in_two_namespaces_do_not_share_it(self):
-        assert held([*moved("shop", 2), *moved("news", 2)]).held_back == ()
-
-    def test_a_federated_replica_set_is_held_back_and_lifted_by_its_namespace_and_name(self):
-        policies = a_policy_set(
-            a_fleet(limits=TIGHT), federated=tuple(a_federated_replica_set(namespace=one) for one in ("news", "shop"))
-        )
-        decisions, bases = [*moved("shop", 3), *moved("news", 3)], Bases({"east": Base(100, 300)})
-        both = hold_back(decisions, policies, bases, frozenset())
-        assert [(one.allow, one.limit.policy) for one in both.held_back if one.limit] == [
-            ("news/web", "news/web"),
-            ("shop/web", "shop/web"),
-        ]
-        one = hold_back(decisions, policies, bases, frozenset({"shop/web"}))
-        assert [held_back.allow for held_back in one.held_back] == ["news/web"]
-        assert hold_back(decisions, policies, bases, frozenset({"web"})).held_back == ()
-
-    def test_the_name_that_lifts_it_is_that_of_the_policy_where_it_is_known(self):
-        result = held([a_decision(name) for name in "abc"], policies=[a_policy("idle-dev")])
-        assert [one.allow for one in result.held_back] == ["idle-dev"]
-
-
-def test_what_the_same_schedule_idled_before_counts_in_no_limit():
-    known = [replace(a_decision(name), known=True) for name in "abcdef"]
-    result = held([*known, a_decision("new")], fleet_limits=Limits(Limit(0.0, 1), Limit(0.0, 3)))
-    assert (len(result.decisions), result.held_back) == (7, ())
-    assert [(use.unit, use.used) for use in result.uses] == [("workloads", 1), ("replicas", 3)]
-
-
-def test_where_too_much_is_new_what_is_known_sleeps_all_the_same():
-    known = [replace(a_decision(name), known=True) for name in "ab"]
-    result = held([*known, *(a_decision(name) for name in "cde")])
-    assert result.decisions == tuple(known)
-
-
-WIDE = Limits(Limit(1.0, 0), Limit(1.0, 0))
-
-
-class TestCeiling:
-    """How many workloads of one cluster all policies together may newly idle, whatever their own limits are."""
-
-    def held(self, decisions, *, ceiling=None, lifted=()):
-        fleet = a_fleet("east", "west", limits=WIDE, ceiling=Limit(0.6, 0))
-        clusters = [replace(one, ceiling=ceiling) if one.name == "east" else one for one in fleet.clusters]
-        both = {"east": Base(5, 15), "west": Base(5, 15)}
-        policies = a_policy_set(replace(fleet, clusters=tuple(clusters)), idling=(a_policy("idle-dev", WIDE),))
-        own = {("idling", "idle-dev"): Base(10, 30)}
-        return hold_back(decisions, policies, Bases(both, own), frozenset(lifted))
-
-    def test_a_policys_own_limit_does_not_lift_it(self):
-        many = [a_decision(name) for name in "abcd"]
-        result = self.held([*many, west("e"), west("f")])
-        assert [one.ref.name for one in result.decisions] == ["e", "f"]
-        (held_back,) = result.held_back
-        assert held_back.limit == LimitUse("ceiling", "workloads", 4, 3, 5, "east", "idle-dev")
-        assert held_back.allow == "idle-dev"
-        assert held_back.why == (
-            "idle-dev would idle 4 of 5 workloads in east (80 %, ceiling 60 % or 0). "
-            "4 come from policies/idle-dev.yaml:1."
-        )
-
-    def test_whoever_idles_most_is_held_back_first_and_nobody_else(self):
-        many = [a_decision(name) for name in "abc"]
-        other = a_decision("d", policy="idle-qa")
-        result = self.held([other, *many])
-        assert result.decisions == (other,)
-        assert [one.limit for one in result.held_back] == [
-            LimitUse("ceiling", "workloads", 4, 3, 5, "east", "idle-dev")
-        ]
-        assert result.held_back[0].why.startswith("idle-dev with others would idle 4 of 5 workloads in east")
-
-    def test_what_is_held_back_along_with_it_counts_no_more(self):
-        many = [a_decision(name, group="g") for name in "abc"]
-        along = a_decision("d", policy="idle-qa", group="g")
-        small = a_decision("e", policy="small")
-        result = self.held([*many, along, small])
-        assert result.decisions == (small,)
-        assert [one.limit.policy for one in result.held_back] == ["idle-dev"]
-
-    def test_its_use_is_told_once_of_all_policies_however_many_it_holds_back(self):
-        many = [a_decision(name, policy=f"idle-{name}") for name in "abcde"]
-        result = self.held(many)
-        assert [one.limit.used for one in result.held_back if one.limit is not None] == [5, 4]
-        assert [use for use in result.uses if use.name == "ceiling"] == [
-            LimitUse("ceiling", "workloads", 5, 3, 5, "east", "idle-a")
-        ]
-
-    def test_what_goes_along_and_is_not_counted_makes_no_room(self):
-        along = a_decision("d", policy="a", group="g", idles=False)
-        group = [a_decision(name, policy="a", group="g") for name in "abc"]
-        others = [a_decision(name, policy=policy) for policy, name in ("be", "bf", "cg", "ch")]
-        result = self.held([*group, along, *others])
-        assert [one.limit.policy for one in result.held_back if one.limit is not None] == ["a", "b"]
-
-    def test_that_of_a_cluster_has_a_name_of_its_own(self):
-        result = self.held([a_decision(name) for name in "ab"], ceiling=Limit(0.2, 0))
-        assert [one.limit.name for one in result.held_back] == ["clusterCeiling"]
-
-    def test_at_the_ceiling_nothing_is_held_back_and_its_use_is_not_told(self):
-        result = self.held([a_decision(name) for name in "abc"])
-        assert (len(result.decisions), result.held_back) == (3, ())
-        assert not [use for use in result.uses if use.name == "ceiling"]
-
-    @pytest.mark.parametrize("name", ["idle-dev", "fleet"])
-    def test_it_may_be_exceeded_once(self, name):
-        assert self.held([a_decision(name) for name in "abcd"], lifted=[name]).held_back == ()
-
-    def test_a_cluster_that_may_sleep_whole(self):
-        assert self.held([a_decision(name) for name in "abcd"], ceiling=Limit(1.0, 0)).held_back == ()
-
-    def test_what_is_known_does_not_count(self):
-        known = [replace(a_decision(name), known=True) for name in "abc"]
-        assert self.held([*known, a_decision("d"), a_decision("e")]).held_back == ()
-
-
-HUGE = 2_000_000_000
-
-
-def counted(*workloads, decisions=(), limits=None):
-    policies = a_policy_set(a_fleet("east", "west", limits=limits or Limits(Limit(0.25, 10), Limit(0.25, 10))))
-    clusters = [
-        a_cluster(name, workloads=tuple(one for one in workloads if one.ref.cluster == name))
-        for name in ("east", "west")
-    ]
-    return within_limits(DesiredState(decisions=tuple(decisions)), policies, a_state(*clusters), a_run())
-
-
-def test_h7_a_number_that_somebody_asks_for_holds_nothing_back():
-    """Its pods were never made; all it takes away is what runs."""
-    huge = a_workload("huge", replicas=1_000_000, status_replicas=4)
-    others = [a_workload(name) for name in ("a", "b")]
-    decisions = [a_decision("huge", before=1_000_000), a_decision("a"), a_decision("b")]
-    found = counted(huge, *others, decisions=decisions)
-    assert found.held_back == ()
-    assert {(use.used, use.base) for use in found.limits if use.unit == "replicas" and use.cluster == "east"} == {
-        (10, 10)
-    }
-
-
-@pytest.mark.parametrize(
-    ("status", "base"), [(5, 35), (None, 31)], ids=["five run", "a kind that does not say what runs"]
-)
-def test_h7_nor_does_it_lift_a_limit(status, base):
-    huge = a_workload("huge", replicas=HUGE, status_replicas=status, namespace="not-selected")
-    others = [a_workload(f"w{number}") for number in range(10)]
-    found = counted(huge, *others, decisions=[a_decision(f"w{number}") for number in range(10)])
-    assert [one.limit for one in found.held_back] == [LimitUse("fleet", "replicas", 30, 10, base, "east", "idle-dev")]
-
-
-def test_h7_what_runs_beyond_what_is_asked_for_counts_no_more_than_that():
-    found = counted(a_workload("a", replicas=3, status_replicas=HUGE))
-    assert {use.base for use in found.limits if use.unit == "replicas"} == {3, 0}
-
-
-def test_h7_a_decrease_that_is_too_large_on_one_cluster_holds_no_other_one_back():
-    east = [a_workload(f"w{number}") for number in range(20)]
-    there = a_workload("there", cluster="west")
-    wish = west("there")
-    found = counted(*east, there, decisions=[*(a_decision(one.ref.name) for one in east), wish])
-    assert list(found.decisions) == [wish]
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30), st.integers(0, 20), st.integers(0, 40))
-def test_what_is_left_never_exceeds_the_limits(pairs, workloads, replicas):
-    decisions = [
-        a_decision(f"w{position}", before=before, after=after) for position, (before, after) in enumerate(pairs)
-    ]
-    result = held(decisions, fleet_limits=Limits(Limit(0.0, workloads), Limit(0.0, replicas)))
-    assert sum(decision.idles for decision in result.decisions) <= workloads
-    assert sum(decision.removed for decision in result.decisions) <= replicas
-    kept_out = [decision for one in result.held_back for decision in one.decisions]
-    assert sorted(d.key for d in (*result.decisions, *kept_out)) == sorted(d.key for d in decisions)
+def test_what_only_observes_counts_nothing_and_says_what_would_be_held_back() -> None:
+    policies = a_policy_set(a_fleet(limits=fleet_limits(3)), idling=(a_policy(), a_policy("idle-qa", mode="Observe")))
+    desired = DesiredState(decisions=tuple(idles(3)), observed=tuple(idles(4, "idle-qa")))
+    made = within_limits(desired, policies, a_state(a_cluster()), a_run())
+    assert (made.decisions, made.held_back) == (desired.decisions, ())
+    (notice,) = made.notices
+    assert notice.text == (
+        "idle-qa: with mode: Enforce 4 workloads would go idle for the first time, limit 3 in east for it and other "
+        "policies together; to allow: add `limits: {workloads: 5}` to policies/idle-qa.yaml:4"
+    )
+    assert within_limits(made, policies, a_state(a_cluster()), a_run()).notices == (notice,)
 
 
 @st.composite
 def decisions_of_many(draw: st.DrawFn) -> list[Decision]:
-    """Of a few policies on two clusters, some in one group, some that need an earlier one."""
+    """Of a few policies on two clusters, some of one policy in one group, some that need an earlier one there."""
     found: list[Decision] = []
     for position in range(draw(st.integers(0, 12))):
         cluster = draw(st.sampled_from(["east", "west"]))
+        policy = draw(st.sampled_from(["a/x", "a/y", "b", "c"]))
         made = a_decision(
             f"w{position}",
             ref=a_ref(f"w{position}", cluster=cluster),
-            policy=draw(st.sampled_from(["a", "b", "c"])),
-            group=draw(st.sampled_from([f"g{position}", f"{cluster}-1", f"{cluster}-2"])),
+            policy=policy,
+            group=draw(st.sampled_from([f"g{position}", f"{policy}-1", f"{policy}-2"])),
             before=draw(st.integers(0, 4)),
             idles=draw(st.booleans()),
         )
-        needs = draw(st.lists(st.sampled_from([one.key for one in found]), max_size=1)) if found else []
+        before = [one.key for one in found if one.group == made.group]
+        needs = draw(st.lists(st.sampled_from(before), max_size=1)) if before else []
         phase = draw(st.sampled_from([Phase.DECREASE, Phase.DECREASE, Phase.REPAIR]))
-        found.append(replace(made, needs=tuple(needs), phase=phase))
+        found.append(replace(made, needs=tuple(needs), phase=phase, known=draw(st.booleans())))
     return found
 
 
-def one_after_the_other(decisions: list[Decision], each: int, everywhere: int, ceiling: int) -> list[Decision]:
-    """The decisions that are left, every time counted anew: at most `each` idled by one policy on one cluster,
-    `everywhere` by one on all, and `ceiling` by all policies on one cluster."""
-    left = list(decisions)
-    clusters: list[tuple[str, ...]] = [("east",), ("west",), ("east", "west")]
-    for inside in clusters:
-        for policy in "abc":
-            taking = [one for one in idling(left, *inside) if one.policy == policy]
-            if len(taking) > (each if len(inside) == 1 else everywhere):
-                left = without(left, taking)
-    for cluster in ("east", "west"):
-        sizes = Counter(one.policy for one in idling(left, cluster))
-        for policy in sorted(sizes, key=lambda name: (-sizes[name], name)):
-            taking = [one for one in idling(left, cluster) if one.policy == policy]
-            if taking and len(idling(left, cluster)) > ceiling:
-                left = without(left, taking)
-    return left
+NUMBERS = st.builds(Limits, st.integers(0, 3), st.integers(0, 9)) | st.just(NONE)
 
 
-def idling(decisions: list[Decision], *clusters: str) -> list[Decision]:
-    return [one for one in decisions if one.idles and one.phase is Phase.DECREASE and one.ref.cluster in clusters]
+def limited(*limits: Limits) -> list[IdlingPolicy]:
+    """Policies a/x and a/y of tenant a, b and c of the platform, that state `limits`."""
+    names = ("a/x", "a/y", "b", "c")
+    return [a_policy(name, own, tenant=name.rpartition("/")[0]) for name, own in zip(names, limits, strict=True)]
 
 
-def without(decisions: list[Decision], taking: list[Decision]) -> list[Decision]:
-    groups, gone = {one.group for one in taking}, {one.key for one in taking}
-    gone |= {one.key for one in decisions if one.group in groups and one.phase is Phase.DECREASE}
-    while more := {one.key for one in decisions if gone.intersection(one.needs)} - gone:
-        gone |= more
-    return [one for one in decisions if one.key not in gone]
-
-
-@given(decisions_of_many(), st.integers(0, 3), st.integers(0, 5), st.integers(0, 5))
-def test_limits_hold_back_what_counting_anew_for_each_of_them_does(decisions, each, everywhere, ceiling):
-    fleet = a_fleet(
-        "east",
-        "west",
-        limits=Limits(Limit(0.0, each)),
-        limits_of_all_clusters=Limits(Limit(0.0, everywhere)),
-        ceiling=Limit(0.0, ceiling),
-    )
-    base = Base(100, 300)
-    result = hold_back(decisions, a_policy_set(fleet), Bases({"east": base, "west": base}), frozenset())
-    assert list(result.decisions) == one_after_the_other(decisions, each, everywhere, ceiling)
-    position = {one.key: at for at, one in enumerate(decisions)}
-    for held_back in result.held_back:
-        places = [position[one.key] for one in held_back.decisions]
-        assert places == sorted(places)
-    told = [one.key for one in (*result.decisions, *(one for held in result.held_back for one in held.decisions))]
-    assert sorted(told) == sorted(position)
-
-
-@pytest.mark.parametrize("policies", [1, 40, 400])
-def test_what_many_limits_hold_back_is_counted_once(policies: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = 0
-    left_of = _Remaining.left_of
-
-    def counting(remaining: _Remaining, decisions: list[Decision]) -> list[Decision]:
-        nonlocal counted
-        counted += len(decisions)
-        return left_of(remaining, decisions)
-
-    monkeypatch.setattr(_Remaining, "left_of", counting)
-    decisions = [a_decision(f"web-{number}", policy=f"idle-{number % policies}") for number in range(400)]
-    fleet = a_fleet(limits=Limits(Limit(1.0, 0), Limit(1.0, 0)), ceiling=Limit(0.0, 0))
-    result = hold_back(decisions, a_policy_set(fleet), Bases({"east": Base(400, 1200)}), frozenset())
-    assert (result.decisions, len(result.held_back)) == ((), policies)
-    assert counted == 4 * len(decisions)  # two limits, the ceiling, and what is left in the end
-
-
-@pytest.mark.parametrize("policies", [1, 40])
-def test_a_decision_is_looked_at_once_by_each_limit_however_many_policies_there_are(
-    policies: int, monkeypatch: pytest.MonkeyPatch
+@given(
+    decisions_of_many(), st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), st.integers(0, 3), st.integers(0, 4), NUMBERS
+)
+def test_what_is_left_exceeds_no_limit_and_the_lines_let_the_rest_through(
+    decisions: list[Decision], own: tuple[Limits, ...], each: int, everywhere: int, of_tenant: Limits
 ) -> None:
-    asked: list[Decision] = []
-    binds = _Rule.binds
+    fields = {"limits": fleet_limits(each, fleet=everywhere), "tenants": (replace(a_tenant(), limits=of_tenant),)}
+    result = held(decisions, *limited(*own), **fields)
 
-    def counted(rule: _Rule, decision: Decision) -> bool:
-        asked.append(decision)
-        return binds(rule, decision)
+    position = {one.key: at for at, one in enumerate(decisions)}
+    kept_out = [[one.key for one in found.decisions] for found in result.held_back]
+    assert all(keys == sorted(keys, key=position.__getitem__) for keys in kept_out)
+    assert sorted([*(one.key for one in result.decisions), *chain.from_iterable(kept_out)]) == sorted(position)
+    again = held(result.decisions, *limited(*own), **fields)
+    assert (again.decisions, again.held_back) == (result.decisions, ())
 
-    monkeypatch.setattr(_Rule, "binds", counted)
-    decisions = [a_decision(f"web-{number}", policy=f"idle-{number % policies}") for number in range(40)]
-    fleet = a_fleet(limits=Limits(Limit(1.0, 0), Limit(1.0, 0)), ceiling=Limit(1.0, 0))
-    hold_back(decisions, a_policy_set(fleet), Bases({"east": Base(100, 300)}), frozenset())
-    assert len(asked) == 3 * len(decisions)  # two limits and the ceiling
+    stated = {"a/x": own[0], "a/y": own[1], "b": own[2], "c": own[3], "tenant": of_tenant}
+    for line in [one.why for one in result.held_back]:
+        for text, file in re.findall(r"(?:add|set) `limits: \{(.*?)\}` (?:to|in) (\S+):", line):
+            numbers = dict(part.split(": ") for part in text.split(", "))
+            name = "tenant" if file == "fleet.yaml" else file.removeprefix("policies/").removesuffix(".yaml")
+            stated[name] = Limits(**{unit: int(number) for unit, number in numbers.items()})
+    tenant = replace(a_tenant(), limits=stated.pop("tenant"))
+    assert held(decisions, *limited(*stated.values()), **{**fields, "tenants": (tenant,)}).held_back == ()

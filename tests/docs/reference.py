@@ -71,8 +71,8 @@ _REASONS = """\
 # Reasons
 
 In the JSON of a plan, of a report and of `explain -o json`, the data stands beside a `reason`: `reasonCode` is the code
-of the first reason, and `reasons` lists all of them with their `values` (of what a limit holds back, `unit`, `used`,
-`allowed` and `base` say it). The codes are a closed list, below. A new release may
+of the first reason, and `reasons` lists all of them with their `values` (of what is held back `unit`, `used`,
+`allowed` and `base` of its `limits` say it). The codes are a closed list, below. A new release may
 add codes and values; it never gives a code another meaning. The text of `reason` is for people and may change in any
 release: nothing should read it, and the reconciler itself never compares it, so a better sentence changes no cluster.
 
@@ -136,7 +136,7 @@ SHARED = {
     ("include", "exclude", "matchLabels", "matchExpressions", "kinds"): "Workloads",
     ("key", "operator", "values"): "Label requirement",
     ("share", "atLeast"): "Share",
-    ("idledWorkloads", "removedReplicas"): "Limits of changes",
+    ("workloads", "replicas"): "Limits",
     ("clusters", "namespaces", "services", "workloads"): "Selector",
 }
 

@@ -12,7 +12,7 @@ import pytest
 from reconciler import model, workload_kinds
 from reconciler.decide import annotations
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.errors import ExitCode
+from reconciler.errors import ExitCode, FailOn, first_exit_code
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
 
@@ -32,9 +32,16 @@ def test_every_annotation_and_label_is_described() -> None:
     assert described - {"federation.kubernetes.io/replica-set-preferences"} == known
 
 
-def test_every_exit_code_is_described() -> None:
-    rows = re.findall(r"^\| ([\d, ]+) \|", (FOLDER / "exit-codes.md").read_text(), re.M)
-    assert [int(code) for row in rows for code in row.split(",")] == [int(code) for code in ExitCode]
+def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
+    page = (FOLDER / "exit-codes.md").read_text()
+    rows = re.findall(r"^\| .* \| (\d+) \| (.*?) \|", page, re.MULTILINE)
+    failing = {word: int(code) for code, word in re.findall(r"\| (\d) \(`(.*?)`\)", page)}
+    assert {int(code) for code, _ in rows} | set(failing.values()) == set(ExitCode)
+    assert failing == {FailOn.HELD_BACK: 4, FailOn.UNKNOWN: 6, FailOn.CONFLICT: 6}
+    [order] = re.findall(r"the first of this list counts: ([\d, ]+)", page)
+    codes = [ExitCode(int(code)) for code in order.split(", ")]
+    assert [first_exit_code(codes[place:]) for place in range(len(codes))] == codes
+    assert set(codes) == set(ExitCode)
 
 
 def texts() -> Iterator[str]:

@@ -4,6 +4,7 @@ on kube-prometheus and Argo CD, in twelve clusters, and that the limits stop a m
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.first_night import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
-from reconciler.report.summary import held_of
+from reconciler.policy.types import PolicySet
 from tests.forecast.platform import argo_cd, kube_prometheus
 from tests.forecast.worlds import document, first_of, policy_set
 from tests.way.calls import Folder
@@ -26,7 +27,6 @@ from tests.way.teams import MORNING, SLEEP, two_teams
 FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DEV = [f"dev-{number}" for number in range(1, 4)]
 OTHERS = [f"prod-{number}" for number in range(1, 10)]
-LIMIT = {"share": "100%", "atLeast": 0}
 KINDS = ("Deployment", "StatefulSet", "Service")
 BOUTIQUE, GUESTBOOK, CASSANDRA = (
     "online-boutique/kubernetes-manifests.yaml",
@@ -54,8 +54,8 @@ class FirstHour:
     idle: int
     replicas: int
 
-    def simulation(self, clusters: list[str], opened: Opened | None = None) -> Simulation:
-        """What the first policy of a person does: those namespaces sleep at night, and all else is default."""
+    def policies(self, clusters: list[str]) -> PolicySet:
+        """The first policy of a person: those namespaces sleep at night, and as much is new as three clusters have."""
         policy = {
             "selector": {
                 "clusters": {"include": clusters},
@@ -63,11 +63,14 @@ class FirstHour:
                 "services": {},
             },
             "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
-            "limits": {"idledWorkloads": LIMIT, "removedReplicas": LIMIT},
+            "limits": {"workloads": 3 * self.idle},
         }
         fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
         made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]
-        return Simulation(policy_set(made), opened or self.opened)
+        return policy_set(made)
+
+    def simulation(self, clusters: list[str], opened: Opened | None = None) -> Simulation:
+        return Simulation(self.policies(clusters), opened or self.opened)
 
 
 def boutique(shared: Path) -> FirstHour:
@@ -113,32 +116,26 @@ def test_three_clusters_sleep_with_the_defaults_and_one_limit_and_again_the_next
     assert {cluster for step in steps for cluster in held(step)} == set()
 
 
-def test_nine_of_twelve_selected_by_mistake_are_held_back_with_policy_and_line(hour):
-    night = first_night(hour.simulation(["*"]), FRIDAY_NOON)
-    assert night.idle == {"IdlingPolicy nights": 3 * hour.idle}
-    assert len(night.held_back) == 9
-    lines = list(night_lines(night))
-    assert lines[0].startswith(f"First night: Fri 2026-11-20 20:00 UTC, {3 * hour.idle} of ")
-    told = [line for line in lines if line.startswith("  held back: ")]
-    assert told == [
-        f"  held back: IdlingPolicy nights (policies/all.yaml:4): {hour.idle} of {hour.workloads} workloads in {name} "
-        f"({hour.replicas} replicas), limit 10 (policies/all.yaml:2)"
-        for name in OTHERS
+def test_all_twelve_selected_by_mistake_are_held_back_in_one_line(hour):
+    night = first_night(hour.simulation(["*"]), hour.policies(["*"]), FRIDAY_NOON)
+    assert night.idle == {}
+    number = 12 * hour.idle
+    assert [line for line in night_lines(night) if "held back" in line] == [
+        f"  held back: nights: {number} workloads would go idle for the first time, limit {3 * hour.idle}; "
+        f"to allow: set `limits: {{workloads: {math.ceil(1.1 * number)}}}` in policies/all.yaml:4"
     ]
 
 
-def test_after_the_mistake_is_mended_nothing_is_held_back_again(hour):
-    played = hour.simulation(["*"])
-    mistaken = next(step for step in played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=1)) if held(step))
-    assert (idled(mistaken), held(mistaken)) == (set(DEV), set(OTHERS))
-    assert {one.what.partition(":")[0] for one in held_of(mistaken.plan)} == {"IdlingPolicy nights (policies/all.yaml"}
+def test_what_is_known_sleeps_although_a_mistake_is_held_back(hour):
+    played = hour.simulation(["dev-*"])
+    evening = next(step for step in played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=1)) if idled(step))
     left = Opened({name: Backend(name, cluster=cluster) for name, cluster in played.clusters.items()})
-    later = hour.simulation(["dev-*"], left).play(
-        mistaken.at + timedelta(hours=1), FRIDAY_NOON + timedelta(days=3, hours=10)
+    later = hour.simulation(["*"], left).play(
+        evening.at + timedelta(hours=1), FRIDAY_NOON + timedelta(days=3, hours=10)
     )
     steps = list(later)
-    assert [(idled(step), step.at.isoformat()[:13]) for step in steps if idled(step)] == [(set(DEV), "2026-11-23T20")]
-    assert not any(held(step) for step in steps)
+    assert {step.at.isoformat()[:13]: idled(step) for step in steps if idled(step)} == {"2026-11-23T20": set(DEV)}
+    assert {cluster for step in steps for cluster in held(step)} == set(OTHERS)
 
 
 @pytest.fixture
@@ -177,13 +174,13 @@ def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
 
 
 def test_what_limits_will_hold_back_is_told_with_both_places(folder):
-    limits = "spec:\n  limits: {removedReplicas: {share: 0%, atLeast: 2}}\n"
+    limits = "spec:\n  limits: {replicas: 2}\n"
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
     at = ("--snapshot", "snapshot", "--now", MORNING)
     said = folder.call("validate", "policies", *at)
     assert (
-        "  held back: IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 16 of 16 replicas (8 workloads), limit 2 "
-        "(policies/teams/b/sleep.yaml:1)" in said.out
+        "  held back: b/sleep: 16 replicas would be removed, limit 2; "
+        "to allow: set `limits: {replicas: 18}` in policies/teams/b/sleep.yaml:5\n" in said.out
     )
     night = json.loads(folder.call("validate", "policies", *at, "-o", "json").out)["firstNight"]
     assert (night["start"], night["idle"]["IdlingPolicy a/sleep"], len(night["heldBack"])) == (

@@ -113,7 +113,8 @@ spec:
 
 def test_by_a_label_and_with_the_prices_of_the_fleet(quickstart: Folder) -> None:
     fleet = (quickstart.path / "policies" / "fleet.yaml").read_text()
-    quickstart.write("policies/fleet.yaml", fleet.rstrip() + "\n  prices: {cpu: 0.5, memory: 0.25}\n")
+    fleet = fleet.replace("atLeast: 4", "atLeast: 5").rstrip()
+    quickstart.write("policies/fleet.yaml", f"{fleet}\n  prices: {{cpu: 0.5, memory: 0.25}}\n")
     quickstart.write("snapshot/eu-west/ci-builder.yaml", BUILDER)
     look = ("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "1", "-o", "json", "--by", "team")
     priced = [json.loads(quickstart.call(*look, *more).out) for more in ((), ("--price", "memory=0"))]

@@ -80,7 +80,7 @@ def policies() -> Documents:
             {
                 "home": "eu",
                 "clusters": [{"name": "eu"}, {"name": "us"}],
-                "limits": {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit},
+                "limits": {"default": {"perCluster": limit, "fleet": limit}},
             },
         ),
         document("Calendar", "nights", calendar),
@@ -100,6 +100,7 @@ def policies() -> Documents:
             "DownscalePolicy",
             "frontends",
             {
+                "production": True,
                 "selector": {
                     "namespaces": {"include": ["prod-shop"]},
                     "workloads": {"kinds": ["Deployment"], "include": ["frontend"]},
@@ -171,6 +172,11 @@ def without(*names: str) -> Callable[[Documents], None]:
             del documents[name]
 
     return edit
+
+
+def production_selected(documents: Documents) -> None:
+    documents["IdlingPolicy dev"]["spec"]["selector"].update(namespaces={"include": ["dev", "prod-*"]})
+    documents["IdlingPolicy dev"]["spec"]["production"] = True
 
 
 def cluster_frozen(documents: Documents) -> None:
@@ -273,19 +279,16 @@ EDITS = {
         start=FRIDAY_NIGHT,
     ),
     "production selected by mistake": Edit(
-        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(
-            namespaces={"include": ["dev", "prod-*"]}
-        ),
+        production_selected,
         (
-            "Production: 3 workloads of it run in another way",
-            "Production: 3 objects newly selected",
+            "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way",
             "eu/prod-shop/Deployment/frontend",
             'namespaces.include: ["dev"] -> ["dev", "prod-*"]',
         ),
     ),
     "a folder deleted": Edit(
         without("IdlingPolicy dev", "IdlingPolicy late"),
-        ("IdlingPolicy dev is removed", "of the 11 workloads it keeps idle", "11 objects no longer selected"),
+        ("IdlingPolicy dev is removed", "of the 11 workloads it keeps idle", "11 workloads no longer selected"),
         start=FRIDAY_NIGHT,
     ),
     "a picker's host": Edit(
@@ -305,6 +308,138 @@ EDITS = {
         ),
     ),
 }
+
+
+def limited(documents: Documents) -> None:
+    """The limits are those that a Fleet has by default, and policies select nothing yet."""
+    documents["Fleet real"]["spec"]["limits"] = {}
+    documents["IdlingPolicy dev"]["spec"]["mode"] = "Observe"
+
+
+def clusters_by_label(documents: Documents) -> None:
+    """Each cluster says what it is for, and all in eu is production."""
+    for cluster, env in zip(documents["Fleet real"]["spec"]["clusters"], ("prod", "dev"), strict=True):
+        cluster["labels"] = {"env": env}
+    documents["Fleet real"]["spec"]["production"] = {"namespaces": ["dev", "prod-*", "qa", "edge"]}
+    documents["IdlingPolicy dev"]["spec"]["selector"] = {
+        "clusters": {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]},
+        "namespaces": {"include": ["dev", "qa", "prod-*"]},
+        "services": {},
+    }
+
+
+def not_in_dev(documents: Documents) -> None:
+    selector = documents["IdlingPolicy dev"]["spec"]["selector"]
+    selector["clusters"]["matchExpressions"][0]["values"] = ["dev"]
+
+
+without_production = spec("Fleet real", production={"namespaces": []})
+
+
+def new_policy(mode: str) -> Callable[[Documents], None]:
+    def edit(documents: Documents) -> None:
+        nights = {"schedule": {"calendar": "nights"}}
+        selector = {"namespaces": {"include": ["prod-shop"]}, "services": {}}
+        fields = {"selector": selector, "mode": mode, "idleWhen": [nights]}
+        documents["IdlingPolicy shop"] = document("IdlingPolicy", "shop", fields)
+
+    return edit
+
+
+MORE_EDITS = {
+    "NotIn [prod] becomes NotIn [dev]": Edit(not_in_dev, (), before=clusters_by_label),
+    "all of it is over a limit": Edit(spec("IdlingPolicy dev", mode="Enforce"), (), before=limited),
+    "a policy that enforces is new": Edit(new_policy("Enforce"), (), before=without_production),
+    "a policy that observes is new": Edit(new_policy("Observe"), (), before=without_production),
+    "an hour less of downtime": Edit(spec("Calendar nights", downtime=["21:00-06:00"]), ()),
+    "a namespace is protected": Edit(
+        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]), ()
+    ),
+    "a Service is left out": Edit(
+        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(services={"exclude": ["cart*"]}), ()
+    ),
+    "a lower target": Edit(spec("DownscalePolicy frontends", target={"replicas": 1}), ()),
+    "more replicas": Edit(spec("FederatedReplicaSet router", replicas=9), ()),
+    "a wake order": Edit(spec("IdlingPolicy dev", wakeOrder={"group": "dev", "tier": 1}), ()),
+}
+
+
+FIRST_LINES = {
+    "mode": (
+        "From Fri 2026-11-20 20:00: 10 workloads that idle or run fewer replicas today no longer do; 1 "
+        "workload runs at other times. +199 replica-hours (+12 %) in 3 days."
+    ),
+    "anyOf to allOf": (
+        "From Fri 2026-11-20 23:00: 1 workload that idles or runs fewer replicas today no longer does. +21 "
+        "replica-hours (+1 %) in 3 days."
+    ),
+    "idleReplicas": (
+        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
+        "replica-hours (+13 %) in 3 days."
+    ),
+    "priority": "From Fri 2026-11-20 20:00: 1 workload runs at other times. -1 replica-hours (0 %) in 3 days.",
+    "minAge": "From Fri 2026-11-20 20:00: 4 workloads run at other times. +32 replica-hours (+2 %) in 3 days.",
+    "a calendar exception deleted": (
+        "From Sat 2026-11-21 20:00: 11 workloads run at other times. -110 replica-hours (-7 %) in 3 days."
+    ),
+    "a cluster frozen": (
+        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
+        "replica-hours (+13 %) in 3 days."
+    ),
+    "HPA handling": (
+        "From Fri 2026-11-20 20:00: 1 workload that idles or runs fewer replicas today no longer does. +20 "
+        "replica-hours (+1 %) in 3 days."
+    ),
+    "a policy renamed": "No workload runs more or less in the next 3 days; the next run differs.",
+    "the Fleet renamed": (
+        "From Sat 2026-11-21 06:00: 11 idle workloads that wake today stay idle. -572 replica-hours (-35 %) in 3 days."
+    ),
+    "production selected by mistake": (
+        "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way."
+    ),
+    "a folder deleted": (
+        "From Fri 2026-11-20 21:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
+        "replica-hours (+13 %) in 3 days."
+    ),
+    "a picker's host": "No effect in the next 3 days.",
+    "a placement weight": (
+        "From Fri 2026-11-20 12:00: 1 workload in 1 namespace idles or runs fewer replicas that does not "
+        "today; 1 workload runs more replicas. 0 replica-hours (0 %) in 3 days."
+    ),
+    "NotIn [prod] becomes NotIn [dev]": (
+        "Production: 13 workloads in eu left out, because no policy that selects them says production: true."
+    ),
+    "all of it is over a limit": (
+        "Held back: dev: 11 workloads would go idle for the first time, limit 5 in eu; to allow: add "
+        "`limits: {workloads: 13}` to policies/all.yaml:6."
+    ),
+    "a policy that enforces is new": (
+        "From Fri 2026-11-20 20:00: 3 workloads in 1 namespace idle or run fewer replicas that do not today. "
+        "-100 replica-hours (-6 %) in 3 days."
+    ),
+    "a policy that observes is new": "3 workloads newly selected; none runs more or less in the next 3 days.",
+    "an hour less of downtime": (
+        "From Fri 2026-11-20 20:00: 11 workloads run at other times. +22 replica-hours (+1 %) in 3 days."
+    ),
+    "a namespace is protected": (
+        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
+        "replica-hours (+13 %) in 3 days."
+    ),
+    "a Service is left out": (
+        "From Fri 2026-11-20 20:00: 1 workload that idles or runs fewer replicas today no longer does. +20 "
+        "replica-hours (+1 %) in 3 days."
+    ),
+    "a lower target": "Production: 1 workload in eu runs in another way.",
+    "more replicas": "From Fri 2026-11-20 12:00: 2 workloads run more replicas. +216 replica-hours (+13 %) in 3 days.",
+    "a wake order": "No effect in the next 3 days.",
+}
+
+
+@pytest.mark.parametrize("name", FIRST_LINES)
+def test_what_a_reader_is_told_first(objects: Objects, name: str) -> None:
+    edit = {**EDITS, **MORE_EDITS}[name]
+    text = render_text(reviewed(edit.objects(objects), edit.edit, before=edit.before, start=edit.start))
+    assert text.splitlines()[2] == FIRST_LINES[name]
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -373,7 +508,7 @@ def test_the_same_input_gives_the_same_bytes(objects: Objects) -> None:
 def test_production_is_never_folded(objects: Objects) -> None:
     text = render_markdown(reviewed(objects, EDITS["production selected by mistake"].edit))
     open_ = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
-    assert "Production: 3 objects newly selected" in open_
+    assert "**3 workloads in eu newly selected**" in open_
     assert "eu/prod-shop/Deployment/frontend" in open_
 
 
@@ -382,7 +517,7 @@ def test_production_is_never_folded(objects: Objects) -> None:
     [
         pytest.param({}, {"prod-shop"}, id="by its usual names"),
         pytest.param({"namespaces": ["dev"]}, {"dev"}, id="by the names that the Fleet says"),
-        pytest.param({"namespaces": [], "matchLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
+        pytest.param({"namespaces": [], "namespaceLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
         pytest.param({"namespaces": []}, set(), id="nothing"),
     ],
 )
@@ -392,6 +527,7 @@ def test_production_is_what_the_fleet_calls_so(
     def base(documents: Documents) -> None:
         documents["Fleet real"]["spec"]["production"] = production
         documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
+        documents["IdlingPolicy dev"]["spec"]["production"] = True
 
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev", "labels": {"tier": "live"}}}
     found = reviewed({**objects, "eu": [*objects["eu"], space]}, spec("IdlingPolicy dev", mode="Observe"), before=base)
@@ -425,6 +561,7 @@ def test_filters_narrow_what_is_said_and_not_what_is_played(
 ) -> None:
     def base(documents: Documents) -> None:
         documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
+        documents["IdlingPolicy dev"]["spec"]["production"] = True
 
     found = reviewed(objects, spec("IdlingPolicy dev", mode="Observe"), before=base)
     labels = {one.ref: {"app": "guestbook"} for one in found.differences if one.production}
@@ -482,8 +619,9 @@ def test_it_is_never_longer_than_a_comment(objects: Objects) -> None:
     )
     text = render_markdown(many)
     assert len(text) <= LONGEST_TEXT
-    assert text.startswith("## What this change of policies does\n\n**From Fri 2026-11-20 20:00")
-    assert "Production: " in text
+    assert text.startswith("## What this change of policies does\n\n**Production: 3 workloads in eu newly selected; ")
+    assert text.count("\nbefore ") == render_markdown(base).count("\nbefore "), "what stands open is whole"
+    assert "and 460 more; the JSON form has them all." in text
 
 
 @pytest.fixture

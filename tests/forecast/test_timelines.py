@@ -172,20 +172,20 @@ def test_what_is_excluded_until_a_time_goes_idle_then(key: str, until: str, ends
 def test_a_limit_that_holds_back_a_night_is_told() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)
-    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
     cluster = MemoryCluster.of_manifests("a", objects, first_of)
     found = policy_set([fleet, an_idling_policy(NIGHTS)])
     simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
     (held,) = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
     assert (held.start, held.end, held.allow) == (at(20), at(6, 21), "nights")
-    assert "4 of 4 workloads" in held.why
+    assert "4 workloads would go idle for the first time, limit 1 in a; " in held.why
 
 
-def test_a_limit_of_each_cluster_is_told_for_each() -> None:
+def test_a_limit_of_each_cluster_is_told_once_for_each_policy() -> None:
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
     fleet = copy.deepcopy(FLEET)
     fleet["spec"]["clusters"] = [{"name": "a"}, {"name": "b"}]
-    fleet["spec"]["limits"] = {"idledWorkloads": {"share": "25%", "atLeast": 1}}
+    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
     found = policy_set([fleet, an_idling_policy(NIGHTS)])
     clusters = {
         "a": MemoryCluster.of_manifests("a", objects, first_of),
@@ -193,7 +193,7 @@ def test_a_limit_of_each_cluster_is_told_for_each() -> None:
     }
     simulation = Simulation(found, Opened({name: Backend(name, cluster=one) for name, one in clusters.items()}))
     held = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
-    assert [(one.clusters, one.number) for one in held if "workloads" in one.why] == [(("a",), 8), (("b",), 6)]
+    assert [(one.clusters, one.number) for one in held] == [(("a", "b"), 14)]
 
 
 def test_criteria_of_one_name_are_told_apart_by_their_place() -> None:

@@ -117,7 +117,7 @@ def _fleet(chance: random.Random) -> dict[str, Any]:
     spec = {
         "home": "a",
         "clusters": clusters,
-        "limits": {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit},
+        "limits": {"default": {"perCluster": limit, "fleet": limit}},
     }
     return document("Fleet", "mix", spec)
 
@@ -221,7 +221,7 @@ def _fleet_changed(_: list[dict[str, Any]], some: dict[str, Any], chance: random
         spec["clusters"][chance.randrange(len(CLUSTERS))]["state"] = chance.choice(["Active", "Frozen", "Leaving"])
     else:
         limit = {"share": chance.choice(["10%", "50%", "100%"]), "atLeast": chance.choice([1, 100])}
-        spec["limits"] = {"idledWorkloads": limit, "removedReplicas": limit, "ceiling": limit}
+        spec["limits"] = {"default": {"perCluster": limit, "fleet": limit}}
 
 
 def _fleet_renamed(_: list[dict[str, Any]], some: dict[str, Any], chance: random.Random) -> None:

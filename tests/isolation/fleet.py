@@ -14,10 +14,10 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access
-from reconciler.cli.run import exit_of_apply
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
-from reconciler.errors import ExitCode
+from reconciler.errors import ExitCode, FailOn
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies
@@ -34,7 +34,7 @@ metadata: {name: test}
 spec:
   home: HOME
   clusters: [CLUSTERS]
-  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
   podPickers: {allowedHosts: [picker.example]}
 ---
 apiVersion: reconciler/v1alpha1
@@ -206,7 +206,7 @@ def run(policies: PolicySet, world: World, decide: Any = decide, **control: Any)
     """Apply, and return what it ends with."""
     chosen = Control(choose=lambda plan: plan.actions, progress=lambda *_: None, **control)
     applied = apply(policies, world, RunRequest(NOW), chosen, decide)
-    return exit_of_apply(applied), applied
+    return exit_of_apply(applied, frozenset(FailOn)), applied
 
 
 def replicas(folder: Path) -> dict[str, dict[str, int]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconciler.errors import FailOn
 from tests.real.fixtures import missing_part_skips
 
 if TYPE_CHECKING:
@@ -88,3 +89,9 @@ def one_namespace(
 
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig("member")))
     return OneNamespace(control_plane, namespace, Folder(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def fails_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left alone shows in the exit code, so that no fault passes for a success."""
+    monkeypatch.setenv("RECONCILER_FAIL_ON", ",".join(FailOn))

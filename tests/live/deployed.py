@@ -34,6 +34,8 @@ RIGHTS = (*MEMBER, PLACEMENT, CLONE_SETS, ACTIVATOR_RUN)
 
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
+TENANTS = DEPLOY / "components" / "tenants"
+ALERTS = DEPLOY / "components" / "monitoring" / "prometheus-rule.yaml"
 FREEZE = DEPLOY / "components" / "freeze" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("member/admission", "components/placement", "components/clone-sets")

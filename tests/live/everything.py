@@ -25,8 +25,7 @@ spec:
   home: east
   clusters: [{name: east}, {name: west}]
   limits:
-    idledWorkloads: {share: 100%}
-    removedReplicas: {share: 100%}
+    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: Calendar

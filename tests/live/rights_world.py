@@ -41,8 +41,7 @@ spec:
   home: east
   clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
   limits:
-    idledWorkloads: {share: 100%}
-    removedReplicas: {share: 100%}
+    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
 ---"""
 IDLING = """
 apiVersion: reconciler/v1alpha1

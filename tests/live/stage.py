@@ -113,6 +113,8 @@ class Stage:
         documents = list(yaml.safe_load_all(text))
         for document in documents:
             if document["kind"] == "Fleet":
+                everything_at_once = {part: {"share": "100%"} for part in ("perCluster", "fleet")}
+                document["spec"].setdefault("limits", {"default": everything_at_once})
                 for cluster in document["spec"]["clusters"]:
                     cluster["connection"] = {"kubeconfig": str(self.folder.path / "kubeconfig.yaml")}
         self.folder.write("policies/all.yaml", yaml.safe_dump_all(documents, sort_keys=False))
@@ -226,13 +228,13 @@ class Stage:
     # runs
 
     def plan(self, *more: str) -> Said:
-        return self.folder.call("plan", "policies", "--now", self.now, "--quiet", "--allow-exceed", "fleet", *more)
+        return self.folder.call("plan", "policies", "--now", self.now, "--quiet", "--allow-removed", *more)
 
     def apply(self, *more: str) -> Said:
         return self.folder.call(*self.apply_words(*more))
 
     def apply_words(self, *more: str) -> tuple[str, ...]:
-        return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-exceed", "fleet", *more)
+        return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-removed", *more)
 
     def actions(self) -> list[dict[str, Any]]:
         """The actions that a plan would take now."""

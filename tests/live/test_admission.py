@@ -115,7 +115,7 @@ class Runs:
     def apply(self, policies: str) -> str:
         self.folder.write("policies/all.yaml", policies)
         number = f"run-{len(self.written)}"
-        return self.call("apply", "policies", "--auto-approve", "--allow-exceed", "fleet", "--run-id", number)
+        return self.call("apply", "policies", "--auto-approve", "--allow-removed", "--run-id", number)
 
     def _collect_garbage(self, request: Request) -> None:
         """Let go of what was deleted without its pods, as the garbage collector does once nothing names it as owner."""

@@ -77,14 +77,24 @@ POLICIES = [one for one in deployed.admission() if one["kind"] == "ValidatingAdm
 by_policy = pytest.mark.parametrize("policy", POLICIES, ids=[one["metadata"]["name"] for one in POLICIES])
 
 
+OURS = f"^system:serviceaccount:{OWN}:reconciler(-.+)?$"
+"""The user names that admission policies are about."""
+
+
+def test_all_of_our_accounts_and_those_of_tenants_are_what_admission_policies_are_about() -> None:
+    files = (*deployed.MEMBER, deployed.ACTIVATOR_RIGHTS, deployed.TENANTS / "team-a.yaml")
+    accounts = [one["metadata"] for one in manifests(*files) if one["kind"] == "ServiceAccount"]
+    names = [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in accounts]
+
+    assert len(names) == 4
+    assert all(re.search(OURS, name) for name in names)
+    assert not any(re.search(OURS, f"{name}") for name in ("system:serviceaccount:other:reconciler", "reconciler"))
+
+
 @by_policy
 def test_an_admission_policy_is_about_our_accounts_and_answers_403(policy: Any) -> None:
-    files = (*deployed.MEMBER, deployed.ACTIVATOR_RIGHTS)
-    accounts = [one["metadata"] for one in manifests(*files) if one["kind"] == "ServiceAccount"]
-    names = ", ".join(f"'system:serviceaccount:{one['namespace']}:{one['name']}'" for one in accounts)
-    who = f"has(request.userInfo.username) && request.userInfo.username in [ {names}]"
-
-    assert policy["spec"]["matchConditions"] == [{"name": "ours", "expression": who}]
+    expression = "has(request.userInfo.username) && request.userInfo.username.matches('{}')"
+    assert policy["spec"]["matchConditions"] == [{"name": "ours", "expression": expression.format(OURS)}]
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert {one.get("reason") for one in policy["spec"]["validations"]} == {"Forbidden"}
 
@@ -136,7 +146,10 @@ def rules_of(rules: Iterable[Any]) -> set[tuple[str, str, str]]:
     }
 
 
-_ASKING = {("authorization.k8s.io", name, "CREATE") for name in ("selfsubjectaccessreviews", "selfsubjectrulesreviews")}
+_ASKING = {
+    ("authentication.k8s.io", "selfsubjectreviews", "CREATE"),
+    *(("authorization.k8s.io", name, "CREATE") for name in ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
+}
 _VIRTUAL = ("discovery.k8s.io", "endpointslices/restricted", "CREATE")
 """OpenShift asks for this right where a slice leads to pods; nothing is written there."""
 
@@ -212,7 +225,7 @@ def test_the_network_policy_lets_out_to_names_api_servers_and_prometheus_alone()
     assert allowed == {
         ("kube-system", "UDP 53", "TCP 53"),
         ("TCP 443", "TCP 6443"),
-        ("monitoring", "TCP 9090"),
+        ("monitoring", "TCP 9090", "TCP 9091"),
     }
 
 
@@ -257,6 +270,8 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement"], [deployed.PLACEMENT], deployed.ADMISSION[:2]),
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
+        (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
+        (["monitoring"], [deployed.ALERTS], ("member/admission",)),
         (["no-admission"], [], ()),
         (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
         (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),

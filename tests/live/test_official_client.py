@@ -11,6 +11,11 @@ from kubernetes import client as official
 from kubernetes import config
 
 from reconciler.api import UsageError, plan
+from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.kubernetes.client import RequestSettings
+from reconciler.connection_settings import ClusterConnection
+from reconciler.errors import ForbiddenError
+from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write
 from tests.live.one_cluster import Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_service
@@ -104,6 +109,24 @@ def test_what_cannot_be_read_so_is_unknown_in_the_plan(api_server, policies, mad
     found = plan(policies, clients={"member": made(api_server)}, now=NIGHT)
     assert found.actions == ()
     assert why in found.unknown["member"], found.unknown
+
+
+def test_what_is_written_as_a_tenant_is_so_through_a_client_too(api_server, api_namespace, policies):
+    """Also where the client itself impersonates somebody: what is read is read as that user."""
+    client = with_token(api_server)
+    client.set_default_header("Impersonate-User", "jane")
+    client.set_default_header("Impersonate-Group", "system:masters")
+    settings = RequestSettings(clients={"member": client})
+    opened = open_live([ClusterConnection("member")], LiveSettings(NIGHT, api_namespace, settings))
+    cluster = opened.backends["member"].cluster
+    assert cluster is not None
+    ref = ObjectRef("member", api_namespace, "Deployment", "web", "apps")
+    account = ServiceAccount(api_namespace, "nobody")
+    write = Write("patch", ref, "apps/v1", patch=(PatchOperation("replace", "/spec/replicas", 1),))
+    with pytest.raises(ForbiddenError, match=f'User "{account.user}" cannot patch resource'):
+        cluster.writing_as(account).write(write)
+    assert cluster.writing_as(account).user() == cluster.user() == "jane"
+    cluster.write(write)
 
 
 def test_either_a_snapshot_or_clients(policies):

@@ -46,7 +46,7 @@ class Fleet(LiveFleet):
     def write(self, *policies: Object, **states: str) -> None:
         """Make `policies` those of the Fleet, whose clusters are in the `states` given."""
         clusters = [{"name": name, "state": states.get(name, "Active")} for name in NAMES]
-        limits = {part: {"share": "100%", "atLeast": 1000} for part in ("idledWorkloads", "removedReplicas")}
+        limits = {"default": {part: {"share": "100%", "atLeast": 1000} for part in ("perCluster", "fleet")}}
         fleet = a_policy("Fleet", f"three-{self.suffix}", home="east", clusters=clusters, limits=limits)
         fleet["spec"]["namespace"] = self.own
         self.folder.joinpath("policies", "all.yaml").write_text(yaml.safe_dump_all([fleet, *policies]))

@@ -172,7 +172,7 @@ metadata: {name: picking}
 spec:
   home: east
   clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
-  limits: {removedReplicas: {share: 100%}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
   podPickers: {allowedHosts: [localhost]}
 ---
 apiVersion: reconciler/v1alpha1
@@ -355,7 +355,16 @@ def test_rights_in_one_namespace_plan_there(scene: Scene, tmp_path: Path) -> Non
     token = scene.plane.service_account("dev", PLAN)
     desk = Desk(tmp_path, scene.proxy.kubeconfig(rights_world.CLUSTER, token=token))
     desk.write("policies/idling.yaml", rights_world.IDLING)
-    call = ("plan", "--context", rights_world.CLUSTER, "-n", "dev", "--now", rights_world.NOW, "--allow-exceed=fleet")
+    call = (
+        "plan",
+        "--context",
+        rights_world.CLUSTER,
+        "-n",
+        "dev",
+        "--now",
+        rights_world.NOW,
+        "--allow-exceed=idle-dev",
+    )
 
     less = desk.call(*call)
     create_missing(scene.api, [*one_namespace("administrator.yaml", "dev"), binding_of_clone_sets("dev")])

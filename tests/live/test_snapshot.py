@@ -46,7 +46,7 @@ spec:
       prometheus: {url: "PROMETHEUS"}
     - name: west
     - name: south
-  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: Calendar
@@ -395,7 +395,7 @@ def test_the_same_where_everything_runs(control_planes: Callable[..., list[Contr
     look = ("--now", everything.NOW, "-o", "json")
     wait_until(lambda: len(plane.api.items("/api/v1/namespaces/batch/pods")) == 7, "pods of the workers")
     wait_until(lambda: _is_the_plan_again(desk, look), "a plan from a snapshot of a world that stands still")
-    assert desk.call("apply", *look, "--snapshot", "recorded", "--auto-approve", "--allow-exceed", "fleet").code == 0
+    assert desk.call("apply", *look, "--snapshot", "recorded", "--auto-approve", "--allow-removed").code == 0
     shown = desk.call("plan", "--now", everything.NOW, "--snapshot", "recorded").out
     assert shown.count("\n  ~ ") == 0, shown
     assert "No changes." in shown or "Plan: 0 to create, 0 to change, 0 to delete" in shown, shown

@@ -47,7 +47,7 @@ class Shrink:
 
 
 def policies(namespace: str) -> Iterator[Object]:
-    limits = {"removedReplicas": {"share": "100%", "atLeast": 1_000}}
+    limits = {"default": {part: {"share": "100%", "atLeast": 1_000} for part in ("perCluster", "fleet")}}
     yield {
         "apiVersion": "reconciler/v1alpha1",
         "kind": "Fleet",

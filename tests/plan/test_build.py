@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.decisions import WITHOUT_END, DesiredState, PolicyExplanation
-from reconciler.decide.limits import scalable_workloads, within_limits
+from reconciler.decide.limit_bases import scalable_workloads
+from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import KeptUp
-from reconciler.policy.types import Limit, Limits, Place, Tenant
+from reconciler.policy.types import Limits, Place, Tenant
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
@@ -111,23 +112,14 @@ def test_limits_count_what_nothing_else_owns_or_steers():
     assert [one.ref.name for one in scalable_workloads(state)] == ["web", "api"]
 
 
-@pytest.mark.parametrize(("limits", "told"), [(Limits(None, Limit(0.5, 0)), [(2, 5)]), (Limits(), [])])
-def test_a_downscale_policy_with_a_limit_of_its_own_has_a_base_of_its_own(limits, told):
-    policies = a_policy_set(a_fleet(limits=Limits()), downscale=(a_downscale_policy("shrink", limits=limits),))
-    state = a_state(a_cluster(workloads=(a_workload(replicas=2), a_workload("api", replicas=3), a_workload("db"))))
-    selected = tuple(PolicyExplanation(a_ref(name), "downscale", "shrink", "", ()) for name in ("web", "api"))
-    made = within_limits(DesiredState(explanations=selected), policies, state, a_run())
-    assert [(use.allowed, use.base) for use in made.limits if use.name == "shrink"] == told
-
-
-@pytest.mark.parametrize(("limits", "held"), [(Limits(), []), (Limits(Limit(0.5, 0)), [("tenant a", 2, 1, 2)])])
-def test_the_base_of_a_tenant_with_limits_is_all_that_runs_in_its_namespaces(limits, held):
+@pytest.mark.parametrize(("limits", "held"), [(Limits(), []), (Limits(workloads=1), [("tenant a", 2, 1)])])
+def test_the_policies_of_a_tenant_share_its_number(limits, held):
     tenant = Tenant(name="a", place=Place("f.yaml"), paths=("a/",), namespaces=("team-a",), limits=limits)
     policies = a_policy_set(a_fleet(tenants=(tenant,)), idling=(an_idling_policy("a/nights", tenant="a"),))
     workloads = (*(a_workload(name, namespace="team-a") for name in ("web", "api")), a_workload("db"))
     idles = [a_decision(name, ref=a_ref(name, namespace="team-a"), policy="a/nights") for name in ("web", "api")]
-    found = [one.limit for one in planned(policies, a_state(a_cluster(workloads=workloads)), idles).held_back]
-    assert [(use.name, use.used, use.allowed, use.base) for use in found] == held
+    found = planned(policies, a_state(a_cluster(workloads=workloads)), idles).held_back
+    assert [(use.name, use.used, use.allowed) for one in found for use in one.limits] == held
 
 
 @pytest.mark.parametrize(

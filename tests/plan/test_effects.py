@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.decisions import FieldChange, HeldBack, LimitUse, Verb
+from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Action, Effect, effect_of, is_acted_on
 from tests.builders import a_ref
@@ -69,10 +69,3 @@ def test_an_action_tells_what_it_writes():
     assert (action.verb, action.policy) == ("idle", "nights")
     assert action.before == {"/metadata/annotations/reconciler~1owner": None, "/spec/replicas": 3}
     assert action.after == {"/metadata/annotations/reconciler~1owner": "x", "/spec/replicas": 0}
-
-
-@pytest.mark.parametrize(
-    ("limit", "unit"), [(None, ""), (LimitUse("fleet", "replicas", 3, 2, 9), "replicas")], ids=["a guard", "a limit"]
-)
-def test_what_is_held_back_has_the_unit_of_its_limit(limit, unit):
-    assert HeldBack("fleet", "why", (), limit).unit == unit

@@ -21,7 +21,7 @@ spec:
       labels: {region: us}
       prometheus: {url: "https://prometheus.us.example:9090"}
   limits:
-    idledWorkloads: {share: 25%, atLeast: 10}
+    default: {perCluster: {share: 25%, atLeast: 3}}
 """
 IDLING = """\
 apiVersion: reconciler/v1alpha1

@@ -21,8 +21,7 @@ spec:
       connection: {context: us-east}
     - name: C
   limits:
-    idledWorkloads: {share: 25%, atLeast: 10}
-    removedReplicas: {share: 25%, atLeast: 10}
+    default: {perCluster: {share: 25%, atLeast: 3}, fleet: {share: 10%, atLeast: 10}}
   protectedNamespaces: [payments]
   podPickers:
     allowedHosts: ["*.svc.cluster.local", "*.svc"]
@@ -58,7 +57,7 @@ spec:
   wakeOrder: {group: shop, tier: 10}
   autoscalers: {hpa: Idle, keda: Pause}
   markEndpoints: false
-  limits: {idledWorkloads: {share: 50%, atLeast: 5}}
+  limits: {workloads: 5}
 ---
 apiVersion: reconciler/v1alpha1
 kind: Calendar

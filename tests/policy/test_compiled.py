@@ -30,7 +30,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-WRITTEN = {"place": Place(""), "digest": "", "warnings": (), "specs": {}}
+WRITTEN = {"limits_place": None, "place": Place(""), "digest": "", "warnings": (), "specs": {}}
 """Fields that tell where and how something was written, not what is decided."""
 
 

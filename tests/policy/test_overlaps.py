@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from reconciler.decide.selectors import selects_kind
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.policy.load import read_policies
 from reconciler.policy.overlaps import may_share, undecided_pairs
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_downscale_policy, a_fleet, a_service, a_workload
 from tests.decide.idling.idling_policies import a_policy
-from tests.policy.test_values import warnings
+from tests.way.calls import inside
 
 CLUSTERS = (*a_fleet("east").clusters, *(replace(one, labels={"tier": "b"}) for one in a_fleet("west").clusters))
 
@@ -201,10 +202,16 @@ spec:
         pytest.param(DOWNSCALE, ("mode: Observe", "mode: Observe"), None, id="none scales"),
     ],
 )  # fmt: skip
-def test_the_second_of_a_pair_gets_the_warning(tmp_path, text, priorities, expected):
+def test_the_second_of_a_pair_is_in_conflict(tmp_path, text, priorities, expected):
     pairs = zip(("one", "two"), priorities, strict=True)
     documents = [text.replace("NAME", name).replace("PRIORITY", own) for name, own in pairs]
-    said = warnings(tmp_path, {"policies.yaml": "---\n".join([FLEET, *documents])})
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "policies.yaml").write_text("---\n".join([FLEET, *documents]))
+    with inside(tmp_path):
+        found = read_policies("policies")
+    said = tuple(f"{one.file}:{one.line}: {one.field}: {one.message}" for one in found.conflicts)
+    assert found.warnings == ()
     assert said == (() if expected is None else (expected,))
 
 

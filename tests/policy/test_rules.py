@@ -182,7 +182,7 @@ def test_zones(tmp_path, zone):
         ("idling.yaml", "tier: 10", "tier: {}", 2**53, "2^53"),
         ("federated.yaml", "maxReplicas: 20, weight: 1", "weight: {}", 2**53, "2^53"),
         ("idling.yaml", "idleReplicas: 0", "idleReplicas: {}", 2**31 - 1, "2147483647"),
-        ("fleet.yaml", "atLeast: 10", "atLeast: {}", 2**31 - 1, "2147483647"),
+        ("fleet.yaml", "atLeast: 3", "atLeast: {}", 2**31 - 1, "2147483647"),
         ("federated.yaml", "replicas: 50", "replicas: {}", 2**31 - 1, "2147483647"),
         ("downscale.yaml", "max: 40", "max: {}", 2**31 - 1, "2147483647"),
     ],

@@ -268,9 +268,14 @@ def read(folder: Path, documents: list[dict[str, Any]]) -> PolicySet:
     """Return the policies of `documents`, one on each line, without what tells how they were written."""
     (folder / "all.yaml").write_text("".join(f"---\n{json.dumps(document)}\n" for document in documents))
     found = read_policies(folder)
-    federated = tuple(replace(one, digest="") for one in found.federated)
+    federated = tuple(replace(one, digest="", limits_place=None) for one in found.federated)
+    idling, downscale = (
+        tuple(replace(one, limits_place=None) for one in kind) for kind in (found.idling, found.downscale)
+    )
     warnings = tuple(dataclasses.replace(one, column=0) for one in found.warnings)
-    return replace(found, federated=federated, warnings=warnings, digest="", specs={})
+    return replace(
+        found, federated=federated, idling=idling, downscale=downscale, warnings=warnings, digest="", specs={}
+    )
 
 
 def test_defaults_written_out_change_nothing(tmp_path):

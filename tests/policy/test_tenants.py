@@ -12,7 +12,7 @@ from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_po
 from reconciler.policy.types import PolicySet
 from tests.policy.base import problems_in
 from tests.way.calls import Folder, inside
-from tests.way.teams import FILES, FLEET, SLEEP, two_teams
+from tests.way.teams import FILES, FLEET, SLEEP, two_teams, with_accounts
 
 
 def fleet(old: str, new: str) -> dict[str, str]:
@@ -85,6 +85,25 @@ FIRST = "tenant a at policies/fleet.yaml:12"
                 '"DownscalePolicy", "FederatedReplicaSet" or "IdlingPolicy"'
             ],
             id="a kind that no tenant may have",
+        ),
+        pytest.param(
+            {**FILES, "fleet.yaml": with_accounts(a="reconciler-a", b="reconciler-a")},
+            [
+                'policies/fleet.yaml:21:23: spec.tenants[1].serviceAccount: is "reconciler-a", expected another one '
+                f"than that of {FIRST}"
+            ],
+            id="one ServiceAccount for two",
+        ),
+        *(
+            pytest.param(
+                {**FILES, "fleet.yaml": with_accounts(a=name)},
+                [
+                    f'policies/fleet.yaml:14:23: spec.tenants[0].serviceAccount: is "{name}", expected a name like '
+                    "reconciler-team-a, which is none of our other ServiceAccounts"
+                ],
+                id=f"the ServiceAccount {name}",
+            )
+            for name in ("team-a", "reconciler", "reconciler-plan", "reconciler-activator", "reconciler-")
         ),
     ],
 )

@@ -12,17 +12,19 @@ from msgspec.structs import astuple
 
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.policy.kinds.fields import Share
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
     AnyOf,
-    Ceiling,
+    ClusterDefaultLimit,
     ClusterPreference,
+    DefaultLimit,
+    DefaultLimits,
     DownscaleTarget,
     FleetCluster,
     FleetLimits,
-    Limit,
     Limits,
     MetricCriterion,
     ObjectSelector,
@@ -111,7 +113,9 @@ def test_defaults_are_those_of_the_documentation(least):
     assert (downscale.logarithm.base, downscale.zone_balanced.topology_key) == (2, "topology.kubernetes.io/zone")
     assert (downscale.on_foreign_cost, downscale.settle_seconds, downscale.verify_seconds) == ("Skip", 2, 30)
     assert (downscale.target, downscale.pod_picker) == (None, None)
-    assert least.fleet.limits == FleetLimits(Limit(0.25, 10), Limit(0.25, 10), Ceiling(0.6, 10), Limits())
+    assert least.fleet.limits == FleetLimits(
+        DefaultLimits(ClusterDefaultLimit(Share(0.25), 3), DefaultLimit(Share(0.1), 10))
+    )
     assert (least.fleet.namespace, least.fleet.former_names) == ("reconciler", ())
     assert least.fleet.pod_pickers.allowed_hosts == ("*.svc.cluster.local", "*.svc")
     assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
@@ -151,7 +155,7 @@ def test_the_documentation_as_values(samples):
     )
     assert schedule == ScheduleCriterion(samples.calendars[0])
     assert policy.wake_when == (WakeMetric("...", 0, "5m"),)
-    assert (policy.wake_order, policy.limits) == (WakeOrder("shop"), Limits(Limit(0.5, 5)))
+    assert (policy.wake_order, policy.limits) == (WakeOrder("shop"), Limits(workloads=5))
     assert policy.place == Place("idling.yaml", 1)
 
 

@@ -18,7 +18,7 @@ metadata: {name: f}
 spec:
   home: east
   clusters: [{name: east, prometheus: {url: "http://p:9090"}}, {name: west}]
-  limits: {idledWorkloads: {share: 100%, atLeast: 9}, removedReplicas: {share: 100%, atLeast: 99}}
+  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -100,6 +100,7 @@ HOLDS = [
     ),
     pytest.param(f"{DAY}, expect: [{{object: {API}, state: awake, policy: nights}}]", id="policy"),
     pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, policy: none, never: idle}}]", id="no policy"),
+    pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, never: selected}}]", id="never selected"),
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: InDowntime}}]", id="reason"),
     pytest.param(f"{NIGHT}, expect: [{{object: {QUEUE}, replicas: 2, policy: shrink}}]", id="downscale"),
     pytest.param(
@@ -167,6 +168,18 @@ FAILS = [
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, replicas: 3}}]", "replicas 3", "replicas 0", id="replicas"),
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, state: awake}}]", "awake", "idle", id="state"),
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, never: idle}}]", "never idle", "idle", id="never"),
+    pytest.param(
+        f"{DAY}, expect: [{{object: {API}, never: selected}}]",
+        "never selected",
+        "selected by IdlingPolicy nights",
+        id="never selected, and awake",
+    ),
+    pytest.param(
+        f"{DAY}, expect: [{{object: {QUEUE}, never: selected}}]",
+        "never selected",
+        "selected by DownscalePolicy shrink",
+        id="never selected, and a target",
+    ),
     pytest.param(f"{DAY}, expect: [{{object: {API}, policy: none}}]", "policy none", "policy nights", id="policy"),
     pytest.param(f"{DAY}, expect: [{{object: {SHOP}, policy: x}}]", "policy x", "policy none", id="no policy"),
     pytest.param(

@@ -93,6 +93,9 @@ def a_plan(*decisions: Decision, **fields: Any) -> Plan:
         "input_digest": "bb" * 32,
         "clusters": {name: f"identity-{name}" for name in clusters},
         "actions": number(in_order(decisions)),
-        "limits": (LimitUse("fleet", "workloads", 1, 45, 180), LimitUse("fleet", "replicas", 7, 300, 1200)),
+        "limits": (
+            LimitUse("fleet default", "workloads", 1, 45, 180),
+            LimitUse("fleet default", "replicas", 7, 300, 1200),
+        ),
     }
     return Plan(**(defaults | fields))

@@ -175,7 +175,7 @@ def held_back(draw):
         allow=draw(texts),
         why=draw(texts),
         decisions=draw(decision_lists("held")),
-        limit=draw(st.none() | limits),
+        limits=draw(_tuples(limits)),
     )
 
 

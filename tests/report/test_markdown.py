@@ -117,7 +117,7 @@ def test_a_plan():
         "\n"
         "**Plan: 0 to create, 2 to change (1 idle, 1 scale down), 0 to delete.**\n"
         "<br>Replicas: 7 fewer (eu-west). 1 metadata update.\n"
-        "<br>Limits: 1 workload, limit 45; 7 replicas, limit 300.\n"
+        "<br>Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300.\n"
         "\n"
         "**IdlingPolicy** `idle-dev` (policies/dev.yaml:4): 0 requests in 30m\n"
         "\n"
@@ -181,7 +181,7 @@ def test_what_is_told_beside_the_changes():
     text = render_markdown(plan)
     assert (
         "**Held back: 1 change**\n\n3 of the 5 policies that own marks are gone.\n<br>dev-a 1\n"
-        "<br>allow: once --allow-exceed idle-dev\n\n<details>\n<summary>1 change</summary>\n"
+        "\n<details>\n<summary>1 change</summary>\n"
     ) in text
     assert "**Warnings: 1**\n\n```text\n  eu-west/a/Deployment/c  scaled back by @argocd\n```\n" in text
     assert "**Undecided: 1 object, unchanged**\n\n```text\n  ? eu-west/a/Service/b  no answer\n```\n" in text

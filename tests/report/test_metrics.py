@@ -181,6 +181,18 @@ def test_pickers_that_fail_are_counted_by_cluster() -> None:
     assert found == {**dict.fromkeys([("eu-west",), ("west",)], 0), (cluster,): 1}
 
 
+def test_what_tenants_may_not_do_is_counted_by_cluster_and_tenant() -> None:
+    plan = a_plan(a_scale(5, 2, "web"), a_scale(5, 2, "db"), a_scale(5, 2, "behind"), a_scale(5, 2, "broken"))
+    told = {"web": ("a", "write"), "db": ("a", "write"), "behind": ("a", "")}
+    outcomes = [
+        Outcome(one.id, OutcomeStatus.FAILED, tenant=tenant, forbidden=forbidden)  # type: ignore[arg-type]
+        for one in plan.actions
+        for tenant, forbidden in [told.get(one.ref.name, ("", "write"))]
+    ]
+    found = of(render_metrics(Measured(plan, outcomes)), "reconciler_tenant_forbidden_changes")
+    assert found == {(plan.actions[0].ref.cluster, "a"): 2}
+
+
 def test_label_values_are_escaped() -> None:
     odd = 'a"b\\c\nd'
     text = open_metrics_text([Gauge("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])

@@ -40,7 +40,7 @@ from tests.report.strategies import outcomes_of, plans, reasons
 REQUESTS = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(ReasonCode.METRIC_UNKNOWN, name="requests", window="30m")
 HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41 UTC)"
-LIMITS = "Limits: 1 workload, limit 45; 7 replicas, limit 300."
+LIMITS = "Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300."
 
 
 def text_of(plan, outcomes=None, **fields) -> str:
@@ -58,7 +58,7 @@ def undecided(name: str, *why: Reason) -> Undecided:
 
 @pytest.mark.parametrize("summary", [pytest.param(False, id="all"), pytest.param(True, id="headings only")])
 def test_policies_of_equal_priority_are_named_above_the_changes_and_nowhere_else(summary):
-    equal = Notice("equalPriorities", "a and b", "a and b have the same priority", "a", partial=True)
+    equal = Notice("equalPriorities", "a and b", "a and b have the same priority", "a")
     said = text_of(a_plan(an_idle(), notices=(equal,)), summary=summary).split("\n\n")
     assert said[:2] == [HEADING, "Equal priorities:\n  a and b have the same priority"]
     assert [part for part in said if "a and b" in part or "Warnings" in part] == said[1:2]
@@ -258,98 +258,21 @@ def test_what_takes_most_away_comes_first_and_a_policy_stays_together():
     ]
 
 
-FLEETS = LimitUse("fleet", "workloads", 61, 45, 180, "eu-west", "idle-dev")
+WHY = "idle-dev: 7 workloads would go idle for the first time, limit 3; to allow: add `limits: {workloads: 8}` to a:4"
 
 
-def a_held(count: int, limit: LimitUse = FLEETS) -> HeldBack:
-    why = "idle-dev would idle 61 of 180 workloads in eu-west (33 %, limit 25 % or 10)."
-    return HeldBack("idle-dev", why, tuple(an_idle(f"api-{n}") for n in range(count)), limit)
-
-
-PLACES = {"IdlingPolicy idle-dev": "policies/dev.yaml:4", "Fleet production": "policies/fleet.yaml:1"}
-
-
-@pytest.mark.parametrize(
-    ("use", "expected"),
-    [
-        pytest.param(
-            FLEETS,
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west (21 replicas), "
-                "limit 45 (policies/fleet.yaml:1)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.idledWorkloads in policies/dev.yaml, or once --allow-exceed idle-dev",
-            ],
-            id="the Fleet's limit",
-        ),
-        pytest.param(
-            LimitUse("fleet", "replicas", 61, 45, 180, "", "idle-dev"),
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 replicas (7 workloads), "
-                "limit 45 (policies/fleet.yaml:1)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.removedReplicas in policies/dev.yaml, or once --allow-exceed idle-dev",
-            ],
-            id="the Fleet's limit for all clusters",
-        ),
-        pytest.param(
-            LimitUse("clusterCeiling", "workloads", 61, 45, 180, "eu-west", "idle-dev"),
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads in eu-west with other policies "
-                "(21 replicas), limit 45 (policies/fleet.yaml:1)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.clusters[eu-west].limits.ceiling in policies/fleet.yaml, "
-                "or once --allow-exceed idle-dev",
-            ],
-            id="the ceiling of a cluster",
-        ),
-        pytest.param(
-            LimitUse("ceiling", "workloads", 7, 6, 10, "eu-west", "idle-dev"),
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 7 of 10 workloads in eu-west (21 replicas), "
-                "limit 6 (policies/fleet.yaml:1)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.ceiling in policies/fleet.yaml, or once --allow-exceed idle-dev",
-            ],
-            id="a ceiling that one policy exceeds alone",
-        ),
-        pytest.param(
-            LimitUse("idle-dev", "workloads", 61, 45, 180, "", "idle-dev"),
-            [
-                "  IdlingPolicy idle-dev (policies/dev.yaml:4): 61 of 180 workloads (21 replicas), "
-                "limit 45 (policies/dev.yaml:4)",
-                "    dev-a 7 (-v lists them)",
-                "    allow: spec.limits.idledWorkloads in policies/dev.yaml, or once --allow-exceed idle-dev",
-            ],
-            id="a limit of its own",
-        ),
-    ],
-)
-def test_held_back_says_what_is_too_much_and_how_to_let_it_through(use, expected):
-    plan = a_plan(held_back=(a_held(7, use),), limits=(use,), places=PLACES)
-    lines = text_of(plan).splitlines()
-    assert lines[2:6] == ["Held back: 7 changes", *expected]
-    assert lines[7] == f"{ZERO}; 7 held back."
-    assert "api-6" not in text_of(plan)
-    assert "    ~ eu-west/dev-a/Deployment/api-6  replicas  3 -> 0  idle\n" in text_of(plan, verbose=True)
-
-
-def test_the_use_of_a_ceiling_is_that_of_all_policies():
-    use = LimitUse("ceiling", "workloads", 61, 45, 180, "eu-west", "idle-dev")
-    limits = text_of(a_plan(held_back=(a_held(7, use),), limits=(use,), places=PLACES)).splitlines()[-1]
-    assert limits == "Limits: 61 workloads of all policies in eu-west, limit 45."
-
-
-def test_a_guard_says_its_own_words():
-    plan = a_plan(
-        held_back=(HeldBack("fleet", "3 of 5 policies that own objects were removed: a, b, c", (an_idle(),)),)
-    )
-    assert text_of(plan).splitlines()[2:6] == [
-        "Held back: 1 change",
-        "  3 of 5 policies that own objects were removed: a, b, c",
-        "    dev-a 1 (-v lists them)",
-        "    allow: once --allow-exceed fleet",
+def test_held_back_says_what_is_too_much_and_how_to_let_it_through():
+    held = HeldBack("idle-dev", WHY, tuple(an_idle(f"api-{n}") for n in range(7)))
+    plan = a_plan(held_back=(held,), limits=())
+    assert text_of(plan).splitlines()[2:] == [
+        "Held back: 7 changes",
+        f"  {WHY}",
+        "    dev-a 7 (-v lists them)",
+        "",
+        f"{ZERO}; 7 held back.",
+        "Replicas: no change.",
     ]
+    assert "    ~ eu-west/dev-a/Deployment/api-6  replicas  3 -> 0  idle\n" in text_of(plan, verbose=True)
 
 
 def test_everything_beside_the_changes_has_a_block():
@@ -388,7 +311,7 @@ def test_everything_beside_the_changes_has_a_block():
         "Overridden: 1 object\n"
         "  east/shop/Deployment/web  workers: 3 replicas, overridden by idle-dev (idling first)\n"
         "\n"
-        "Notices:\n"
+        "Notices: 3\n"
         "  east/a/Service/e  was idled by Fleet staging\n"
         "  3 Services are excluded\n"
         "  2 objects left to autoscalers (idle-dev); -v lists them\n"
@@ -419,16 +342,18 @@ def test_text_is_never_cut():
     assert sum(line.startswith("  ~ ") for line in text_of(plan).splitlines()) == 600
 
 
-def test_the_last_line_names_the_policy_that_uses_most_of_a_limit_and_the_limits_of_policies():
+def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policies():
     uses = (
-        LimitUse("idle-dev", "workloads", 1, 5, 9),
-        LimitUse("fleet", "workloads", 1, 45, 180, "eu-west", "nights"),
-        LimitUse("fleet", "workloads", 0, 10, 20, "us-east"),
-        LimitUse("fleet", "replicas", 3, 300, 1200, "eu-west"),
+        LimitUse("idle-dev", "workloads", 1, 5, 0),
+        LimitUse("idle-qa", "workloads", 0, 5, 0),
+        LimitUse("fleet default", "workloads", 2, 3, 12, "eu-west"),
+        LimitUse("fleet default", "workloads", 2, 10, 30),
+        LimitUse("fleet default", "replicas", 3, 10, 30),
+        LimitUse("tenant a", "workloads", 1, 3, 7),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
-        "\nLimits: 1 workload in eu-west (nights), limit 45; 3 replicas in eu-west, limit 300; "
-        "1 workload of idle-dev, limit 5.\n"
+        "\nLimits: 2 workloads in eu-west, limit 3; 3 replicas in all clusters, limit 10; "
+        "1 workload of idle-dev, limit 5; 1 workload of tenant a, limit 3.\n"
     )
 
 
@@ -856,7 +781,7 @@ def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
 
 
 def test_our_own_characters_are_ascii():
-    held = a_held(2)
+    held = HeldBack("idle-dev", WHY, (an_idle("x"), an_idle("y")))
     plan = a_plan(an_idle(), a_wake("w"), a_scale(6, 2), a_create(), a_mark(), held_back=(held,), observed=(an_idle(),))
     assert text_of(plan, verbose=True).isascii()
     assert text_of(plan, [Outcome(1, OutcomeStatus.FAILED, "no")], verbose=True).isascii()

@@ -165,7 +165,7 @@ def test_without_a_snapshot_the_policies_are_checked_and_no_cluster_is_read(fold
         pytest.param({}, an_event(fork=True), "comes from a fork, whose token may only read", id="fork"),
         pytest.param({}, an_event(deleted=True), "comes from a fork, whose token may only read", id="fork, deleted"),
         pytest.param({}, {"ref": "refs/heads/main"}, "this run is of no pull request", id="push"),
-        pytest.param({"RECONCILER_COMMENT": "false"}, an_event(), "no comment is wanted", id="not wanted"),
+        pytest.param({"RECONCILER_COMMENT": "never"}, an_event(), "no comment is wanted", id="not wanted"),
         pytest.param({}, a_later_event(event="push"), "the run before is of no pull request", id="after a push"),
     ],
 )
@@ -182,7 +182,7 @@ def test_without_a_comment_there_are_summary_and_annotations(folder, host, monke
     assert host.requests == []
 
 
-@pytest.mark.parametrize(("fail_on", "code"), [("invalid", 0), ("partial", 6)])
+@pytest.mark.parametrize(("fail_on", "code"), [("invalid", 0), ("held-back", 0), ("held-back,unknown", 6)])
 def test_a_token_that_may_only_read_is_a_warning(folder, host, fail_on, code):
     host.refuses, host.after = (403, {"message": "Resource not accessible by\nintegration"}), "POST"
     said = folder.call(*CHECK, "--fail-on", fail_on)
@@ -355,12 +355,51 @@ def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variabl
 # What fails the check
 
 
-def test_what_a_limit_holds_back_fails_where_that_is_wanted(folder):
-    limits = "idledWorkloads: {share: 50%, atLeast: 2}"
-    edited(folder, limits, "idledWorkloads: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
+def held_back(folder: Folder) -> None:
+    """Limits let nothing go idle, in the base too."""
+    limits = "fleet: {share: 10%, atLeast: 10}"
+    edited(folder, limits, "fleet: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
     shutil.copy(folder.path / "policies" / "fleet.yaml", folder.path / "base" / "fleet.yaml")
+
+
+def test_what_limits_hold_back_of_a_change_fails_unless_that_is_not_wanted(folder, host):
+    held_back(folder)
+    (folder.path / "base" / "idling.yaml").unlink()
+    assert folder.call(*PLAN).code == 4
+    assert folder.call(*PLAN, "--fail-on", "invalid").code == 0
+    assert "**Held back: 4 workloads in eu-west, us-east (idle-dev, idle-runners).**" in host.comments[0]["body"]
+
+
+def test_what_limits_hold_back_in_a_night_to_come_fails_too(folder, monkeypatch):
+    monkeypatch.setenv("RECONCILER_NOW", "2026-11-20T15:00:00Z")
+    held_back(folder)
+    (folder.path / "base" / "idling.yaml").unlink()
+    assert folder.call(*PLAN).code == 4
+
+
+def test_what_limits_hold_back_without_the_change_is_not_its_fault(folder, host):
+    held_back(folder)
     assert folder.call(*PLAN).code == 0
-    assert folder.call(*PLAN, "--fail-on", "held-back").code == 4
+    words = "limits hold back what they hold back without this change"
+    assert words in host.comments[0]["body"]
+
+
+@pytest.mark.parametrize("words", ["partial", "held_back", "", "never,invalid", "invalid,"])
+def test_what_fails_the_check_is_one_of_some_words(folder, words):
+    said = folder.call(*CHECK, "--fail-on", words)
+    assert said.code == 64
+    assert f'"{words}" is not what a check fails on' in said.err
+
+
+def test_with_on_effect_there_is_a_comment_where_there_is_something_to_say(folder, host):
+    call = (*PLAN, "--comment", "on-effect")
+    assert folder.call(*call).err == "no comment is written: there is nothing to say\n"
+    assert (host.comments, "**No effect in the next 7 days.**" in summary(folder)) == ([], True)
+    (folder.path / "policies" / "downscale.yaml").rename(folder.path / "downscale.yaml")
+    assert folder.call(*call).err == "the comment was created\n"
+    (folder.path / "downscale.yaml").rename(folder.path / "policies" / "downscale.yaml")
+    assert folder.call(*call).err == "the comment was updated\n"
+    assert "**No effect in the next 7 days.**" in host.comments[0]["body"], "what was said no longer holds"
 
 
 def test_nothing_fails_where_that_is_wanted(folder):

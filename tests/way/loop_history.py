@@ -53,6 +53,10 @@ def _state(chance: random.Random) -> Step:
     return ("state", chance.choice(CLUSTERS), chance.choice(states))
 
 
+def _production(chance: random.Random) -> Step:
+    return ("production", chance.choice([(), *((name,) for name in CLUSTERS), ("east", "west")]))
+
+
 def _recreate(chance: random.Random) -> Step:
     return ("recreate", *chance.choice(SCALED), chance.randint(0, 4))
 
@@ -113,6 +117,7 @@ _DRAWS: tuple[tuple[int, Draw], ...] = (
     (7, _scale),
     (7, _down),
     (4, _state),
+    (4, _production),
     (3, _recreate),
     (3, _delete),
     (7, _request),

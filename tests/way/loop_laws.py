@@ -14,6 +14,7 @@
     not make; once its policy is gone, Deployments that nobody else scaled since have no fewer replicas than before.
 11. While nobody else does anything, nothing is idled or woken twice within one window of its schedule.
 12. What is behind a Service goes idle together: its list gets no longer while anything behind it runs.
+13. In a production cluster nothing loses replicas that is not idle already, but by a policy that names the cluster.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ class Laws:
 
     # our runs
 
-    def run(self, faults: Faults | None = None, allow: frozenset[str] = frozenset()) -> Plan:
+    def run(self, faults: Faults | None = None, *, allow: bool = False) -> Plan:
         """One run; without faults, everything in its plan is done."""
         policies, self._faulty = self.git.all, faults is not None
-        made = self.world.plan(policies, allow)
+        made = self.world.plan(policies, allow=allow)
         self._judge_needs(self.world.desired, made)
         before, lists, idled = self._statuses(), self._lists(), len(self.idled)
         self._refused = self._refusals()
@@ -100,7 +101,9 @@ class Laws:
         self._judge_statuses(before, whole=faults is None and not made.held_back)
         others = any(one.decision.job != "idling" and one.decision.verb is not Verb.REMEMBER for one in made.actions)
         if faults is None and not others and not any(policy.wake_order.per_run for policy in policies.idling):
-            again = [line_of(one) for one in self.world.plan(policies, allow).actions if one.decision.job == "idling"]
+            again = [
+                line_of(one) for one in self.world.plan(policies, allow=allow).actions if one.decision.job == "idling"
+            ]
             check(4, not again, f"after {[line_of(one) for one in made.actions]} idling would {again}")
         return made
 
@@ -110,7 +113,7 @@ class Laws:
             self._deciding.setdefault(action.ref, []).append(action.decision)
         total = self._total()
         placed = self.git.spread
-        active = set(self.git.states.values()) == {"Active"}
+        active = set(self.git.states.values()) == {"Active"} and not self.git.production
         roomy = placed is not None and ("*" in placed.clusters or active)  # else a frozen cluster may be all there is
         settled = roomy and not self._asleep("spread") and not self.world.down
         idles = any(one.decision.job == "idling" and one.ref.name == "spread" for one in made.actions)
@@ -146,6 +149,7 @@ class Laws:
         if before is not None and after is not None:
             lowered = scale_of(after) < scale_of(before)
             check(6, not (state == "Frozen" and lowered), f"{ref} shrinks on a frozen cluster")
+            self._judge_production(ref, before, lowered=lowered)
             self._judge_scale(ref, before, after)
         elif after is not None and IDLED_AT not in after.annotations:
             self.had.pop(ref, None)  # made anew
@@ -163,6 +167,12 @@ class Laws:
         if before is not None and theirs and (placed is None or placed.preference(ref.cluster) is None):
             same = after is not None and scale_of(after) == scale_of(before)
             check(10, same, f"{ref} is not ours, no preference names its cluster, it was {told(before)}: {told(after)}")
+
+    def _judge_production(self, ref: ObjectRef, before: Workload, *, lowered: bool) -> None:
+        placed = self.git.spread if ref.name == "spread" else None
+        named = ref.name == "spread" and (placed is None or placed.is_named(ref.cluster) or "*" not in placed.clusters)
+        free = ref.cluster not in self.git.production or IDLED_AT in before.annotations or named
+        check(13, free or not lowered, f"{ref} in a production cluster loses replicas: {told(before)}")
 
     def _judge_scale(self, ref: ObjectRef, before: Workload, after: Workload) -> None:
         decisions = self._deciding.get(ref, ())
@@ -304,13 +314,13 @@ class Laws:
                     has = 0 if local is None else int(local.annotations[PREVIOUS]) if idle else local.spec_replicas
                     check(3, entry["asked"] == has, f"{said}it has {has}: {told(local)}")
 
-    def comes_to_rest(self, allow: frozenset[str] = frozenset()) -> None:
+    def comes_to_rest(self, *, allow: bool = False) -> None:
         for _ in range(RUNS):
             self.world.controllers()
             if not self.run(allow=allow).actions:
                 break
             self.world.now += TICK
-        left = [line_of(one) for one in self.world.plan(self.git.all, allow).actions]
+        left = [line_of(one) for one in self.world.plan(self.git.all, allow=allow).actions]
         check(4, not left, f"no rest after {RUNS} runs: {left}")
         self._nothing_is_missing()
         self._order_does_not_matter()
@@ -318,6 +328,7 @@ class Laws:
     def _nothing_is_missing(self) -> None:
         placed = self.git.spread
         trouble = self.world.down or set(self.git.states.values()) != {"Active"} or self.git.limit is not None
+        trouble = trouble or self.git.production
         if placed is not None and not placed.paused and not trouble and not self._asleep("spread"):
             # What others made, or an earlier policy released, stays where the preferences do not name its cluster.
             about = [

@@ -16,7 +16,6 @@ from reconciler.policy.types import (
     FederatedReplicaSet,
     Fleet,
     IdlingPolicy,
-    Limit,
     Limits,
     ObjectSelector,
     PolicySet,
@@ -25,7 +24,7 @@ from reconciler.policy.types import (
     WakeOrder,
     WorkloadSelector,
 )
-from tests.builders import a_downscale_policy, a_fleet, a_policy_set
+from tests.builders import NO_LIMITS, a_downscale_policy, a_fleet, a_policy_set, fleet_limits
 from tests.decide.idling.idling_policies import a_metric, a_policy, a_schedule
 from tests.decide.placement.placements import a_federated
 from tests.way.loop_world import CLUSTERS
@@ -77,7 +76,6 @@ _DOWNSCALES: tuple[tuple[tuple[str, ...], DownscaleTarget], ...] = (
     (("StatefulSet",), DownscaleTarget(replicas=3, direction="Both")),
 )
 NAMES = ("production", "staging")
-NO_LIMIT = Limit(1.0, 1000)
 
 
 def an_idling(name: str, variant: int) -> IdlingPolicy:
@@ -121,21 +119,25 @@ class Policies:
         self.front: FederatedReplicaSet | None = None
         self.downscale: DownscalePolicy | None = None
         self.states: dict[str, str] = dict.fromkeys(CLUSTERS, "Active")
+        self.production: frozenset[str] = frozenset()  # which no policy says that it selects
         self.limit: int | None = None
 
     @property
     def fleet(self) -> Fleet:
-        limit = NO_LIMIT if self.limit is None else Limit(0.0, self.limit)
-        made = a_fleet(*CLUSTERS, name=self.name, former_names=NAMES, limits=Limits(limit, NO_LIMIT), ceiling=NO_LIMIT)
-        clusters = (replace(one, state=self.states[one.name]) for one in made.clusters)
+        limits = NO_LIMITS if self.limit is None else fleet_limits(self.limit)
+        made = a_fleet(*CLUSTERS, name=self.name, former_names=NAMES, limits=limits)
+        clusters = (
+            replace(one, state=self.states[one.name], production=one.name in self.production) for one in made.clusters
+        )
         return replace(made, clusters=tuple(clusters))
 
     @property
     def all(self) -> PolicySet:
         federated = tuple(one for one in (self.front, self.spread) if one is not None)
+        own = Limits(workloads=3, replicas=3) if self.limit == 3 else Limits()
         return a_policy_set(
             self.fleet,
-            idling=tuple(self.idling[name] for name in sorted(self.idling)),
+            idling=tuple(replace(self.idling[name], limits=own) for name in sorted(self.idling)),
             federated=federated,
             downscale=(self.downscale,) if self.downscale is not None else (),
         )

@@ -200,6 +200,9 @@ class ClosedLoop(Laws):
     def step_state(self, name: str, state: str) -> None:
         self.git.states[name] = state
 
+    def step_production(self, names: tuple[str, ...]) -> None:
+        self.git.production = frozenset(names)
+
     # steps: git
 
     def step_idling(self, name: str, variant: int | None) -> None:
@@ -232,6 +235,7 @@ class ClosedLoop(Laws):
         """All is well again, and then every policy is gone."""
         self.world.down = frozenset()
         self.git.states = dict.fromkeys(CLUSTERS, "Active")
+        self.git.production = frozenset()
         self.git.limit = None
         for ref, texts in self.world.annotated().items():
             if "reconciler/exclude" in texts:
@@ -242,7 +246,7 @@ class ClosedLoop(Laws):
         self.comes_to_rest()
         self.all_have_a_way_back()
         self.git.clear()
-        self.comes_to_rest(frozenset({"fleet"}))
+        self.comes_to_rest(allow=True)
         self.nothing_is_dark()
 
 

@@ -229,7 +229,7 @@ class LoopWorld:
 
     # our runs
 
-    def plan(self, policies: PolicySet, allow: frozenset[str] = frozenset(), how: Any = None) -> Plan:
+    def plan(self, policies: PolicySet, *, allow: bool = False, how: Any = None) -> Plan:
         """Plan now; `desired` is what it was made of."""
 
         def decided(chosen: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -237,7 +237,7 @@ class LoopWorld:
             self.desired = (how or decide)(chosen, state, run)
             return self.desired
 
-        return plan(policies, self._world, RunRequest(self.now, allow_exceed=allow), decided)
+        return plan(policies, self._world, RunRequest(self.now, allow_removed=allow), decided)
 
     def apply(self, made: Plan, policies: PolicySet, faults: Faults) -> Applied:
         self.faults = faults

@@ -29,7 +29,19 @@ spec:
       paths: ["teams/b/**"]
       namespaces: ["team-b-*", shared-b]
       kinds: [IdlingPolicy, Calendar, DownscalePolicy]
+      limits: {workloads: 8}
 """
+
+
+def with_accounts(**accounts: str) -> str:
+    """The Fleet, where each of these teams has a ServiceAccount."""
+    text = FLEET
+    for team, account in accounts.items():
+        paths = f'paths: ["teams/{team}/**"]\n'
+        text = text.replace(paths, f"{paths}      serviceAccount: {account}\n")
+    return text
+
+
 SLEEP = """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

@@ -21,7 +21,7 @@ kind: Fleet
 metadata: {{name: f}}
 spec:
   home: east
-  limits: {{removedReplicas: {{share: 100%, atLeast: 100}}, idledWorkloads: {idled}, ceiling: {{share: 100%}}}}
+  limits: {{default: {{perCluster: {idled}, fleet: {{share: 100%}}}}}}
   clusters: [{{name: east}}, {{name: west}}]
 """
 NIGHTS = """\

@@ -14,7 +14,7 @@ POLICIES = """
 apiVersion: reconciler/v1alpha1
 kind: Fleet
 metadata: {name: mine}
-spec: {home: east, clusters: [{name: east}], limits: {idledWorkloads: {share: 100%}}}
+spec: {home: east, clusters: [{name: east}], limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}}
 ---
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy

@@ -16,9 +16,7 @@ spec:
   home: boutique
   clusters: [{name: boutique}, {name: guestbook}, {name: cassandra}]
   limits:
-    idledWorkloads: {share: 100%, atLeast: 100}
-    removedReplicas: {share: 100%, atLeast: 100}
-    ceiling: {share: 100%}
+    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
 """
 NIGHT = """\
 apiVersion: reconciler/v1alpha1

@@ -390,7 +390,7 @@ EMPTY = [
     ),
     pytest.param(sleep("services: {}, workloads: {}", "  mode: Observe\n"), id="observing everything"),
     pytest.param(
-        sleep(more="  limits: {idledWorkloads: {share: 100%}, removedReplicas: {share: 100%}}\n"),
+        sleep(more="  limits: {workloads: 100}\n"),
         id="limits of everything",
     ),
     pytest.param(sleep("services: {}", "  wake: OnSignal\n"), id="waiting for signals of everything"),
@@ -538,7 +538,8 @@ def moved(state: ObservedState, namespaces: Mapping[str, str]) -> ObservedState:
 def test_a_namespace_created_later_is_a_s_by_its_name_alone(tmp_path, ever, later, own):
     """`*`, every label and every kind: what team a may write at most."""
     everything = sleep('namespaces: {include: ["*"]}, services: {}, workloads: {}', "  priority: 10\n")
-    folder = two_teams(Folder(tmp_path), snapshot=False, **everything)
+    unlimited = FLEET.replace("maxPriority: 10\n", "maxPriority: 10\n      limits: {workloads: 100}\n")
+    folder = two_teams(Folder(tmp_path), snapshot=False, **{**everything, "fleet.yaml": unlimited})
     state = moved(ever.state, {"tools": later})
     found = acts(folder.path, state)
     assert any(f"/{later}/" in key for key, *_ in found.get("a", [])) is own

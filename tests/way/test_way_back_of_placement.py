@@ -18,7 +18,7 @@ kind: Fleet
 metadata: {{name: f}}
 spec:
   home: prod-1
-  limits: {{removedReplicas: {{share: 100%}}}}
+  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
   clusters: [{clusters}]
 """
 PLACED = """\
@@ -260,9 +260,6 @@ def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(f
 def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_back_by_the_second(folder):
     apply(folder)
     folder.write("policies/nights.yaml", NIGHTS)
-    limits = "{removedReplicas: {share: 100%}"
-    fleet = folder.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace(limits, f"{limits}, idledWorkloads: {{share: 100%}}"))
     assert folder.apply("2026-11-23T22:00:00Z").code == 0
     assert set(counts(folder).values()) == {0}
     restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", "2026-11-23T22:30:00Z", "--auto-approve")

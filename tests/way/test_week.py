@@ -23,9 +23,7 @@ spec:
   home: dev
   clusters: [{name: dev}]
   limits:
-    idledWorkloads: {share: 100%, atLeast: 10}
-    removedReplicas: {share: 100%, atLeast: 10}
-    ceiling: {share: 100%}
+    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
 """
 IDLING = """\
 apiVersion: reconciler/v1alpha1

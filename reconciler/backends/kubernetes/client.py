@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libr
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
-from reconciler.model import NOTHING
+from reconciler.model import NOTHING, ServiceAccount
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
 
@@ -35,6 +35,13 @@ _LAST_SECONDS = 0.8
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 """The content type of server-side apply."""
+
+IMPERSONATE_USER = "Impersonate-User"
+"""The header that says as whom a request is carried out. Where it names a ServiceAccount and no groups are stated, the
+API server adds those of the ServiceAccount, and asks for the right to impersonate nothing but that.
+
+Source: kubernetes apiserver pkg/endpoints/filters/impersonation.go, WithImpersonation.
+"""
 
 
 class RequestSettings(Struct, frozen=True):
@@ -68,6 +75,8 @@ class ApiRequest(Struct, frozen=True):
 
     `seconds` is set for what keeps the lock: it needs no place among the others, and has that long, with all its
     attempts. `last`: that even when the run's time is over, once.
+
+    `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
     """
 
     method: str
@@ -80,6 +89,7 @@ class ApiRequest(Struct, frozen=True):
     writes: bool = False
     seconds: float | None = None
     last: bool = False
+    account: ServiceAccount | None = None
 
 
 _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
@@ -289,7 +299,9 @@ class ApiClient:
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
-        headers = [("User-Agent", self._agent), ("Accept", request.accept), *endpoint.impersonation]
+        account = request.account
+        impersonation = endpoint.impersonation if account is None else ((IMPERSONATE_USER, account.user),)
+        headers = [("User-Agent", self._agent), ("Accept", request.accept), *impersonation]
         if endpoint.compressed:
             headers.append(("Accept-Encoding", "gzip"))
         if header is not None:

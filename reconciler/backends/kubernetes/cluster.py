@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from reconciler.backends.kubernetes.client import (
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, decoded, decoded_object, listed
-from reconciler.backends.kubernetes.rbac import Right, is_allowed, own_user
+from reconciler.backends.kubernetes.rbac import Right, impersonation_right, is_allowed, own_user
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     EVENTS,
@@ -47,6 +48,7 @@ from reconciler.errors import (
     ClusterError,
     ConflictError,
     ForbiddenError,
+    ImpersonationError,
     InvalidError,
     LeftOutError,
     MalformedAnswerError,
@@ -55,7 +57,7 @@ from reconciler.errors import (
     StaleError,
     UnreachableError,
 )
-from reconciler.model import FIELD_MANAGER, NEED_PODS, PatchOperation, Write
+from reconciler.model import FIELD_MANAGER, NEED_PODS, PatchOperation, ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 
 T = TypeVar("T")
@@ -79,6 +81,7 @@ class KubernetesCluster:
         self._requests = requests
         self._recorder = recorder
         self._budget = budget or ReadBudget()
+        self._account: ServiceAccount | None = None
         self._guard = threading.Lock()
         self._discovery: ServedKinds | None = None
 
@@ -144,7 +147,13 @@ class KubernetesCluster:
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
-        ObjectWriter(self._requests, plural, scale).write(write)
+        ObjectWriter(self._requests, plural, scale, self._account).write(write)
+
+    def writing_as(self, account: ServiceAccount) -> KubernetesCluster:
+        """Return this cluster, where `write` impersonates `account`."""
+        found = copy(self)
+        found._account = account
+        return found
 
     def forget_kinds(self) -> None:
         """Ask anew what it serves."""
@@ -219,12 +228,22 @@ class _Written(msgspec.Struct):
 
 
 class ObjectWriter:
-    """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale."""
+    """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale.
 
-    def __init__(self, requests: ApiClient, plural: str, scale: WorkloadKind | None = None) -> None:
+    What is written impersonates `account`, where one is given; what is read is read as ourselves.
+    """
+
+    def __init__(
+        self,
+        requests: ApiClient,
+        plural: str,
+        scale: WorkloadKind | None = None,
+        account: ServiceAccount | None = None,
+    ) -> None:
         self._requests = requests
         self._plural = plural
         self._scale = scale
+        self._account = account
 
     def write(self, write: Write) -> None:
         """Carry out `write`, whole or not at all.
@@ -232,7 +251,8 @@ class ObjectWriter:
         Raises:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: the server's own refusal.
-            ForbiddenError: we have no right to. ClusterError: nobody knows, or nothing answered.
+            ForbiddenError: we have no right to. ImpersonationError: we may not impersonate the account.
+            ClusterError: nobody knows, or nothing answered.
         """
         verbs = {"patch": self._patch, "create": self._create, "delete": self._delete, "event": self._event}
         verbs[write.verb](write)
@@ -337,7 +357,7 @@ class ObjectWriter:
 
     def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""
-        more = {"body": msgspec.json.encode(body), "writes": True, **how}
+        more = {"body": msgspec.json.encode(body), "writes": True, "account": self._account, **how}
         return self._about(verb, write, subresource, **more)
 
     def _about(self, verb: str, write: Write, subresource: str = "", **how: Any) -> ApiRequest:
@@ -354,6 +374,10 @@ class ObjectWriter:
         except ForbiddenError as error:
             if self._may(request.operation, write):
                 raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
+            if self._account is not None and not self._may_impersonate(request.operation.cluster):
+                words = f"impersonate serviceaccounts {self._account.name} in {self._account.namespace}"
+                lacks = f"{request.operation}: forbidden ({error.words}), expected the right to {words}"
+                raise ImpersonationError(f"{lacks}; see `reconciler doctor`", error.words) from error
             raise
 
     def _answered(self, request: ApiRequest, attempts: Attempts) -> HttpResponse:
@@ -379,10 +403,19 @@ class ObjectWriter:
         _, slash, subresource = operation.resource.partition("/")
         name = "" if operation.verb == "create" else write.ref.name
         right = Right(write.ref.group, f"{self._plural}{slash}{subresource}", operation.verb, name=name)
+        right = replace(right, version=_version(write))
         try:
-            return is_allowed(self._requests, operation.cluster, right, write.ref.namespace, _version(write))
+            return is_allowed(self._requests, operation.cluster, right, write.ref.namespace, self._account)
         except ClusterError:
             return False
+
+    def _may_impersonate(self, cluster: str) -> bool:
+        """Return whether we may impersonate the account, True where nobody knows."""
+        assert self._account is not None
+        try:
+            return is_allowed(self._requests, cluster, impersonation_right(self._account), self._account.namespace)
+        except ClusterError:
+            return True
 
     def _read(self, write: Write) -> Any:
         request = self._about("get", write)

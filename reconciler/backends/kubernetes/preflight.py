@@ -13,9 +13,10 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
-from reconciler.backends.kubernetes.rbac import Right, is_allowed
+from reconciler.backends.kubernetes.rbac import Right, is_allowed, own_user
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
+from reconciler.model import ServiceAccount
 from reconciler.worker_pool import WorkerPool
 
 _AT_ONCE = 8
@@ -74,15 +75,25 @@ class Preflight:
             return False
         return True
 
-    def missing(self, asked: Sequence[tuple[Right, str]]) -> list[tuple[Right, str]]:
-        """Return those of `asked`, rights each in a namespace or in all (""), that we do not have.
+    def impersonated(self, account: ServiceAccount) -> str:
+        """Return whom the server takes us for where we impersonate `account`, "" where it serves no such question.
+
+        Raises:
+            ForbiddenError: we may not. ClusterError: it does not say.
+        """
+        return own_user(self._requests, self._cluster, account)
+
+    def missing(
+        self, asked: Sequence[tuple[Right, str]], account: ServiceAccount | None = None
+    ) -> list[tuple[Right, str]]:
+        """Return those of `asked`, rights each in a namespace or in all (""), that we, or `account`, do not have.
 
         Raises:
             ClusterError: the server does not say.
         """
 
         def may(one: tuple[Right, str]) -> bool:
-            return is_allowed(self._requests, self._cluster, *one)
+            return is_allowed(self._requests, self._cluster, *one, account)
 
         allowed = WorkerPool(_AT_ONCE).each(self._cluster, may, asked, _AT_ONCE)
         return [one for one, may in zip(asked, allowed, strict=True) if not may]

@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import NotFoundError
-from reconciler.model import EVERY_KIND
+from reconciler.model import EVERY_KIND, ServiceAccount
 from reconciler.workload_kinds import WorkloadKind
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -33,7 +33,7 @@ class Right(Struct, frozen=True, order=True):
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
     and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet, "ZoneBalanced" and "podPicker" in a
-    policy, "activator" one that has EndpointSlices; "" is always needed.
+    policy, "activator" one that has EndpointSlices; "" is always needed. `version` is that of the API, "" any.
     """
 
     group: str
@@ -43,6 +43,7 @@ class Right(Struct, frozen=True, order=True):
     apply: bool = False
     name: str = ""
     use: Use = ""
+    version: str = ""
 
     def __str__(self) -> str:
         name = f" {self.name}" if self.name else ""
@@ -94,6 +95,11 @@ def custom_rights(kinds: Iterable[WorkloadKind]) -> tuple[Right, ...]:
     return tuple(right for kind in named for right in _of_scale(kind, "custom"))
 
 
+def impersonation_right(account: ServiceAccount) -> Right:
+    """Return the right to impersonate `account`, which is one in its namespace: ours."""
+    return Right("", "serviceaccounts", "impersonate", own=True, apply=True, name=account.name)
+
+
 def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     """Return `rights` as the rules of a Role or ClusterRole: as few as say exactly that, in a stable order."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
@@ -123,8 +129,14 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
-def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, version: str = "") -> bool:
-    """Return whether we have `right` in `namespace`, "" for all; `version` is that of the API, "" for any.
+def is_allowed(
+    requests: ApiClient,
+    cluster: str,
+    right: Right,
+    namespace: str,
+    account: ServiceAccount | None = None,
+) -> bool:
+    """Return whether we, or `account` where it is given, have `right` in `namespace`, "" for all.
 
     Raises:
         ClusterError: the server does not say.
@@ -133,7 +145,7 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
     attributes = {
         "verb": right.verb,
         "group": right.group,
-        "version": version,
+        "version": right.version,
         "resource": resource,
         "subresource": subresource,
         "namespace": namespace,
@@ -145,7 +157,7 @@ def is_allowed(requests: ApiClient, cluster: str, right: Right, namespace: str, 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review))
+    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review), account=account)
     return answer_to(requests, request, _Review).status.allowed
 
 
@@ -163,15 +175,16 @@ class _UserReview(msgspec.Struct):
     status: _UserStatus
 
 
-def own_user(requests: ApiClient, cluster: str) -> str:
-    """Return the name of the user that the server takes us for, "" where it serves no such question.
+def own_user(requests: ApiClient, cluster: str, account: ServiceAccount | None = None) -> str:
+    """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
+    no such question.
 
     Raises:
         ClusterError: the server does not answer.
     """
     operation = Operation(cluster, "create", "selfsubjectreviews.authentication.k8s.io")
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review))
+    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
     try:
         return answer_to(requests, request, _UserReview).status.user_info.username
     except NotFoundError:

@@ -29,7 +29,7 @@ from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recor
 from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
-from reconciler.model import JOURNAL, Write
+from reconciler.model import JOURNAL, ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, spelt
 
@@ -175,6 +175,10 @@ class SnapshotCluster:
                 if self._store.commit(writing.changes):
                     return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")
+
+    def writing_as(self, account: ServiceAccount) -> SnapshotCluster:  # noqa: ARG002 - files know no users
+        """Return it as it is."""
+        return self
 
     @contextmanager
     def _read(self) -> Iterator[Index]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import autoscalers_of
 from reconciler.decide.decisions import (
+    UNKNOWN_QUERY,
     Cause,
     Decision,
     DesiredState,
@@ -26,8 +27,9 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
+from reconciler.decide.production import left_out, named_by
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason, text_of
-from reconciler.decide.selectors import exclusion, namespace_annotations, of_highest_priority
+from reconciler.decide.selectors import exclusion, namespace_annotations, namespace_labels, of_highest_priority
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.messages import replica_count
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -49,6 +51,14 @@ def _restricted(case: WorkloadTarget) -> Iterator[Result]:
 def _protected(case: WorkloadTarget) -> Iterator[Result]:
     if case.ref.namespace in case.inputs.fleet.protected:
         yield case.stays(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=case.ref.namespace))
+
+
+def _production(case: WorkloadTarget) -> Iterator[Result]:
+    """A target counts in production only where its policy says so. What it would order goes on."""
+    what = "" if case.wanted.policy.production else case.inputs.production_of(case.workload)
+    if what:
+        stays = case.stays(left_out(what, (case.policy,)), counterfactual=named_by((case.policy,)))
+        yield replace(stays, selected=False)
 
 
 def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
@@ -115,7 +125,7 @@ def _unknown(case: WorkloadTarget) -> Iterator[Result]:
         reasons = case.wanted.reasons
         yield case.undecided(*reasons)
         if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
-            yield Notice("unknownQuery", case.ref.cluster, text_of(reasons), case.policy, True, reasons)
+            yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy, reasons=reasons)
         yield case.stays(*reasons)
 
 
@@ -140,6 +150,7 @@ def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
 
 
 GUARDS: tuple[_Guard, ...] = (
+    _production,  # whether a policy selects it at all
     _restricted,
     _protected,
     _unreadable,
@@ -211,6 +222,7 @@ def _inputs(
                 placed=placed,
                 autoscalers=autoscalers_of(observed),
                 namespaces=namespace_annotations(observed),
+                space_labels=namespace_labels(observed),
             )
 
 
@@ -270,7 +282,7 @@ def _decision(case: WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=Cause(case.policy, str(case.wanted.policy.place), _reasons(case), case.wanted.values),
+        cause=_cause(case),
         group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,
@@ -278,6 +290,11 @@ def _decision(case: WorkloadTarget) -> Decision:
         has_labels=workload.has_labels,
         event="ScaledDown" if down else "ScaledUp",
     )
+
+
+def _cause(case: WorkloadTarget) -> Cause:
+    policy = case.wanted.policy
+    return Cause(case.policy, str(policy.place), _reasons(case), case.wanted.values, policy.tenant)
 
 
 def _reasons(case: WorkloadTarget) -> Reasons:

@@ -96,6 +96,12 @@ class DownscaleInputs(Struct, frozen=True):
     placed: Mapping[ObjectRef, str]
     autoscalers: Autoscalers
     namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
+    space_labels: Mapping[str, Mapping[str, str]]  # of Namespaces, by name
+
+    def production_of(self, workload: Workload) -> str:
+        """Return what makes `workload` production, "" where nothing does."""
+        space = workload.ref.namespace
+        return self.fleet.production.why(self.cluster, space, self.space_labels.get(space), workload.labels)
 
 
 class WorkloadTarget(Struct, frozen=True):

@@ -167,7 +167,7 @@ def _guards(choices: Iterable[Choice], policies: PolicySet, run: Run) -> FleetGu
     names = frozenset(policy.name for policy in policies.idling)
     idle = [(choice, choice.record) for choice in choices if choice.was_idle and choice.record]
     owned = [(choice.ref.namespace, _owner(choice, record, names)) for choice, record in idle]
-    return fleet_guards(owned, names, run.allow_exceed)
+    return fleet_guards(owned, names, run.allow_removed)
 
 
 def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:

@@ -23,7 +23,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.subjects import Subject
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
-from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Place, ScheduleCriterion
+from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import WorkloadKind, workload_kind
 
 EPISODES = 2
@@ -157,7 +157,8 @@ def _contest_in(annotations: Mapping[str, str]) -> Contest:
 def fingerprint(policy: IdlingPolicy) -> str:
     """Return 12 hex digits that stay the same while `policy` says the same, wherever it stands in the files."""
     git_ops = replace(policy.git_ops, flux="Leave")
-    rest = replace(policy, place=Place(""), idle_when=AllOf(()), autoscalers=Autoscalers(), git_ops=git_ops)
+    elsewhere = {"place": Place(""), "limits": Limits(), "limits_place": None}
+    rest = replace(policy, **elsewhere, idle_when=AllOf(()), autoscalers=Autoscalers(), git_ops=git_ops)
     flux = {"pauses_flux": True} if policy.git_ops.flux == "Pause" else {}  # so it is called in digests on clusters
     return digest([{**stated(rest), **stated(policy.autoscalers), **flux}, _criterion_values(policy.idle_when)], 12)
 

@@ -23,7 +23,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of, guarded_choices
 from reconciler.decide.idling.explain import explained
 from reconciler.decide.idling.idle_groups import federated_members, idled_together
-from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.decide.idling.last_idled import hours_of
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.settled import IdlingOutcome, claims
@@ -40,9 +40,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies.federated, state, alone)
     choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
-    schedules = {policy.name: schedule for policy in policies.idling if (schedule := schedule_of(policy)) is not None}
     places = {policy.name: str(policy.place) for policy in policies.idling}
-    context = WriteContext(policies.fleet, run, places, schedules)
+    hours = {policy.name: hours_of(policy) for policy in policies.idling}
+    context = WriteContext(policies.fleet, run, places, hours)
     writes = IdlingWrites(clusters, context, tuple(members.refs for members in federated.values()))
     return IdlingOutcome(
         explained(clusters, choices, run).joined(writes.desired(choices, guards)),

@@ -17,6 +17,7 @@ from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.idling.what_would_change import kept_up_until, what_would_change
+from reconciler.decide.production import left_out
 from reconciler.decide.reasons import CounterfactualWhenAsked, Reason, ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, PodsQuestion, Run
 from reconciler.policy.types import IdlingPolicy
@@ -98,8 +99,9 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
     )
     names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
     for name in names:
-        parts = _selected_by(subject, name)
-        yield replace(whole, policy=name, selected=True, selected_by=parts, reasons=_reasons_under(choice, name))
+        selected, reasons = name not in subject.left_out_by, _reasons_under(choice, name)
+        parts = _selected_by(subject, name) if selected else ()
+        yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
     for why in subject.verdict.excluded:
         yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
     if not names and (whole.idled or not subject.verdict.excluded):
@@ -109,6 +111,9 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
 def _reasons_under(choice: Choice, policy: str) -> Reasons:
     """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
     deciding = deciding_names(choice)
+    if policy in choice.subject.left_out_by:
+        why = left_out(choice.subject.production, (policy,))
+        return (why,) if choice.because_of(FactName.PRODUCTION) else (*choice.reasons, why)
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won
@@ -157,6 +162,8 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
     for choice in choices:
         verdict, scale = choice.subject.verdict, choice.subject.scale
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
+            continue
+        if choice.because_of(FactName.PRODUCTION):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)

@@ -18,6 +18,7 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.records import LONG_AGO, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, ServiceState, Subject, WakeRequest
+from reconciler.decide.production import left_out
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.selectors import names_kind
 from reconciler.decide.workloads import in_rollout
@@ -38,6 +39,7 @@ class FactName(StrEnum):
     REQUESTED = auto()  # somebody asked for it since it was idled
     EXCLUDED = auto()  # it, its Service, its namespace or its cluster opts out, or it is contested
     DUE = auto()  # its wake-due has passed
+    PRODUCTION_DUE = auto()  # its wake-due has passed, and it is production that its policies leave out
     BUSY = auto()  # a policy that wakes automatically calls it busy
     WAKE_WHEN = auto()  # a wakeWhen of a policy that wakes automatically holds
     FLOOR = auto()  # the floor is at or above what it had
@@ -48,6 +50,7 @@ class FactName(StrEnum):
     READ_ONLY = auto()  # nothing may be written on its cluster
 
     # what keeps it up
+    PRODUCTION = auto()  # it is production, and one of its policies does not say production: true
     RESTRICTED = auto()  # its cluster or its namespace is frozen, or not all may be written there
     EQUAL_PRIORITIES = auto()
     UNREADABLE = auto()  # something that idling it would need could not be read, or is somebody else's
@@ -186,6 +189,12 @@ def _due(facts: Facts) -> Fact | None:
     return fact(FactName.DUE, ReasonCode.WAKE_DUE, due=due)
 
 
+def _production_due(facts: Facts) -> Fact | None:
+    """Return that it is due, where none of its policies may idle it again, whatever their criteria say."""
+    due = facts.get(FactName.DUE) if FactName.PRODUCTION in facts else None
+    return None if due is None else Fact(FactName.PRODUCTION_DUE, due.why)
+
+
 def _busy(facts: Facts) -> Fact | None:
     busy = facts.subject.verdict.busy
     return None if busy is None else Fact(FactName.BUSY, busy.evaluation.reasons)
@@ -246,6 +255,11 @@ def _read_only(facts: Facts) -> Fact | None:
 
 
 # What keeps up what its policies call idle.
+
+
+def _production(facts: Facts) -> Fact | None:
+    policies = facts.subject.left_out_by
+    return Fact(FactName.PRODUCTION, (left_out(facts.subject.production, policies),)) if policies else None
 
 
 def _restricted(facts: Facts) -> Fact | None:
@@ -395,6 +409,7 @@ _CHECKS: Mapping[FactName, Callable[[Facts], Fact | None]] = {
     FactName.REQUESTED: _requested,
     FactName.EXCLUDED: _excluded,
     FactName.DUE: _due,
+    FactName.PRODUCTION_DUE: _production_due,
     FactName.BUSY: _busy,
     FactName.WAKE_WHEN: _wake_when,
     FactName.FLOOR: _floor,
@@ -403,6 +418,7 @@ _CHECKS: Mapping[FactName, Callable[[Facts], Fact | None]] = {
     FactName.BOUNDS: _bounds,
     FactName.INSISTS: _insists,
     FactName.READ_ONLY: _read_only,
+    FactName.PRODUCTION: _production,
     FactName.RESTRICTED: _restricted,
     FactName.EQUAL_PRIORITIES: _equal_priorities,
     FactName.UNREADABLE: _unreadable,

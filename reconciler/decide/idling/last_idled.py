@@ -1,14 +1,16 @@
-"""The workloads that the same schedule idled before: a limit does not stop what happened last night as well."""
+"""On which hours a workload was idled before: a limit does not stop what happened last night as well.
+
+Neither selector nor policy is part of it: what any policy of the same owner, a tenant or the platform, idled on the
+same hours, or on any metric, is known for 35 days.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -17,56 +19,74 @@ from reconciler.decide.annotations import (
     digest,
     format_time,
     json_object,
+    optional_instant,
     read_time,
     stated,
 )
-from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion, Selector
+from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion
 
 REMEMBERED = timedelta(days=35)
+_MOST = 8
+_METRIC = "metric"
 
 
-class ScheduleDigest(Struct, frozen=True):
-    """What decides when a policy idles, where that is schedules alone: its name, and the digest of what it says."""
-
-    policy: str
-    digest: str
-
-    @lru_cache(16)  # noqa: B019 - a few short values; the same for all that a policy idles
-    def text(self, now: datetime) -> str:
-        """Return the annotation of a workload that it idles."""
-        return compact({"policy": self.policy, "digest": self.digest, "at": format_time(now)})
-
-    def knows(self, annotations: Mapping[str, str], now: datetime) -> bool:
-        """Return whether the same schedule idled the workload with `annotations`, idle within the last 35 days."""
-        last = json_object(annotations.get(LAST_IDLED))
-        if (last.get("policy"), last.get("digest")) != (self.policy, self.digest):
-            return False
-        times = [read_time(last.get("at")), read_time(annotations.get(AWAKE_SINCE))]
-        return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
-
-
-def schedule_of(policy: IdlingPolicy) -> ScheduleDigest | None:
-    """Return the schedule that alone decides when `policy` idles, None where a metric has a say.
-
-    The digest is of selector, hours and `idleReplicas`, however they are written. Exceptions of a calendar do not
-    count: another holiday makes nothing new.
+class LastIdled(Struct, frozen=True):
+    """The annotation of a workload: the `policy` that idled it last, when it was idled last on each of the `hours`,
+    by their digest, and when it was idled for the first time of those that count in limits, None for never.
     """
-    times = _times(policy.idle_when)
-    if times is None:
-        return None
-    return ScheduleDigest(policy.name, digest([stated(_unbound(policy.selector)), times, policy.idle_replicas], 16))
+
+    policy: str = ""
+    hours: Mapping[str, datetime] = {}
+    first: datetime | None = None
 
 
-def _unbound(selector: Selector) -> Selector:
-    """Return `selector` without the bounds of a tenant: wider ones make nothing new that was known."""
-    clusters, namespaces = (replace(one, within=()) for one in (selector.clusters, selector.namespaces))
-    return replace(selector, clusters=clusters, namespaces=namespaces)
+def last_idled(annotations: Mapping[str, str]) -> LastIdled:
+    """Return what the annotations of a workload say; what cannot be read is left out."""
+    found = json_object(annotations.get(LAST_IDLED))
+    policy, hours = found.get("policy"), found.get("hours")
+    times = {key: read_time(at) for key, at in hours.items()} if isinstance(hours, dict) else {}
+    return LastIdled(
+        policy if isinstance(policy, str) else "",
+        {key: at for key, at in times.items() if at is not None},
+        read_time(found.get("first")),
+    )
 
 
-def _times(criterion: Criterion) -> list[Any] | None:
+def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
+    """Return whether the workload with `annotations` was idle on `hours` within the last 35 days."""
+    if LAST_IDLED not in annotations:
+        return False
+    idled = last_idled(annotations).hours
+    times = [idled.get(hours)]
+    if times[0] is not None and times[0] == max(idled.values()):
+        times.append(optional_instant(annotations, AWAKE_SINCE))
+    return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
+
+
+def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now: datetime, *, counts: bool) -> str:
+    """Return the annotation of a workload that `policy` idles on `hours` now. `counts`: limits count that, if it is
+    for the first time.
+    """
+    before = last_idled(annotations)
+    times = {**{key: at for key, at in before.hours.items() if at <= now <= at + REMEMBERED}, hours: now}
+    latest = sorted(times, key=lambda key: (times[key], key))[-_MOST:]
+    first = before.first if is_known(hours, annotations, now) else now if counts else None
+    value = {"policy": policy, "hours": {key: format_time(times[key]) for key in latest}}
+    return compact(value if first is None else {**value, "first": format_time(first)})
+
+
+def hours_of(policy: IdlingPolicy) -> str:
+    """Return the digest of when `policy` idles and whose it is.
+
+    Exceptions of a calendar do not count: another holiday makes nothing new. One metric is like another.
+    """
+    return digest([policy.tenant, _times(policy.idle_when)], 16)
+
+
+def _times(criterion: Criterion) -> Any:
     if isinstance(criterion, MetricCriterion):
-        return None
+        return _METRIC
     if isinstance(criterion, AllOf | AnyOf):
         inner = [_times(one) for one in criterion.criteria]
-        return None if None in inner else [type(criterion).__name__, *inner]
+        return _METRIC if set(map(str, inner)) <= {_METRIC} and inner else [type(criterion).__name__, *inner]
     return [criterion.calendar.zone_name, stated(criterion.calendar.windows)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
-from reconciler.decide.decisions import Notice, equal_priorities
+from reconciler.decide.decisions import UNKNOWN_QUERY, Notice, equal_priorities
 from reconciler.decide.idling.choices import Choice, owner_policy
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
@@ -45,7 +45,7 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> 
     """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
     for policy, query, why in problems:
         text = f"{cluster}: a query is unknown: {query}: {why}"
-        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, True, (why,))
+        yield Notice(UNKNOWN_QUERY, f"{cluster}/{policy}", text, policy, reasons=(why,))
 
 
 def _service_notices(service: ServiceState) -> Iterator[Notice]:

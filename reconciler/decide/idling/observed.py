@@ -27,7 +27,7 @@ from reconciler.decide.idling.verdicts import (
     Verdict,
 )
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
-from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations
+from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations, namespace_labels
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
 
@@ -103,6 +103,7 @@ class _Observer:
         self._evidence = EvidenceIndex(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
+        self._space_labels = namespace_labels(cluster)
         self._unknown = next(
             (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
         )
@@ -273,6 +274,7 @@ class _Observer:
             protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
+            production=self._production(scale),
             direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
@@ -316,6 +318,11 @@ class _Observer:
         if namespace in self._setting.fleet.protected:
             return reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace)
         return reason(ReasonCode.NAMESPACES_UNREAD) if self._setting.fleet.protects_unread else None
+
+    def _production(self, scale: Scale) -> str:
+        space, labels = scale.ref.namespace, (scale.written.labels, scale.runs.labels)
+        production = self._setting.fleet.production
+        return production.why(self._fleet_cluster, space, self._space_labels.get(space), *labels)
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)

@@ -60,6 +60,7 @@ _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
 _NOT_IDLE = (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED)
 
 KEEP_UP = (
+    FactName.PRODUCTION,
     FactName.REQUESTED,
     FactName.EXCLUDED,
     FactName.RESTRICTED,
@@ -114,6 +115,7 @@ RULES: tuple[Rule, ...] = (
     Rule(_IDLE, IdleAction.WAKE, (FactName.REQUESTED,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.EXCLUDED,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.DUE,), _NOT_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (FactName.PRODUCTION_DUE,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.BUSY,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.WAKE_WHEN,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.FLOOR,), _SAYS_IDLE),
@@ -121,6 +123,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_IDLE, IdleAction.HOLD_BACK, (FactName.GUARDED,), _NOT_SELECTED),
     Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED),
     Rule(_IDLE, IdleAction.KEEP),
+    # production is left as it is by policies that do not say that they select it
+    Rule((IdleState.AWAKE,), IdleAction.LEAVE, (FactName.PRODUCTION,)),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
     Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, FactName.OBSERVED)),
     Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (FactName.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),

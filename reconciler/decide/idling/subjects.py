@@ -244,9 +244,10 @@ class Subject(Struct, frozen=True):
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
     not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
     idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
-    the policies that select it themselves, not just a Service it is behind. `on_target` is the record that a
-    ScaledObject has on its target; with `target_is_idle` the target has one of its own. `record` is what it goes back
-    to: of its own record and those of its Services the newest; None where it is not idled.
+    the policies that select it themselves, not just a Service it is behind. `production` says what makes it production,
+    "" for nothing. `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target
+    has one of its own. `record` is what it goes back to: of its own record and those of its Services the newest; None
+    where it is not idled.
     """
 
     scale: Scale
@@ -263,6 +264,7 @@ class Subject(Struct, frozen=True):
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
     direct: frozenset[str] = frozenset()
+    production: str = ""
     on_target: Reading[Record] | None = None
     target_is_idle: bool = False
     state: IdleState = IdleState.AWAKE
@@ -276,6 +278,13 @@ class Subject(Struct, frozen=True):
     @property
     def ref(self) -> ObjectRef:
         return self.scale.written.ref
+
+    @property
+    def left_out_by(self) -> tuple[str, ...]:
+        """The policies that would decide it, and leave production as it is."""
+        if not self.production:
+            return ()
+        return tuple(policy.name for policy in self.verdict.policies if not policy.production)
 
     @property
     def behind(self) -> tuple[ServiceState, ...]:

@@ -7,13 +7,14 @@ from datetime import datetime
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
 from reconciler.decide.decisions import WITHOUT_END
-from reconciler.decide.fleet_guard import FLEET
+from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import lifted
 from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation
 from reconciler.decide.idling.facts import Fact, FactName, unnamed_kind
 from reconciler.decide.idling.rules import KEEP_UP, IdleAction, choose
 from reconciler.decide.idling.subjects import IdleState, Subject
+from reconciler.decide.production import named_by
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -228,12 +229,13 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.BUSY: _of_busy,
     FactName.WAKE_WHEN: _of_busy,
     FactName.FLOOR: lambda fact, _choice: _field_is("idleReplicas", f"below {fact.why[0].values['replicas']}"),
-    FactName.GUARDED: _always(change_if(CounterfactualCode.FLAG, flag=f"--allow-exceed {FLEET}")),
+    FactName.GUARDED: _always(change_if(CounterfactualCode.FLAG, flag=REMOVED_FLAG)),
     FactName.PROTECTED: _always(change_if(CounterfactualCode.UNPROTECTED)),
     FactName.BOUNDS: _always(change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")),
     FactName.INSISTS: lambda _fact, choice: _field_is(
         "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
     ),
+    FactName.PRODUCTION: lambda _fact, choice: named_by(choice.subject.left_out_by),
     FactName.RESTRICTED: lambda _fact, choice: lifted(choice.subject.cluster),
     FactName.EQUAL_PRIORITIES: _always(change_if(CounterfactualCode.DIFFERENT_PRIORITIES)),
     FactName.UNREADABLE: _of_reason,

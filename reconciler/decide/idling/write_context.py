@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb
 from reconciler.decide.idling.choices import Choice, owner_policy, waking_policy
-from reconciler.decide.idling.last_idled import ScheduleDigest
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
@@ -41,7 +40,7 @@ class WriteContext(Struct, frozen=True):
     fleet: Fleet
     run: Run
     places: Mapping[str, str] = NOTHING
-    schedules: Mapping[str, ScheduleDigest] = NOTHING  # by policy, where it idles by schedule alone
+    hours: Mapping[str, str] = NOTHING  # by policy, the digest of when it idles
     repairs: bool = True
     hold_until: datetime | None = None
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
@@ -73,7 +72,9 @@ def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Ca
     at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or choice.reasons
     measured = [one.values for one in reasons if one.code in MEASURED]
-    return Cause(policy, at, reasons, dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING)
+    values = dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING
+    deciding = choice.subject.verdict.policy
+    return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
 
 
 def _recorded_place(cause: str) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb, group_name
-from reconciler.decide.fleet_guard import FLEET, FleetGuards
+from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import IdleAction
@@ -41,7 +41,7 @@ class IdlingWrites(Struct, frozen=True):
         return DesiredState(
             decisions=(*self.decisions(choices), *released),
             observed=tuple(map(_observed, self._if_done(choices, IdleAction.OBSERVE, IdleAction.IDLE))),
-            held_back=(HeldBack(FLEET, guards.words, held_back),) if held_back else (),
+            held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         )
 
     def decisions(self, choices: Mapping[ObjectRef, Choice]) -> tuple[Decision, ...]:

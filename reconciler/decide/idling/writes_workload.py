@@ -33,6 +33,7 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.choices import Choice, wake_count
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
 from reconciler.decide.idling.criteria import CriterionResult, schedules_of
+from reconciler.decide.idling.last_idled import is_known, last_idled_text
 from reconciler.decide.idling.records import (
     Record,
     cleared_annotations,
@@ -80,11 +81,11 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
 def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:
     """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
 
-    On a frozen cluster its floor stays.
+    On a frozen cluster its floor stays. Production that its policies leave out keeps the record it has.
     """
     verdict = subject.verdict
     due = None if verdict.wakes_on_requests_only else record.wake_due
-    if verdict.result is not CriterionResult.IDLE or verdict.policy is None:
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
         return replace(record, orphaned_since=None, wake_due=due)
     names = {policy.name for policy in verdict.policies}
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
@@ -132,11 +133,10 @@ def _decision(choice: Choice, cause: Cause, context: WriteContext, **fields: Any
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
     cause, now = cause_of(choice, context), context.run.now
-    alone = all(policy.name in context.schedules for policy in choice.subject.verdict.policies)
-    schedule = context.schedules.get(record.policy) if alone else None
+    hours, counts = context.hours[record.policy], record.policy not in context.run.allow_exceed
     wanted: dict[str, str | None] = {
         **annotations_of(record, scale.written, cause, now, context.run),
-        LAST_IDLED: None if schedule is None else schedule.text(now),
+        LAST_IDLED: last_idled_text(record.policy, hours, annotations, now, counts=counts),
         CONTESTED: None,
         **_insisted(choice, context),
         **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
@@ -159,7 +159,7 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         replicas_after=record.idled_to if counted else None,
         event="Idled",
         idles=True,
-        known=schedule is not None and schedule.knows(annotations, now),
+        known=is_known(hours, annotations, now),
     )
 
 

@@ -27,6 +27,7 @@ from reconciler.decide.placement.observed import (
     PlacementInputs,
     local_workload,
     placement_inputs,
+    production_of,
 )
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import (
@@ -45,6 +46,7 @@ from reconciler.decide.placement.status import (
     unreachable_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
+from reconciler.decide.production import left_out
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.messages import replica_count
@@ -85,7 +87,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         return DesiredState(questions=questions)
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    result = with_reasons(placement_result(federated, locals_, status, inputs))
+    result = with_reasons(_production_kept(federated, locals_, status, inputs))
     asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
     if gives_way := _gives_way(locals_, asleep, awake):
         return decide_one(federated, replace(every, settled={**every.settled, **gives_way}))
@@ -104,6 +106,38 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
+
+
+def _production_kept(
+    federated: FederatedReplicaSet,
+    locals_: Sequence[LocalWorkload],
+    status: PlacementStatus | None,
+    inputs: PlacementInputs,
+) -> PlacementResult:
+    """Return the result where `targetRef` takes no running replicas away in production that the policy leaves out: such
+    a cluster keeps what it has, and the others share the rest.
+    """
+    result = placement_result(federated, locals_, status, inputs)
+    lowered = {} if federated.target is None else dict(_lowered_production(result, inputs))
+    if not lowered:
+        return result
+    kept = [
+        replace(local, part="held", reasons=(left_out(lowered[local.cluster], (federated.name,)),))
+        if local.cluster in lowered
+        else local
+        for local in locals_
+    ]
+    return _production_kept(federated, kept, status, inputs)
+
+
+def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Iterator[tuple[str, str]]:
+    """Yield each cluster that would run fewer replicas than now and is production, with what makes it so."""
+    placements = {placement.name: placement for placement in inputs.placements}
+    for local in result.placed:
+        if result.target[local.cluster] < local.current:
+            what = production_of(result.federated, placements[local.cluster], inputs, local.workload)
+            if what:
+                yield local.cluster, what
 
 
 def _gives_way(

@@ -15,6 +15,7 @@ from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candid
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.observed import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
+from reconciler.decide.production import named_by
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -112,7 +113,7 @@ def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
         values["overflow"] = result.shares.overflow[local.cluster]
     if result.shares.taken_off:
         values["elsewhere"] = result.shares.taken_off
-    return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values)
+    return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values, federated.tenant)
 
 
 def placement_view(result: PlacementResult) -> PlacementView:
@@ -204,7 +205,10 @@ def _explanation(
 ) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
-        return PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, _given_up(local, result))
+        production = any(why.code is ReasonCode.PRODUCTION for why in local.reasons)
+        change = named_by((name,)) if production else _given_up(local, result)
+        alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, change)
+        return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
     lift = CounterfactualWhenAsked(_counterfactual, local, result, found)

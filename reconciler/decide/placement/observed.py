@@ -36,8 +36,9 @@ from reconciler.decide.placement.status import (
     read_rejection,
     rejection_key,
 )
+from reconciler.decide.production import left_out
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
-from reconciler.decide.selectors import key_of, local_key, local_ref
+from reconciler.decide.selectors import key_of, local_key, local_ref, namespace_labels
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import (
     NOTHING,
@@ -65,6 +66,7 @@ class ClusterPlacement(Struct, frozen=True):
     lost_since: datetime | None = None
     workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
     autoscalers: Autoscalers = Autoscalers({}, {})
+    space_labels: Mapping[str, Mapping[str, str]] = NOTHING  # of the Namespaces that were read, by name
 
     @property
     def name(self) -> str:
@@ -117,7 +119,13 @@ def placement_inputs(
         observed = state.clusters.get(cluster.name)
         if observed is not None:
             found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
-            return ClusterPlacement(cluster, observed, workloads=found, autoscalers=autoscalers_of(observed))
+            return ClusterPlacement(
+                cluster,
+                observed,
+                workloads=found,
+                autoscalers=autoscalers_of(observed),
+                space_labels=namespace_labels(observed),
+            )
         since_now = run.now if home.cluster else None
         clock = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
         return ClusterPlacement(cluster, None, clock)
@@ -349,6 +357,25 @@ def _restricted(case: _Case) -> LocalWorkload | None:
     return None if found is None else case.held(found)
 
 
+def _production(case: _Case) -> LocalWorkload | None:
+    """ "*" stands for no cluster where it is production, unless the policy says so: what runs there stays."""
+    federated, name = case.federated, case.placement.name
+    if federated.preference(name) is None or federated.is_named(name):
+        return None
+    what = production_of(federated, case.placement, case.inputs, case.workload)
+    return case.held(left_out(what, (federated.name,))) if what else None
+
+
+def production_of(
+    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
+) -> str:
+    """Return what makes the local workload production that `federated` leaves out, "" for nothing."""
+    if federated.production:
+        return ""
+    space, labels = federated.namespace, federated.labels if workload is None else workload.labels
+    return inputs.fleet.production.why(placement.cluster, space, placement.space_labels.get(space), labels)
+
+
 def _autoscaled(case: _Case) -> LocalWorkload | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
     if controller is None:
@@ -448,6 +475,7 @@ _RULES: tuple[Callable[[_Case], LocalWorkload | None], ...] = (
     _scaled_down_by_others,
     _autoscalers_unreadable,
     _restricted,
+    _production,
     _autoscaled,
     _in_rollout,
     _missing,

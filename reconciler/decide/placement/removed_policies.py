@@ -38,7 +38,7 @@ from reconciler.decide.decisions import (
     annotation_changes,
     replicas_change,
 )
-from reconciler.decide.fleet_guard import FLEET, fleet_guard
+from reconciler.decide.fleet_guard import fleet_guard
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.local_replica_sets import is_about, may_place
 from reconciler.decide.placement.observed import ClusterPlacement, PlacementInputs
@@ -72,14 +72,14 @@ def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: Place
     lost a folder must not delete anything.
     """
     marked = list(_owned(federated.values(), inputs))
-    guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_exceed)
+    guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_removed)
     decisions = [*_left(marked, federated, inputs.fleet), *_statuses(federated, inputs)]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
     gone = {placement_group(key) for key in guard.gone}
     guarded = tuple(one for one in decisions if one.group in gone)
     free = tuple(one for one in decisions if one.group not in gone)
-    return DesiredState(decisions=free, held_back=(HeldBack(FLEET, guard.words, guarded),))
+    return DesiredState(decisions=free, held_back=(HeldBack("", guard.words, guarded),))
 
 
 def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:

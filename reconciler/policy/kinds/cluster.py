@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterLimits, ClusterName, Fields, Labels, Limit, Text, expected, given
+from reconciler.policy.kinds.fields import ClusterName, Fields, Labels, Text, expected, given
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
@@ -116,6 +116,13 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
     labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
         default_factory=dict
     )
+    production: Annotated[
+        bool,
+        Meta(
+            description="production is true for a cluster in which everything is production, but what "
+            "production.exceptNamespaces names. A policy selects it only where it says production: true."
+        ),
+    ] = False
     identity: Annotated[
         Annotated[str, Meta(min_length=1, max_length=253)] | None,
         Meta(
@@ -145,8 +152,6 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
             "placement moves all replicas to other clusters. Leaving: like Draining, and all idle workloads are woken."
         ),
     ] = "Active"
-
-    limits: Annotated[ClusterLimits, Meta(description="limits are limits of this cluster.")] = ClusterLimits()
 
 
 class Writes(IntEnum):
@@ -185,9 +190,9 @@ class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for
     labels: Mapping[str, str]
     connection: ClusterConnection
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
-    ceiling: Limit | None = None  # in place of the Fleet's
     identity: str = ""  # the uid that its Namespace kube-system must have; "": any
     fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
+    production: bool = False  # whether it says of itself that everything there is production
     freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
 
     @property
@@ -232,9 +237,9 @@ def cluster_of(
             prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
         ),
         state=fields.state,
-        ceiling=given(fields.limits.ceiling),
         identity=fields.identity or "",
         fleet_state=fleet_state,
+        production=fields.production,
     )
 
 

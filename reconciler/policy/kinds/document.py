@@ -65,6 +65,11 @@ class PolicyDocument:
         """Return where the value at `path` is."""
         return Place(self.source.file, *self.source.place(path))
 
+    def limits_place(self, path: Path = ("spec",)) -> Place:
+        """Return where the limits of what is at `path` are stated; what states none begins there."""
+        stated = (*path, "limits")
+        return Place(self.source.file, *self.source.place(path if self.get(stated) is None else stated, key=True))
+
     def read(self, kind: str, fields: type[S], part: str = "") -> S:
         """Return the document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered.
 
@@ -114,11 +119,6 @@ class PolicyDocument:
         fault = query_fault(text, variables)
         if fault is not None:
             self.add(path, fault)
-
-    def check_name(self, name: str) -> None:
-        """Add a problem where a policy is called like what `--allow-exceed fleet` means."""
-        if name == "fleet":
-            self.add(("metadata", "name"), 'is "fleet", expected another name; --allow-exceed fleet means the Fleet')
 
     def _left(self, value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
         """Return what is left of `value` as a `kind`, with its default or an empty value where something is missing.

@@ -14,11 +14,10 @@ from reconciler.policy.kinds.fields import (
     ApiVersionField,
     Fields,
     LabelKey,
-    Limits,
     MetadataField,
     Query,
-    RemovedReplicasLimits,
     Replicas,
+    ReplicasLimits,
     Whole,
     from_fields,
     given,
@@ -98,6 +97,13 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
     priority: Annotated[Whole, Meta(description=f"{PRIORITY} the workload is not changed.")] = 0
     selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
+    production: Annotated[
+        bool,
+        Meta(
+            description="production is true if target may change what is production. Without it, production keeps "
+            "its replicas; which pods are deleted first is decided there all the same."
+        ),
+    ] = False
     exclude: Annotated[
         tuple[WorkloadExclusionFields, ...],
         Meta(
@@ -120,8 +126,8 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
         Literal["Logarithmic", "NewestFirst", "ZoneBalanced"],
         Meta(
             description="strategy orders the pods. Logarithmic leaves the order to the controller and predicts it. "
-            "NewestFirst deletes the youngest pods first. ZoneBalanced keeps the numbers of pods of the zones within "
-            "one of each other."
+            "NewestFirst keeps that order, but of pods that only their age tells apart the youngest are deleted first. "
+            "ZoneBalanced keeps the numbers of pods of the zones within one of each other."
         ),
     ] = "Logarithmic"
     logarithm: Annotated[
@@ -153,12 +159,12 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
         Meta(description="verifySeconds is the time to wait until the pods are deleted."),
     ] = 30
     limits: Annotated[
-        RemovedReplicasLimits,
+        ReplicasLimits,
         Meta(
-            description="limits is the limit of this policy. It applies instead of that of the Fleet. The base of a "
-            "share is what the policy selects, in all clusters."
+            description="limits is the limit of this policy, in all clusters together. It applies instead of "
+            "limits.default of the Fleet."
         ),
-    ] = RemovedReplicasLimits()
+    ] = ReplicasLimits()
 
 
 class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
@@ -175,11 +181,11 @@ class DownscalePolicy(DownscalePolicySpec, frozen=True, kw_only=True):
 
     name: str
     place: Place
+    limits_place: Place | None = None  # None: its kind states none
     selector: Selector  # type: ignore[assignment]
     exclude: tuple[Selector, ...] = ()  # type: ignore[assignment]  # not selected where any of them matches
     target: DownscaleTarget | None = None  # type: ignore[assignment]
     pod_picker: PodPicker | None = None  # type: ignore[assignment]  # wins over `strategy`
-    limits: Limits = Limits()  # type: ignore[assignment]
     tenant: str = ""  # whose it is, "" for the platform's; `name` begins with it: "a/batch"
 
     @property
@@ -205,11 +211,10 @@ def downscale_policy_of(
         exclude=exclusions_of(document, spec.exclude),
         target=given(spec.target),
         pod_picker=pod_picker_of(document, pod_picker, spec.pod_picker),
-        limits=Limits(removed_replicas=spec.limits.removed_replicas),
+        limits_place=document.limits_place() if pod_picker == POD_PICKER else None,
     )
     if policy.target is not None:
         _check_target(document, ("spec", "target"), policy.target)
-    document.check_name(policy.name)
     chooser = _chooser(policy)
     for position, kind in enumerate(spec.selector.workloads.kinds if chooser else ()):
         check_pickable(document, ("spec", "selector", "workloads", "kinds", position), kind, chooser)

@@ -28,6 +28,7 @@ from reconciler.policy.kinds.fields import (
     NamespaceName,
     ObjectName,
     Replicas,
+    ReplicasLimits,
     Text,
     expected,
     from_fields,
@@ -147,6 +148,13 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
     preferences: Annotated[
         Preferences, Meta(description="preferences states how the replicas are spread over the clusters.")
     ] = Preferences()
+    production: Annotated[
+        bool,
+        Meta(
+            description='production is true if "*" stands for clusters where it is production too, and if targetRef '
+            "may take running replicas away there. Without it, such clusters keep what they run."
+        ),
+    ] = False
     rounding: Annotated[
         Literal["Fair", "KubeFed"],
         Meta(
@@ -207,6 +215,13 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
         ),
     ] = field(name="targetRef", default=UNSET)
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
+    limits: Annotated[
+        ReplicasLimits,
+        Meta(
+            description="limits is the limit of this policy, in all clusters together. Moves, drains and fewer "
+            "replicas count. It applies instead of limits.default of the Fleet."
+        ),
+    ] = ReplicasLimits()
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -251,6 +266,7 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     name: str
     namespace: str
     place: Place
+    limits_place: Place | None = None  # None: its kind states none
     selector: Mapping[str, Any] | None = None  # type: ignore[assignment]
     template: Mapping[str, Any] | None = None  # type: ignore[assignment]
     target: TargetRef | None = None  # type: ignore[assignment]
@@ -260,6 +276,7 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
     tenant: str = ""  # whose it is, "" for the platform's; namespace and name are unique without it
     within: tuple[str, ...] = ()  # globs of the clusters of the tenant: elsewhere it does not exist; () is no bound
+    unnamed: tuple[str, ...] = ()  # clusters of its tenant that have a preference only by "*"
 
     @property
     def key(self) -> str:
@@ -283,6 +300,10 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     def is_within(self, cluster: str) -> bool:
         """Return whether its tenant has `cluster`."""
         return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
+
+    def is_named(self, cluster: str) -> bool:
+        """Return whether its preferences name `cluster` itself, not only by "*"."""
+        return cluster in self.clusters and cluster not in self.unnamed
 
     def preference(self, cluster: str) -> ClusterPreference | None:
         """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""
@@ -308,6 +329,7 @@ def policy_of(
         name=metadata.name,
         namespace=metadata.namespace or "default",
         place=document.place,
+        limits_place=document.limits_place() if document.kind == "FederatedReplicaSet" else None,
         selector=document.get(("spec", "selector")),
         template=document.get(("spec", "template")),
         target=given(spec.target),

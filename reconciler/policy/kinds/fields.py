@@ -213,71 +213,67 @@ MetadataField = Annotated[MetadataFields, Meta(description="metadata names the p
 KIND = Meta(description="kind is the kind of this document.")
 
 
-# How much one run may change.
+# How much policies may take down for the first time.
 
 
-class Limit(Fields, frozen=True):
-    """The greater of share of the base, rounded down, and atLeast is allowed."""
-
-    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.25)
-    at_least: Annotated[
-        Replicas, Meta(description="atLeast is the number that one run may change however small the base is.")
-    ] = 10
-
-
-_IDLED = Meta(
-    description="idledWorkloads limits how many workloads one run may newly idle. What the same schedule idled in the "
-    "last 35 days does not count."
+_WORKLOADS = Meta(
+    description="workloads is how many workloads may go idle for the first time in 24 hours. What was idled on the "
+    "same hours, or on a metric, in the last 35 days does not count."
 )
-_REMOVED = Meta(
-    description="removedReplicas limits how many replicas one run may remove. Idling and moves are included."
-)
+_REPLICAS = Meta(description="replicas is how many replicas one run may remove.")
 
 
-class Ceiling(Limit, frozen=True):
-    """The greater of share of the base, rounded down, and atLeast is allowed."""
+class _Numbers(Fields, frozen=True):
+    """Limits, by what they count."""
 
-    share: Annotated[Share, Meta(description="share is the part of the base that one run may change.")] = Share(0.6)
-
-
-class Limits(Fields, frozen=True):
-    """Limits of one policy."""
-
-    idled_workloads: Annotated[Limit | UnsetType, _IDLED] = UNSET
-    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
+    def of(self, unit: str) -> int | None:
+        """Return the limit of "workloads" or "replicas", None where it is not stated."""
+        return given(getattr(self, unit, UNSET))
 
 
-class RemovedReplicasLimits(Fields, frozen=True):
-    """The limit of a policy that idles nothing."""
+class Limits(_Numbers, frozen=True):
+    """Limits of what goes idle for the first time. Each that is stated applies instead of the default."""
 
-    removed_replicas: Annotated[Limit | UnsetType, _REMOVED] = UNSET
+    workloads: Annotated[Replicas | UnsetType, _WORKLOADS] = UNSET
+    replicas: Annotated[Replicas | UnsetType, _REPLICAS] = UNSET
 
 
-class FleetLimits(Limits, frozen=True):
-    """Limits of every policy that has none of its own."""
+class ReplicasLimits(_Numbers, frozen=True):
+    """The limit of a policy that idles nothing. If it is stated, it applies instead of the default."""
 
-    idled_workloads: Annotated[Limit, _IDLED] = Limit()
-    removed_replicas: Annotated[Limit, _REMOVED] = Limit()
-    ceiling: Annotated[
-        Ceiling,
+    replicas: Annotated[Replicas | UnsetType, _REPLICAS] = UNSET
+
+
+class DefaultLimit(Fields, frozen=True):
+    """The greater of share of what runs, rounded up, and atLeast is allowed; of replicas always 10."""
+
+    share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.1)
+    at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 10
+
+
+class ClusterDefaultLimit(DefaultLimit, frozen=True):
+    """The greater of share of what runs in a cluster, rounded up, and atLeast is allowed; of replicas always 10."""
+
+    share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.25)
+    at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 3
+
+
+class DefaultLimits(Fields, frozen=True):
+    """What the policies that state no limit may take down together. Both limits apply."""
+
+    per_cluster: Annotated[ClusterDefaultLimit, Meta(description="perCluster is the limit in each cluster.")] = (
+        ClusterDefaultLimit()
+    )
+    fleet: Annotated[DefaultLimit, Meta(description="fleet is the limit in all clusters together.")] = DefaultLimit()
+
+
+class FleetLimits(Fields, frozen=True):
+    """Limits of a Fleet."""
+
+    default: Annotated[
+        DefaultLimits,
         Meta(
-            description="ceiling limits how many workloads of a cluster one run may newly idle, for all policies "
-            "together, those with limits of their own included. Those that idle most are held back first."
+            description="default limits all policies together that state no limit and belong to no tenant, the number "
+            "of workloads that go idle for the first time as well as the number of replicas that are removed otherwise."
         ),
-    ] = Ceiling()
-    fleet: Annotated[
-        Limits,
-        Meta(
-            description="fleet are limits of a policy on all clusters together. If they are not set, only those of "
-            "each cluster apply."
-        ),
-    ] = Limits()
-
-
-class ClusterLimits(Fields, frozen=True, kw_only=True):
-    """Limits of one cluster."""
-
-    ceiling: Annotated[
-        Ceiling | UnsetType,
-        Meta(description="ceiling replaces the ceiling of the Fleet, for example for a cluster that may sleep whole."),
-    ] = UNSET
+    ] = DefaultLimits()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from reconciler.messages import nearest, shown
 from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
@@ -16,15 +14,14 @@ from reconciler.policy.kinds.fields import (
     ApiVersionField,
     Fields,
     FleetLimits,
-    Labels,
     MetadataField,
     Name,
     NamespaceName,
-    NamespacePattern,
     Text,
     from_fields,
     matching,
 )
+from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
 
@@ -70,28 +67,6 @@ class Prices(Fields, frozen=True):
         return Prices(other.cpu if cpu is None else cpu, other.memory if memory is None else memory)
 
 
-class Production(Fields, frozen=True):
-    """What is production."""
-
-    namespaces: Annotated[
-        tuple[NamespacePattern, ...],
-        Meta(description="namespaces lists namespaces, or patterns of their names, in which everything is production."),
-    ] = ("prod", "prod-*", "*-prod", "*-prod-*", "production", "production-*", "*-production")
-    match_labels: Annotated[
-        Labels,
-        Meta(
-            description="matchLabels are labels. What has all of them, by itself or by its namespace, is production in "
-            "any namespace. An empty map means none."
-        ),
-    ] = field(default_factory=dict)
-
-    def has(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether what is in `namespace` and has `labels`, or its namespace has, is production."""
-        if any(fnmatchcase(namespace, pattern) for pattern in self.namespaces):
-            return True
-        return bool(self.match_labels) and self.match_labels.items() <= labels.items()
-
-
 class FleetSpec(Fields, frozen=True, kw_only=True):
     """The clusters and the restrictions of a Fleet."""
 
@@ -128,10 +103,8 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     limits: Annotated[
         FleetLimits,
         Meta(
-            description="limits restricts what one run may change, for each policy in each cluster. Changes of a "
-            "policy that exceed a limit are held back as a whole. The base of a share is all workloads "
-            "of the cluster, each with the replicas that are running. A limit that a policy states itself applies to "
-            "it instead."
+            description="limits restricts what policies may take down for the first time. What exceeds a limit is "
+            "held back as a whole; wakes never are. Numbers that a policy or a tenant states apply to it instead."
         ),
     ] = FleetLimits()
     protected_namespaces: Annotated[
@@ -155,8 +128,8 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     production: Annotated[
         Production,
         Meta(
-            description="production says what reviews of policies name first and always show in full. It changes "
-            "nothing that a run does."
+            description="production says what is production beside the clusters with production: true. A policy "
+            "selects it only where it says production: true, and reviews of policies name it first."
         ),
     ] = Production()
     tenants: Annotated[

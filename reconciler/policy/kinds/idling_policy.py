@@ -33,6 +33,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
+from reconciler.policy.kinds.production import PRODUCTION
 from reconciler.policy.kinds.selector import (
     ExclusionFields,
     Selector,
@@ -118,6 +119,7 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
             "required. If both are set, the policy applies to what either of them selects."
         ),
     ]
+    production: Annotated[bool, PRODUCTION] = False
     exclude: Annotated[
         tuple[ExclusionFields, ...],
         Meta(
@@ -176,8 +178,8 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
     limits: Annotated[
         Limits,
         Meta(
-            description="limits are limits of this policy. They apply instead of those of the Fleet. The base of a "
-            "share is what the policy selects, in all clusters."
+            description="limits are the limits of this policy, in all clusters together. Each applies instead of "
+            "limits.default of the Fleet. Replicas of idled workloads count only if replicas is stated."
         ),
     ] = Limits()
 
@@ -196,6 +198,7 @@ class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
 
     name: str
     place: Place
+    limits_place: Place | None = None
     selector: Selector  # type: ignore[assignment]
     exclude: tuple[Selector, ...] = ()  # type: ignore[assignment]  # not selected where any of them matches
     idle_when: AllOf  # type: ignore[assignment]
@@ -227,6 +230,7 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
         spec,
         name=fields.metadata.name,
         place=document.place,
+        limits_place=document.limits_place(),
         selector=selector_of(document, spec.selector),
         exclude=exclusions_of(document, spec.exclude),
         idle_when=AllOf(criteria.all_at(("spec", "idleWhen"), spec.idle_when)),
@@ -238,7 +242,6 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
 
 
 def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> None:
-    document.check_name(policy.name)
     if policy.wake == "OnSignal" and policy.wake_when:
         document.warn(("spec", "wakeWhen"), "wakes nothing beside wake: OnSignal, it only keeps things awake")
     if policy.selector.services is not None and policy.selector.workloads is not None:

@@ -125,7 +125,11 @@ class ExpectFields(Fields, frozen=True, kw_only=True):
         Meta(description="state says whether the workload is idle because of a policy after the run."),
     ] = UNSET
     never: Annotated[
-        Literal["idle", "awake"] | UnsetType, Meta(description="never is the state that is never reached.")
+        Literal["idle", "awake", "selected"] | UnsetType,
+        Meta(
+            description="never is a state that is never reached, or selected: no IdlingPolicy selects the workload, "
+            "and no DownscalePolicy with a target, whether a limit holds that back or not."
+        ),
     ] = UNSET
     policy: Annotated[
         Text | UnsetType, Meta(description="policy is the name of the policy that selects the workload, or none.")

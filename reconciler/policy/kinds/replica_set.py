@@ -33,6 +33,8 @@ from reconciler.yaml.reader import MAX_DEPTH
 
 PREFERENCES = "federation.kubernetes.io/replica-set-preferences"
 ANNOTATION: Path = ("metadata", "annotations", PREFERENCES)
+PRODUCTION = "reconciler/production"
+PRODUCTION_ANNOTATION: Path = ("metadata", "annotations", PRODUCTION)
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
 EVENLY = '{"clusters": {"*": {"weight": 1}}}'
@@ -62,7 +64,11 @@ class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
                         "If it is not set, all clusters get the same number of replicas.",
                         "type": "string",
                         **expected(_AS_JSON),
-                    }
+                    },
+                    PRODUCTION: {
+                        "description": 'As production of a FederatedReplicaSet: "true" or "false".',
+                        "enum": ["true", "false"],
+                    },
                 },
                 **expected("a mapping of texts"),
             },
@@ -114,6 +120,7 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
     document.warnings += inside.warnings
     spec = FederatedReplicaSetSpec(
         replicas=own.replicas,
+        production=metadata.annotations.get(PRODUCTION) == "true",
         min_ready_seconds=own.min_ready_seconds,
         preferences=preferences,
         selector=own.selector,

@@ -31,6 +31,17 @@ FilePattern = Annotated[
 ]
 
 
+_NOT_A_TENANTS = ("reconciler-activator", "reconciler-plan")
+
+AccountName = Annotated[
+    str,
+    matching(
+        rf"^(?!({'|'.join(_NOT_A_TENANTS)})\Z)reconciler-[a-z0-9]([-a-z0-9]{{0,50}}[a-z0-9])?\Z",
+        "a name like reconciler-team-a, which is none of our other ServiceAccounts",
+    ),
+]
+
+
 class TenantFields(Fields, frozen=True, kw_only=True):
     """A team with policies of its own."""
 
@@ -74,6 +85,9 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "belong to no tenant win."
         ),
     ] = 0
+    production: Annotated[
+        bool, Meta(description="production is true if policies of the tenant may say production: true.")
+    ] = False
     templates: Annotated[
         Literal["None", "Any"],
         Meta(
@@ -81,11 +95,20 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "targetRef. Any: all, with any ServiceAccount, Secret and host access that the namespace admits."
         ),
     ] = "None"
+    service_account: Annotated[
+        AccountName | None,
+        Meta(
+            description="serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What "
+            "policies of the tenant decide, and whatever else is written in its namespaces, impersonates it, so that "
+            "the API server checks its rights too. No other tenant has it. If it is not set, the run writes as itself."
+        ),
+    ] = None
     limits: Annotated[
         Limits,
         Meta(
-            description="limits are limits of all policies of the tenant together, beside their own. The base of a "
-            "share is everything in the namespaces of the tenant. If they are not set, there are none."
+            description="limits are limits of all policies of the tenant together; those that its policies state "
+            "apply beside them. If they are not set, 25% of the workloads in its namespaces, at least 3, and 25% of "
+            "the replicas, at least 10. The policies of a tenant do not count in limits.default."
         ),
     ] = Limits()
 
@@ -94,6 +117,7 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
     """A team: which policy files are its own, and what these may select; `place` is where the Fleet states it."""
 
     place: Place
+    limits_place: Place | None = None
 
     def has(self, cluster: str, namespace: str) -> bool:
         """Return whether `namespace` of `cluster` belongs to it."""
@@ -109,7 +133,12 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
     """Return the tenants that a Fleet states."""
     return tuple(
-        from_fields(Tenant, one, place=document.place_of(("spec", "tenants", position)))
+        from_fields(
+            Tenant,
+            one,
+            place=document.place_of(("spec", "tenants", position)),
+            limits_place=document.limits_place(("spec", "tenants", position)),
+        )
         for position, one in enumerate(fields)
     )
 
@@ -135,6 +164,9 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
         document.add((*here, "name"), f"is {shown(tenant.name)} a second time, expected each name once")
         return
     whose = f"tenant {other.name} at {other.place}"
+    if tenant.service_account is not None and tenant.service_account == other.service_account:
+        words = f"is {shown(tenant.service_account)}, expected another one than that of {whose}"
+        document.add((*here, "serviceAccount"), words)
     for number, pattern in enumerate(tenant.paths):
         if any(_overlap(pattern, one, path=True) for one in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")

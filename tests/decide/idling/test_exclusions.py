@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.last_idled import schedule_of
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, Service, Workload
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
@@ -184,10 +183,6 @@ def test_a_custom_kind_need_not_be_named_to_be_excluded():
     selector = Selector(workloads=WorkloadSelector(("Rollout",)))
     assert idled(decided(world(rollout), a_policy(selector=selector))) == ["Rollout/alone"]
     assert not idled(decided(world(rollout), a_policy(selector=selector, exclude=(named("alone"),))))
-
-
-def test_an_exclusion_makes_nothing_new_that_was_idled_last_night():
-    assert schedule_of(a_policy()) == schedule_of(a_policy(exclude=(named("db"),)))
 
 
 def test_what_is_idle_wakes_where_its_service_is_excluded_and_says_so():

@@ -494,9 +494,9 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
 def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
     names = [f"p{number}" for number in range(owners)]
     for gone in range(owners + 1):
-        guard = fleet_guard(names, frozenset(names[gone:]), frozenset())
+        guard = fleet_guard(names, frozenset(names[gone:]), allow_removed=False)
         assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
-        assert not fleet_guard(names, frozenset(names[gone:]), frozenset({"fleet"})).tripped
+        assert not fleet_guard(names, frozenset(names[gone:]), allow_removed=True).tripped
 
 
 class TestGuards:
@@ -505,7 +505,7 @@ class TestGuards:
     def guards(self, there: int, **gone: str):
         owned = [(space, policy) for space, policies in gone.items() for policy in policies]
         names = [f"there-{number}" for number in range(there)]
-        return fleet_guards([*owned, *(("home", name) for name in names)], frozenset(names), frozenset())
+        return fleet_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
 
     @pytest.mark.parametrize(
         ("there", "gone", "counted"),
@@ -535,12 +535,12 @@ class TestGuards:
         ],
     )
     def test_what_is_told(self, gone, words):
-        assert self.guards(1, **gone).words == words
+        assert self.guards(1, **gone).words == f"{words}; to allow: once --allow-removed"
 
     def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
         owned = [("one", name) for name in "abc"]
-        assert fleet_guards(owned, frozenset(), frozenset()).tripped
-        allowed = fleet_guards(owned, frozenset(), frozenset({"fleet"}))
+        assert fleet_guards(owned, frozenset(), allow_removed=False).tripped
+        allowed = fleet_guards(owned, frozenset(), allow_removed=True)
         assert (allowed.tripped, allowed.of("one").gone) == ((), frozenset("abc"))
 
     @pytest.mark.parametrize(

@@ -160,11 +160,12 @@ class Idling(RuleBasedStateMachine):
 
     # our runs
 
-    def _decide(self, allow: frozenset[str] = frozenset()):
+    def _decide(self, *, allow: bool = False):
         chosen = tuple(self.policies[name] for name in sorted(self.policies))
         self.world.answers = dict(self._answers())
         policy_set = a_policy_set(self.fleet, idling=chosen, federated=self.federated)
-        return decide_idling(policy_set, self.world.state(), Run(self.world.now, "run", "rev", allow)).desired
+        run = Run(self.world.now, "run", "rev", allow_removed=allow)
+        return decide_idling(policy_set, self.world.state(), run).desired
 
     def _told(self, desired: DesiredState) -> list[tuple[str, str]]:
         return [(decision.key, decision.cause.why) for decision in desired.decisions]
@@ -175,10 +176,10 @@ class Idling(RuleBasedStateMachine):
                 yield QueryKey(cluster, name, REQUESTS, "30m"), _answer(self.values)
                 yield QueryKey(cluster, name, QUEUE, "5m"), _answer(self.queue)
 
-    def _clean_run(self, allow: frozenset[str] = frozenset()) -> int:
+    def _clean_run(self, *, allow: bool = False) -> int:
         """One run without faults; every write finds what it expects."""
         before = self._runs_and_lists()
-        decisions = self._decide(allow).decisions
+        decisions = self._decide(allow=allow).decisions
         applied = self.world.apply(decisions)
         reachable = {decision.key for decision in decisions}
         assert applied == reachable, f"not applied: {sorted(reachable - applied)}"
@@ -393,7 +394,7 @@ class Idling(RuleBasedStateMachine):
     def no_policy_wants_anything_idle(self) -> None:
         self.policies.clear()
         for _ in range(2):
-            self._clean_run(frozenset({"fleet"}))
+            self._clean_run(allow=True)
         left = [ref for ref in self.world.had if self._can_reach(ref.cluster)]
         assert not [ref for ref in left if self.world.stands_idle(ref)]
         self._nothing_is_left_behind()

@@ -8,15 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase
-from reconciler.decide.limits import Base, Bases, hold_back
+from reconciler.decide.limits import within_limits
 from reconciler.labels import LabelSelector
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.policy.types import (
     ClusterPreference,
     FederatedReplicaSet,
-    Limit,
-    Limits,
     ObjectSelector,
 )
 from tests.builders import (
@@ -29,6 +27,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    fleet_limits,
     flip_of,
 )
 from tests.decide.idling.idling_policies import (
@@ -87,7 +86,7 @@ class TestPriorities:
         outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
         assert outcome.desired.decisions == ()
         (notice,) = outcome.desired.notices
-        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", True)
+        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", False)
         assert "a and b have the same priority" in why_of(outcome)
 
     def test_what_is_idle_stays_while_both_want_it(self):
@@ -240,11 +239,8 @@ class TestSharedServices:
 
     def test_a_limit_holds_the_whole_group_back(self):
         outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        fleet = a_fleet(limits=Limits(Limit(0, 2), Limit(1, 100)))
-        limited = hold_back(
-            outcome.desired.decisions, a_policy_set(fleet), Bases({"east": Base(100, 100)}), frozenset()
-        )
-        assert limited.decisions == ()
+        fleet = a_fleet(limits=fleet_limits(2))
+        assert within_limits(outcome.desired, a_policy_set(fleet), self.state, a_run()).decisions == ()
 
     def test_a_service_that_loses_one_and_gains_another_in_one_run(self):
         first, api = self.workloads[0], replace(self.workloads[1], template_labels={"app": "api"})
@@ -458,7 +454,7 @@ class TestGuard:
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
         held = outcome.desired.held_back
         assert [(one.allow, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
-            [] if woken else [("fleet", gone)]
+            [] if woken else [("", gone)]
         )
 
     @pytest.mark.parametrize(("owners", "gone", "woken"), [(2, 1, 1), (2, 2, 0), (3, 2, 0), (6, 2, 0), (7, 2, 0)])
@@ -502,7 +498,7 @@ class TestGuard:
         record = {**world.objects[a_ref("a")].annotations, "reconciler/owner": "production/IdlingPolicy/ghost"}
         world.add(a_workload("extra", replicas=2, annotations=record))
         (held,) = run_in(world, *self.policies(*self.names[3:])).desired.held_back
-        assert held.why == "3 of 8 policies that own objects were removed: a, b, c"
+        assert held.why.startswith("3 of 8 policies that own objects were removed: a, b, c; ")
 
     def test_a_folder_that_is_lost_holds_the_wakes_of_all_its_namespaces(self):
         spaces = [f"team-{name}" for name in self.names]
@@ -517,15 +513,18 @@ class TestGuard:
         outcome = run_in(world, *(policies[name] for name in self.names[3:]))
         assert [world.replicas(one.ref) for one in objects] == [0] * len(objects)
         (held,) = outcome.desired.held_back
-        assert held.allow == "fleet"
-        assert held.why == "3 policies that own objects in 3 namespaces were removed: a, b, c"
+        assert held.allow == ""
+        assert (
+            held.why
+            == "3 policies that own objects in 3 namespaces were removed: a, b, c; to allow: once --allow-removed"
+        )
 
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)
 
     def test_it_is_allowed_once(self):
         world = self.world()
-        self.lost(world, run=a_run(world.now, allow_exceed=frozenset({"fleet"})))
+        self.lost(world, run=a_run(world.now, allow_removed=True))
         assert world.replicas(a_ref("a")) == 3
 
     def test_after_a_day_it_wakes_all_the_same(self):
@@ -612,7 +611,7 @@ def test_everything_selected_is_considered_also_when_nothing_changes():
 def test_a_whole_query_that_is_unknown_is_told(said, words):
     outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
     (notice,) = outcome.desired.notices
-    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", True)
+    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", False)
     assert words in notice.text
 
 

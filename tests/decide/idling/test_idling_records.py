@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.annotations import SCALE_PREVIOUS
-from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.decide.idling.last_idled import hours_of
 from reconciler.decide.idling.records import (
     LONG_AGO,
     EvidenceIndex,
@@ -51,7 +51,7 @@ def test_the_marks_are_written_as_the_seed_has_them():
         "reconciler/wake-due": "2026-11-23T06:00:00Z",
         "reconciler/cause": cause,
     }
-    digest = schedule_of(a_policy()).digest
+    hours = hours_of(a_policy())
     assert marks_of_an_idled_service() == {
         "record": {
             **both,
@@ -63,7 +63,9 @@ def test_the_marks_are_written_as_the_seed_has_them():
             "idling.kubernetes.io/previous-scale": "3",
             "scale.kubernetes.io/scale-reason": "Idled",
             "scale.kubernetes.io/scale-time": "2026-11-20T22:00:00Z",
-            "reconciler/last-idled": f'{{"at":"2026-11-20T22:00:00Z","digest":"{digest}","policy":"idle-dev"}}',
+            "reconciler/last-idled": (
+                f'{{"first":"2026-11-20T22:00:00Z","hours":{{"{hours}":"2026-11-20T22:00:00Z"}},"policy":"idle-dev"}}'
+            ),
         },
     }
 

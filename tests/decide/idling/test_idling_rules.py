@@ -39,6 +39,7 @@ CASES = [
     ("runs, and no policy selects it", IdleState.AWAKE, NOT_SELECTED, (), "leave"),
     ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (FactName.OBSERVED,), "observe"),
     ("runs, asked for", IdleState.AWAKE, IDLE, (FactName.REQUESTED,), "leave"),
+    ("runs, and is production that a policy leaves out", IdleState.AWAKE, IDLE, (FactName.PRODUCTION,), "leave"),
     ("runs, excluded", IdleState.AWAKE, IDLE, (FactName.EXCLUDED,), "leave"),
     ("runs, younger than minAge", IdleState.AWAKE, IDLE, (FactName.MIN_AGE,), "leave"),
     ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (FactName.WAKE_WHEN,), "leave"),
@@ -59,6 +60,8 @@ CASES = [
     ("idle, and excluded", IdleState.IDLE, IDLE, (FactName.EXCLUDED,), "wake"),
     ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (FactName.DUE,), "wake"),
     ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (FactName.DUE,), "keep"),
+    ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (FactName.PRODUCTION_DUE,), "wake"),
+    ("idle, and production since", IdleState.IDLE, IDLE, (FactName.PRODUCTION,), "keep"),
     ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (FactName.WAKE_WHEN,), "wake"),
     ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (FactName.FLOOR,), "wake"),
     ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (FactName.RUNS_ELSEWHERE,), "wake"),
@@ -113,7 +116,13 @@ SET_BY_NEIGHBOURS = {
     FactName.SERVICE_RUNS,
     FactName.PODS_UNREAD,
 }
-NOBODY_LIFTS = {FactName.ITSELF, FactName.TERMINATING, FactName.READ_ONLY, FactName.DUE}
+NOBODY_LIFTS = {
+    FactName.ITSELF,
+    FactName.TERMINATING,
+    FactName.READ_ONLY,
+    FactName.DUE,
+    FactName.PRODUCTION_DUE,
+}
 
 
 def test_each_condition_is_looked_for_and_what_lifts_it_is_known() -> None:

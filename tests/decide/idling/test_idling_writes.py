@@ -103,9 +103,9 @@ def _set(key: str, change: FieldChange, cause: str) -> str:
     if key == "contested":
         said = json.loads(change.after)
         return f"{key} by {said['by']} since {said['since']}"
-    if key == "last-idled":  # it has a digest of the policy too
+    if key == "last-idled":  # it has a digest of the hours too
         said = json.loads(change.after)
-        return f"{key} by {said['policy']} at {said['at']}"
+        return f"{key} by {said['policy']} at {max(said['hours'].values())}"
     if key.endswith("unidle-targets"):
         return f"{key}=" + " ".join(f"{one['name']}:{one['replicas']}" for one in json.loads(change.after))
     return f"{key}={change.after}"

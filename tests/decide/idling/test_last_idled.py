@@ -1,4 +1,4 @@
-"""What the same schedule idled before is known: no limit counts it."""
+"""What was idled on the same hours before is known: no limit counts it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.last_idled import ScheduleDigest, schedule_of
+from reconciler.decide.idling.last_idled import hours_of, is_known, last_idled, last_idled_text
+from reconciler.model import NOTHING
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import (
@@ -15,8 +16,6 @@ from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
     a_policy,
-    answers,
-    labelled,
     office_hours_off,
     run_in,
 )
@@ -44,61 +43,90 @@ BEFORE = by_schedule()
         pytest.param(
             by_schedule(replace(WRITTEN, exceptions=(AbsoluteWindow(NIGHT, MONDAY, "fair"),))), True, id="an exception"
         ),
-        pytest.param(by_schedule(name="other"), False, id="another policy"),
-        pytest.param(by_schedule(idle_replicas=1), False, id="other idleReplicas"),
+        pytest.param(by_schedule(name="other"), True, id="another policy"),
+        pytest.param(by_schedule(idle_replicas=1), True, id="other idleReplicas"),
+        pytest.param(by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), True, id="a selector"),
         pytest.param(by_schedule(replace(WRITTEN, windows=TURNED, texts=("other words",))), True, id="other words"),
-        pytest.param(by_schedule(selector=Selector(services=ObjectSelector(("*",)))), True, id="a default written out"),
+        pytest.param(by_schedule(tenant="a"), False, id="another owner"),
         pytest.param(by_schedule(replace(WRITTEN, windows=LATER)), False, id="another window"),
         pytest.param(by_schedule(replace(WRITTEN, zone_name="UTC")), False, id="another time zone"),
         pytest.param(
-            by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), False, id="another selector"
-        ),
-        pytest.param(
             by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN),))), False, id="another way to combine schedules"
         ),
+        pytest.param(by_schedule(idle_when=AllOf((a_metric(),))), False, id="a metric"),
     ],
 )
-def test_the_same_schedule_knows_what_it_idled(policy, known):
-    annotations = {"reconciler/last-idled": schedule_of(BEFORE).text(NIGHT)}
-    assert schedule_of(policy).knows(annotations, NIGHT + DAY) is known
+def test_what_is_idled_on_the_same_hours_is_known(policy, known):
+    annotations = {"reconciler/last-idled": text(hours_of(BEFORE))}
+    assert is_known(hours_of(policy), annotations, NIGHT + DAY) is known
 
 
-@pytest.mark.parametrize("idle_when", [AllOf, AnyOf])
-def test_what_a_metric_decides_is_never_known(idle_when):
-    assert schedule_of(by_schedule(idle_when=idle_when((ScheduleCriterion(WRITTEN), a_metric())))) is None
-    assert schedule_of(by_schedule(idle_when=AllOf((idle_when((a_metric(),)),)))) is None
+@pytest.mark.parametrize("other", [a_metric(query="other", at_most=7), a_metric(name="other")])
+def test_one_metric_is_like_another(other):
+    both = AnyOf((a_metric(), a_metric(query="more")))
+    for criteria in ((other,), (both,), (other, both)):
+        assert hours_of(by_schedule(idle_when=AllOf(criteria))) == hours_of(by_schedule(idle_when=AllOf((a_metric(),))))
+    beside = by_schedule(idle_when=AllOf((ScheduleCriterion(WRITTEN), a_metric())))
+    assert hours_of(beside) == hours_of(by_schedule(idle_when=AllOf((ScheduleCriterion(WRITTEN), other))))
+
+
+def text(hours, annotations=NOTHING, now=NIGHT, *, counts=True):
+    return last_idled_text("p", hours, annotations, now, counts=counts)
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("said", "known"),
     [
-        pytest.param('{"at":"2026-11-20T22:00:00Z","digest":"d","policy":"p"}', True, id="last night"),
-        pytest.param('{"at":"2026-10-18T22:00:00Z","digest":"d","policy":"p"}', True, id="35 days ago"),
-        pytest.param('{"at":"2026-10-18T21:59:59Z","digest":"d","policy":"p"}', False, id="longer ago"),
-        pytest.param('{"at":"2026-11-22T22:00:00Z","digest":"d","policy":"p"}', True, id="in this second"),
-        pytest.param('{"at":"2026-11-22T22:00:01Z","digest":"d","policy":"p"}', False, id="not yet"),
-        pytest.param('{"at":"yesterday","digest":"d","policy":"p"}', False, id="no time"),
-        pytest.param('{"digest":"d","policy":"p"}', False, id="without a time"),
+        pytest.param('{"hours":{"h":"2026-11-20T22:00:00Z"}}', True, id="last night"),
+        pytest.param('{"hours":{"h":"2026-10-18T22:00:00Z"}}', True, id="35 days ago"),
+        pytest.param('{"hours":{"h":"2026-10-18T21:59:59Z"}}', False, id="longer ago"),
+        pytest.param('{"hours":{"h":"2026-11-22T22:00:00Z"}}', True, id="in this second"),
+        pytest.param('{"hours":{"h":"2026-11-22T22:00:01Z"}}', False, id="not yet"),
+        pytest.param('{"hours":{"h":"2026-11-20T22:00:00Z","x":"2026-11-21T22:00:00Z"}}', True, id="others since"),
+        pytest.param('{"hours":{"x":"2026-11-20T22:00:00Z"}}', False, id="other hours"),
+        pytest.param('{"hours":{"h":"yesterday"}}', False, id="no time"),
+        pytest.param('{"hours":["h"]}', False, id="no hours"),
+        pytest.param('{"at":"2026-11-20T22:00:00Z","digest":"h","policy":"p"}', False, id="another form"),
         pytest.param("no JSON", False, id="no JSON"),
         pytest.param("", False, id="empty"),
         pytest.param(None, False, id="absent"),
     ],
 )
-def test_what_the_annotation_says(text, known):
-    annotations = {} if text is None else {"reconciler/last-idled": text}
-    assert ScheduleDigest("p", "d").knows(annotations, NIGHT + 2 * DAY) is known
+def test_what_the_annotation_says(said, known):
+    annotations = {} if said is None else {"reconciler/last-idled": said}
+    assert is_known("h", annotations, NIGHT + 2 * DAY) is known
 
 
 def test_a_later_release_knows_what_an_earlier_one_idled():
-    written = '{"at":"2026-11-20T22:00:00Z","digest":"b0d0d2e6e17decb3","policy":"idle-dev"}'
-    assert schedule_of(BEFORE).text(NIGHT) == written
+    assert hours_of(BEFORE) == "95914415f26f1f64"
 
 
 def test_what_slept_for_long_is_known_when_it_wakes():
-    text = '{"at":"2026-09-01T22:00:00Z","digest":"d","policy":"p"}'
-    for woken, known in (("2026-11-20T07:00:00Z", True), ("2026-10-01T07:00:00Z", False)):
-        annotations = {"reconciler/last-idled": text, "reconciler/awake-since": woken}
-        assert ScheduleDigest("p", "d").knows(annotations, NIGHT) is known
+    said = '{"hours":{"h":"2026-09-01T22:00:00Z","x":"2026-08-01T22:00:00Z"}}'
+    for hours, woken, known in (
+        ("h", "2026-11-20T07:00:00Z", True),
+        ("h", "2026-10-01T07:00:00Z", False),
+        ("x", "2026-11-20T07:00:00Z", False),
+    ):
+        annotations = {"reconciler/last-idled": said, "reconciler/awake-since": woken}
+        assert is_known(hours, annotations, NIGHT) is known
+
+
+def test_the_first_time_is_kept_while_it_is_known_and_not_said_of_what_does_not_count():
+    first = {"reconciler/last-idled": text("h")}
+    again = {"reconciler/last-idled": text("h", first, NIGHT + DAY)}
+    assert [last_idled(one).first for one in (first, again)] == [NIGHT, NIGHT]
+    assert last_idled({"reconciler/last-idled": text("x", again, NIGHT + DAY)}).first == NIGHT + DAY
+    assert last_idled({"reconciler/last-idled": text("x", again, NIGHT + DAY, counts=False)}).first is None
+
+
+def test_eight_hours_are_kept_and_none_longer_than_35_days():
+    annotations: dict[str, str] = {}
+    for number in range(10):
+        annotations = {"reconciler/last-idled": text(f"h{number}", annotations, NIGHT + number * DAY)}
+    assert sorted(last_idled(annotations).hours) == [f"h{number}" for number in range(2, 10)]
+    annotations = {"reconciler/last-idled": text("h0", annotations, NIGHT + 40 * DAY)}
+    assert sorted(last_idled(annotations).hours) == ["h0", *(f"h{number}" for number in range(5, 10))]
 
 
 def idled_twice(*policies):
@@ -125,22 +153,13 @@ def test_after_a_change_of_the_schedule_everything_is_new_again():
     assert not second.known
 
 
-def test_a_policy_that_asks_metrics_forgets_what_a_schedule_knew():
-    asks = by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN), a_metric())))
-    asleep = a_workload(annotations={"reconciler/last-idled": schedule_of(BEFORE).text(NIGHT)})
-    world = a_world(a_service(), asleep, now=NIGHT + DAY)
-    (idle,) = [one for one in run_in(world, asks).desired.decisions if one.idles]
-    assert not idle.known
-    assert "reconciler/last-idled" not in world.objects[WEB].annotations
-
-
-def test_a_metric_of_another_service_that_it_stands_behind_has_a_say_too():
-    one, two = (a_service(name, labels={"policy": name}, selector={"app": "web"}) for name in ("one", "two"))
-    policies = [
-        by_schedule(name="a", selector=labelled("policy", "one")),
-        a_policy("b", ScheduleCriterion(WRITTEN), a_metric(), selector=labelled("policy", "two")),
-    ]
-    slept = a_workload(annotations={"reconciler/last-idled": schedule_of(policies[0]).text(NIGHT)})
-    world = a_world(one, two, slept, now=NIGHT + DAY)
-    world.answers = answers(("two", 0), policy="b")
-    assert [(one.ref, one.known) for one in run_in(world, *policies).desired.decisions if one.idles] == [(WEB, False)]
+def test_two_schedules_in_turn_stay_known():
+    later = by_schedule(replace(WRITTEN, windows=LATER), name="later")
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    known = []
+    for night, policy in enumerate((BEFORE, later, BEFORE, later)):
+        world.now = MONDAY + timedelta(hours=17, days=night)
+        known += [one.known for one in run_in(world, policy).desired.decisions if one.idles]
+        world.now = MONDAY + timedelta(days=night + 1)
+        run_in(world, policy)
+    assert known == [False, False, True, True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.decide.idling.contested import fingerprint
-from reconciler.decide.idling.last_idled import schedule_of
+from reconciler.decide.idling.last_idled import hours_of
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import IdlingPolicy
@@ -42,8 +42,7 @@ def stated(*lines: str, text: str = POLICY, metric: str = "{query: q, window: 30
         pytest.param(stated("wakeOrder: {group: g, perRun: 3}"), "9f4d5f8629e4", id="a wake group"),
         pytest.param(stated("autoscalers: {hpa: Leave}"), "f92d301c7ad3", id="an autoscaler left alone"),
         pytest.param(stated("gitOps: {flux: Pause}", "minAge: 5m"), "f445899403c3", id="Flux paused, and a duration"),
-        pytest.param(stated("limits: {idledWorkloads: {}}"), "843642c20035", id="a limit at its defaults"),
-        pytest.param(stated("limits: {idledWorkloads: {share: 50%}}"), "b388329b9023", id="a share"),
+        pytest.param(stated("limits: {workloads: 7}"), "f9a7c1d94f1b", id="a limit is no part of it"),
         pytest.param(stated("wakeWhen: [{metric: {query: x}}]"), "ed4e2280018c", id="a wake metric at its defaults"),
         pytest.param(
             stated(metric="{query: q, coverage: c, coverageAtLeast: 4, noSeries: Zero}"),
@@ -56,7 +55,12 @@ def test_the_fingerprint_of_a_policy_is_that_of_earlier_releases(policy: IdlingP
     assert fingerprint(policy) == expected
 
 
-def test_the_digest_of_a_schedule_is_that_of_earlier_releases():
-    schedule = schedule_of(stated("idleReplicas: 1", text=SCHEDULE))
-    assert schedule is not None
-    assert schedule.digest == "27b41003e971ced4"
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param(stated("idleReplicas: 1", text=SCHEDULE), "c311398e7fd087eb", id="a schedule"),
+        pytest.param(stated(), "83622cc397af141e", id="a schedule and a metric"),
+    ],
+)
+def test_the_digest_of_hours_is_that_of_earlier_releases(policy: IdlingPolicy, expected: str):
+    assert hours_of(policy) == expected

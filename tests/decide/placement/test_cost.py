@@ -46,10 +46,7 @@ def idled(number):
     state = ObservedState({"east": a_cluster(workloads=tuple(a_workload(name) for name in names))})
 
     def decided():
-        assert (
-            sum(one.idles for one in decide(policies, state, a_run(NIGHT, allow_exceed=frozenset({"fleet"}))).decisions)
-            == number
-        )
+        assert sum(one.idles for one in decide(policies, state, a_run(NIGHT)).decisions) == number
 
     return decided
 

@@ -191,7 +191,11 @@ def test_what_waits_for_that_counts_among_the_removed_all_the_same():
     )
     assert desired.decisions == ()
     assert [(one.why, [it.verb for it in one.decisions]) for one in desired.held_back] == [
-        ("3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two", [Verb.DELETE])
+        (
+            "3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two; "
+            "to allow: once --allow-removed",
+            [Verb.DELETE],
+        )
     ]
 
 
@@ -218,9 +222,9 @@ class TestGuard:
         desired = without(*workloads, policies=kept)
         assert sum(one.ref.name.startswith("gone") for one in desired.decisions) == gone - held
         assert sum(len(one.decisions) for one in desired.held_back) == held
-        assert [one.allow for one in desired.held_back] == ["fleet"] * bool(held)
+        assert [one.allow for one in desired.held_back] == [""] * bool(held)
 
     def test_it_can_be_lifted(self):
         workloads, _ = self.world(2, 0)
-        desired = without(*workloads, allow_exceed=frozenset({"fleet"}))
+        desired = without(*workloads, allow_removed=True)
         assert (len(desired.decisions), desired.held_back) == (2, ())

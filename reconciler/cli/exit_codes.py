@@ -1,0 +1,177 @@
+"""What a run ends with, and the words for it.
+
+A run that did what it could is a success: what limits hold back, a cluster that does not answer and policies of equal
+priority are notices, unless --fail-on names them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
+from reconciler.decide.stopped_tenants import STOPPED
+from reconciler.errors import ExitCode, FailOn, first_exit_code
+from reconciler.pipeline import Applied
+from reconciler.plan.model import Plan
+from reconciler.report.wording import counted, is_metadata
+
+_MEANINGS = {
+    ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",
+    ExitCode.PLAN_REFUSED: "nothing of the saved plan fits the clusters any more; plan again",
+    ExitCode.LOCKED: "other runs hold the locks of all clusters; nothing was written",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT); what was not done is left to the next run",
+    ExitCode.TERMINATED: "terminated (SIGTERM); what was not done is left to the next run",
+}
+
+
+def exit_of_plan(plan: Plan, fail_on: Collection[FailOn] = (), *, detailed: bool = False) -> ExitCode:
+    """Return the exit code of `plan` alone; with `detailed`, 2 means that changes are pending or held back."""
+    return first_exit_code(_of_plan(plan, fail_on, detailed))
+
+
+def exit_of_apply(applied: Applied, fail_on: Collection[FailOn] = ()) -> ExitCode:
+    """Return the exit code of an apply, its plan included."""
+    if applied.declined:
+        return ExitCode.NOTHING_DONE
+    return first_exit_code([*_of_plan(applied.plan, fail_on, False), *_of_outcomes(applied)])
+
+
+def exit_of_saved(applied: Applied) -> ExitCode:
+    """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
+    outcomes = applied.outcomes
+    stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
+    if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
+        return ExitCode.PLAN_REFUSED
+    return first_exit_code(_of_outcomes(applied))
+
+
+def no_cluster_read(plan: Plan) -> bool:
+    """Return whether there are clusters, and none of them could be read."""
+    return bool(plan.unknown) and not plan.clusters
+
+
+def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
+    """Return what a run that made `plan` and did `outcomes` says last on stderr: what `code` means, or what a run that
+    ended well left undone; "" where all is well.
+    """
+    if plan is not None and code == ExitCode.DONE:
+        notices = ", ".join(_left_alone(plan))
+        return f"notice: {notices}" if notices else ""
+    words = _meaning(code, plan, outcomes)
+    return f"exit code {int(code)}: {words}" if words else ""
+
+
+def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> str:
+    fixed = (_stopped(plan) if code == ExitCode.MALFORMED else "") or _MEANINGS.get(code)
+    if fixed is not None or plan is None:
+        return fixed or ""
+    if code == ExitCode.CHANGES_PENDING:
+        pending = f"{_changes(action.decision for action in plan.actions)} pending" if plan.actions else ""
+        return ", ".join(filter(None, [pending, *_left_alone(plan)]))
+    if code == ExitCode.HELD_BACK and not plan.held_back:
+        return "limits hold back what this change does in the days to come"
+    if code == ExitCode.HELD_BACK:
+        return _held_back(plan)
+    if code == ExitCode.NOTHING_DONE:
+        return "no cluster can be read" if not plan.clusters else "nothing was done"
+    if code != ExitCode.PARTIAL:
+        return ""
+    return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_odd(plan, outcomes))}"
+
+
+def _stopped(plan: Plan | None) -> str:
+    """Return which tenants decide nothing, "" where the policies as a whole are the reason."""
+    names = [notice.subject for notice in (() if plan is None else plan.notices) if notice.kind == STOPPED]
+    return f"the policies of {' and '.join(names)} cannot be used; only they were stopped" if names else ""
+
+
+def _held_back(plan: Plan) -> str:
+    return f"limits hold back {_changes(one for held in plan.held_back for one in held.decisions)}"
+
+
+def _changes(decisions: Iterable[Decision]) -> str:
+    """Return how many changes and how many metadata updates these are, as the plan counts them."""
+    found = [is_metadata(one) for one in decisions]
+    changes, updates = found.count(False), found.count(True)
+    words = [counted(changes, "change")] if changes or not updates else []
+    return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
+
+
+def _left_alone(plan: Plan) -> Iterator[str]:
+    """Yield what --fail-on can name, as far as the plan has it."""
+    if _has_unknown(plan):
+        yield f"{_unknown(plan)} unknown"
+    if plan.held_back:
+        yield _held_back(plan)
+    conflicts = _count(plan, EQUAL_PRIORITIES)
+    if conflicts:
+        yield counted(conflicts, "conflict of policies", "conflicts of policies")
+
+
+def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield what makes a run partial."""
+    warnings = sum(notice.partial for notice in plan.notices)
+    undone = sum(map(_is_undone, outcomes))
+    yield from _left_alone(plan)
+    if warnings:
+        yield counted(warnings, "warning")
+    if undone or not (warnings or any(True for _ in _left_alone(plan))):
+        yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
+
+
+def _unknown(plan: Plan) -> str:
+    """Return what is unknown by sort: "1 cluster, 3 queries"."""
+    sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
+    sorts["query"] += _count(plan, UNKNOWN_QUERY)
+    plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
+    return ", ".join(counted(sorts[one], one, many) for one, many in plurals.items() if sorts[one])
+
+
+def _has_unknown(plan: Plan) -> bool:
+    return bool(plan.unknown) or _count(plan, UNKNOWN_QUERY) > 0
+
+
+def _count(plan: Plan, kind: str) -> int:
+    return sum(notice.kind == kind for notice in plan.notices)
+
+
+def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterator[ExitCode]:
+    if _count(plan, STOPPED):
+        yield ExitCode.MALFORMED
+    if no_cluster_read(plan):
+        yield ExitCode.NOTHING_DONE
+    if any(notice.partial for notice in plan.notices):
+        yield ExitCode.PARTIAL
+    if FailOn.UNKNOWN in fail_on and _has_unknown(plan):
+        yield ExitCode.PARTIAL
+    if FailOn.CONFLICT in fail_on and _count(plan, EQUAL_PRIORITIES):
+        yield ExitCode.PARTIAL
+    if FailOn.HELD_BACK in fail_on and plan.held_back:
+        yield ExitCode.HELD_BACK
+    if detailed and (plan.actions or plan.held_back):
+        yield ExitCode.CHANGES_PENDING
+
+
+def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
+    written = any(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
+    if _locked_out(applied.outcomes) and not written:
+        yield ExitCode.LOCKED
+    if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
+        yield ExitCode.NOTHING_DONE
+    if applied.dropped or any(map(_is_undone, applied.outcomes)):
+        yield ExitCode.PARTIAL
+
+
+def _is_undone(outcome: Outcome) -> bool:
+    """Return whether a change was not made that should be; what a tenant may not do is the fault of that tenant."""
+    return outcome.status is not OutcomeStatus.APPLIED and not outcome.tenant
+
+
+def _left_undone(outcome: Outcome) -> bool:
+    return outcome.status is OutcomeStatus.SKIPPED and not outcome.locked
+
+
+def _locked_out(outcomes: Sequence[Outcome]) -> bool:
+    return bool(outcomes) and all(outcome.status is OutcomeStatus.SKIPPED and outcome.locked for outcome in outcomes)

@@ -1,0 +1,51 @@
+"""Work that is done beside other work, by a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from multiprocessing import get_context
+from pickle import PickleError
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def beside(work: Callable[[], T]) -> Callable[[], T]:
+    """Start `work` in a process that begins as a copy of this one, and return what waits for its result.
+
+    The result is sent from there. Where there is no such process, or it fails, `work` is done here when its result is
+    asked for, so that errors are those of `work`. `work` writes nothing: what it changes stays in the copy.
+    """
+    if sys.platform != "linux":
+        return work
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: _send(sender.send, work), daemon=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # no thread here holds a lock that it needs
+            process.start()
+    except OSError:
+        return work
+    sender.close()
+
+    def result() -> T:
+        try:
+            found: T = receiver.recv()
+        except (EOFError, OSError, PickleError):
+            return work()
+        finally:
+            process.join()
+        return found
+
+    return result
+
+
+def _send(send: Callable[[T], None], work: Callable[[], T]) -> None:
+    """Send what `work` returns, or nothing where it fails: who waits does it again, and sees why."""
+    try:
+        send(work())
+    except Exception:  # noqa: BLE001 - see above
+        return

@@ -1,0 +1,85 @@
+"""What limits are taken of: what runs and what is idle, by cluster and tenant, and what was idled since yesterday."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import chain
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import LAST_IDLED, fleet_names, idling_owner
+from reconciler.decide.decisions import Decision
+from reconciler.decide.idling.last_idled import last_idled
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
+from reconciler.policy.types import Fleet
+from reconciler.workload_kinds import workload_kind
+
+PolicyKey = tuple[str, str]
+"""(job, policy) that decides a decrease; two kinds of policies may have the same name.
+
+A FederatedReplicaSet is "namespace/name", as people see it.
+"""
+
+UNITS = ("workloads", "replicas")
+DAY = timedelta(hours=24)
+
+
+class LimitBases(Struct, frozen=True):
+    """What limits count with: the replicas that run of each workload, the bases of each cluster and tenant by unit,
+    and what policies idled for the first time in the last 24 hours.
+    """
+
+    running: Mapping[ObjectRef, int] = NOTHING
+    clusters: Mapping[str, Mapping[str, int]] = NOTHING
+    tenants: Mapping[str, Mapping[str, int]] = NOTHING
+    idled: Mapping[ObjectRef, PolicyKey] = NOTHING
+
+    def removed_by(self, decision: Decision) -> int:
+        """Return how many replicas that really run a decision takes away."""
+        running = self.running.get(decision.ref)
+        if running is None or decision.replicas_after is None:
+            return decision.removed
+        return min(decision.removed, max(0, running - decision.replicas_after))
+
+
+def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
+    """Return what limits count with: a base is what runs and what this Fleet idled, whose replicas count as 1."""
+    fleets = fleet_names(fleet)
+    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
+    clusters = {name: dict.fromkeys(UNITS, 0) for name in sorted(state.clusters)}
+    tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
+    idled: dict[ObjectRef, PolicyKey] = {}
+    for workload in chain.from_iterable(cluster.workloads for cluster in state.clusters.values()):
+        ref, annotations = workload.ref, workload.annotations
+        owner = idling_owner(annotations) if annotations else None
+        is_idle = owner is not None and owner[0] in fleets
+        if is_idle or (workload.spec_replicas > 0 and ref in running):
+            tenant = fleet.tenant_at(ref.cluster, ref.namespace)
+            for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
+                base["workloads"] += 1
+                base["replicas"] += 1 if is_idle else running[ref]
+        last = last_idled(annotations) if LAST_IDLED in annotations else None
+        if last is not None and last.first is not None and run.now - DAY < last.first <= run.now:
+            idled[ref] = ("idling", last.policy)
+    return LimitBases(running, clusters, tenants, idled)
+
+
+def weight_of(workload: Workload) -> int:
+    """Return the replicas that a workload counts: what really runs, and no more than is asked for.
+
+    Whoever may write a number of replicas must not move a limit by it. A kind that does not say what runs counts 1.
+    """
+    if not workload_kind(workload.ref.kind).counts:
+        return 0
+    return min(workload.spec_replicas, 1 if workload.status_replicas is None else workload.status_replicas)
+
+
+def scalable_workloads(state: ObservedState) -> list[Workload]:
+    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
+    return [
+        workload
+        for name in sorted(state.clusters)
+        for workload in state.clusters[name].workloads
+        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
+    ]

@@ -1,0 +1,229 @@
+"""What a review has folded away: fields, all names, the next run, what could not be judged; as words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import tzinfo
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.forecast.differences import alike
+from reconciler.forecast.review import Owned, Review, identity_of, next_run_differs
+from reconciler.forecast.text import LineList, undecided_words, wake_lines
+from reconciler.model import ObjectRef
+from reconciler.plan.model import Plan
+from reconciler.report.groups import Group, Line, grouped
+from reconciler.report.summary import blocks_of, held_of
+from reconciler.report.text import Style, block_entries, lines_of
+from reconciler.report.wording import age, counted, edge, name_of, what_of
+from reconciler.untrusted_text import escaped, one_line
+
+_SHOWN_FIELD = 400
+
+
+class Part(Struct, frozen=True):
+    """One part: `words` are whole sentences. `folded`: a comment shows it only when asked to."""
+
+    title: str
+    words: tuple[str, ...] = ()
+    listings: tuple[LineList, ...] = ()
+    folded: bool = False
+
+
+def details_of(review: Review) -> Iterator[Part]:
+    """Yield what is folded away; where nothing can be compared the next run is not."""
+    compared = review.head is not None and review.base is not None
+    for part in (_fields, _selection, _names, _capacity, _now, _unjudged, _drift):
+        yield replace(part(review), folded=compared or part is not _now)
+
+
+def selected(review: Review) -> Iterator[tuple[str, frozenset[ObjectRef]]]:
+    """Yield what becomes selected or no longer is, each in words."""
+    yield "newly selected", frozenset(review.newly_selected)
+    yield "no longer selected", frozenset(review.no_longer_selected)
+    yield "now protected", frozenset(review.newly_protected)
+    yield "left out, because no policy that selects them says production: true", frozenset(review.left_out)
+
+
+def verb(number: int, one: str, many: str) -> str:
+    """Return the verb for so many."""
+    return one if number == 1 else many
+
+
+def called(refs: Sequence[ObjectRef]) -> str:
+    """Return what some workloads are called: one by its name, several by where they are and their number."""
+    if len(refs) == 1:
+        return name_of(refs[0])
+    clusters, spaces = ({getattr(ref, part) for ref in refs} for part in ("cluster", "namespace"))
+    where = f"{len(spaces)} namespaces" if len(spaces) > 1 else one_line(f"{refs[0].namespace}")
+    if len(clusters) == 1:
+        own = one_line(refs[0].cluster)
+        return f"{own}/{where} ({len(refs)})" if len(spaces) == 1 else f"{where} of {own} ({len(refs)})"
+    return f"{where} in {len(clusters)} clusters ({len(refs)})"
+
+
+def _fields(review: Review) -> Part:
+    changes = review.changes
+    if review.problem:
+        return Part("Fields changed", ("There is nothing to compare with.",))
+    if changes.none:
+        return Part("Fields changed", ("No policy says anything else.",))
+    owned = {one.policy: one for one in review.owned}
+    zone = review.zone
+    listings = [
+        LineList(f"{one.before} is now called {one.after}", tuple(_owned(owned.get(one.before), zone)))
+        for one in changes.renamed
+    ]
+    listings += [LineList(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
+    listings += [LineList(f"{name} is new") for name in changes.added]
+    by_policy: dict[str, list[str]] = {}
+    for one in changes.fields:
+        by_policy.setdefault(one.policy, []).append(f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}")
+    if "metadata.name" in (one.field for one in changes.fields if one.policy == "Fleet"):
+        by_policy["Fleet"] += _left_by_the_fleet(review)
+    listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
+    return Part("Fields changed", (), tuple(listings))
+
+
+def _left_by_the_fleet(review: Review) -> Iterator[str]:
+    """What a Fleet that is renamed keeps idle is left as it is by every run from then on."""
+    idle = len({one.ref for one in review.base.first.explanations if one.idled is not None}) if review.base else 0
+    if idle:
+        words = f"{counted(idle, 'workload')} idled under the former name {verb(idle, 'stays', 'stay')} idle"
+        yield f"{words}; first run `reconciler restore --all --hold 12h`"
+
+
+def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
+    if owned is None or not owned.idle:
+        return
+    left = owned.idle - owned.unchanged - sum(number for _, number in owned.woken)
+    of_all = f"of the {counted(owned.idle, 'workload')} it keeps idle"
+    if owned.unchanged:
+        yield f"{owned.unchanged} {of_all} {verb(owned.unchanged, 'runs', 'run')} as without this change"
+    yield from (f"{number} {of_all} {verb(number, 'wakes', 'wake')} on {edge(at, zone)}" for at, number in owned.woken)
+    if left:
+        yield f"{left} {of_all} {verb(left, 'stays', 'stay')} idle"
+
+
+def _cut(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _SHOWN_FIELD else f"{line[:_SHOWN_FIELD]}... ({len(line)} characters)"
+
+
+def _selection(review: Review) -> Part:
+    listings = [
+        LineList(f"{counted(len(refs), 'workload')} {words}", tuple(name_of(ref) for ref in sorted(refs)))
+        for words, refs in selected(review)
+        if refs
+    ]
+    return Part("Selection", (), tuple(listings))
+
+
+def _names(review: Review) -> Part:
+    named = {ref for _, refs in selected(review) for ref in refs}
+    groups = [[one.ref for one in some] for some in alike(review.differences, len(review.differences))]
+    some = [refs for refs in groups if len(refs) > 1 and not named.issuperset(refs)]
+    return Part("Names", (), tuple(LineList(called(refs), tuple(map(name_of, refs))) for refs in some))
+
+
+def _capacity(review: Review) -> Part:
+    title = "Capacity needed again with this change"
+    if review.head is None or review.base is None:
+        return Part(title)
+    before, lines = (wake_lines(made, review.zone) for made in (review.base, review.head))
+    return Part(title, (), (LineList("", tuple(lines)),) if lines and lines != before else ())
+
+
+def _now(review: Review) -> Part:
+    title = "Now"
+    if review.next_base is None:
+        found = grouped(review.next_head, review.next_head.actions)
+        words = "What the next run does with these policies:" if found else "The next run does nothing."
+        return Part(title, (words,), (*_groups(found), *_said(review.next_head)))
+    differing = next_run_differs(review)
+    if differing is None:
+        words = "The next run does exactly what it would do without this change."
+        return Part(title, (words,), tuple(_said(review.next_head)))
+    new, gone = differing
+    instead = {action.ref: what_of(action.decision) for action in review.next_base.actions}
+    listings = [*_groups(_beside(group, instead) for group in grouped(review.next_head, new))]
+    if gone:
+        lines = _lines(grouped(review.next_base, gone))
+        listings.append(LineList(f"{counted(len(gone), 'change')} no longer made", tuple(lines)))
+    return Part(title, (), (*listings, *_said(review.next_head)))
+
+
+def _said(made: Plan) -> Iterator[LineList]:
+    """Yield what else the next run says."""
+    for held in held_of(made):
+        yield LineList(f"Held back: {held.what}", (held.where,) if held.where else ())
+    for block in blocks_of(made):
+        yield LineList(block.title, (*block_entries(block), *_lines(block.groups)))
+
+
+def _beside(group: Group, instead: dict[ObjectRef, str]) -> Group:
+    """Return `group` with what its lines replace."""
+    return replace(group, lines=tuple(_instead(line, instead) for line in group.lines))
+
+
+def _instead(line: Line, instead: dict[ObjectRef, str]) -> Line:
+    former = instead.get(line.action.ref)
+    return line if former is None else replace(line, reason=f"{line.reason} (instead of {former})".lstrip())
+
+
+def _groups(groups: Iterable[Group]) -> Iterator[LineList]:
+    updates: list[Line] = []
+    for group in groups:
+        updates += group.updates
+        if group.lines:
+            yield LineList(group.heading, tuple(lines_of(group.lines, None, _PLAIN)))
+    if updates:
+        yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates, None, _PLAIN)))
+
+
+def _lines(groups: Iterable[Group]) -> Iterator[str]:
+    for group in groups:
+        yield group.heading
+        yield from lines_of((*group.lines, *group.updates), None, _PLAIN)
+
+
+_PLAIN = Style()
+
+
+def _unjudged(review: Review) -> Part:
+    title = "Could not be judged"
+    lines = [*review.notes]
+    if review.head is not None:
+        lines += undecided_words(review.head)
+    else:
+        lines += [f"{one_line(name)}: {one_line(why)}" for name, why in review.next_head.unknown.items()]
+    rows = [
+        "  ".join(filter(None, (key.cluster, key.policy, key.template, key.window)))
+        for key in sorted(review.next_head.unanswered)
+    ]
+    words = [_recorded(review)] if review.head is not None else []
+    listings = []
+    if rows:
+        queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
+        missing = f"The snapshot holds no answer to {queries}; what depends on {them} is not decided here"
+        listings.append(LineList(missing, tuple(escaped(row) for row in rows)))
+    if lines:
+        listings.append(LineList("What is unknown", tuple(lines)))
+    if not listings and not review.next_head.undecided:
+        words.append("Every query of the policies has an answer, and every cluster was read.")
+    return Part(title, tuple(words), tuple(listings))
+
+
+def _recorded(review: Review) -> str:
+    if review.snapshot_age is None:
+        return "The snapshot does not say when it was recorded: it may be of any age."
+    return f"The snapshot is {age(review.snapshot_age)} old."
+
+
+def _drift(review: Review) -> Part:
+    title, base = "What the next run does with this change or without it", review.next_base
+    known = set() if base is None else {identity_of(action.decision) for action in base.actions}
+    same = [action for action in review.next_head.actions if identity_of(action.decision) in known]
+    lines = tuple(_lines(grouped(review.next_head, same)))
+    return Part(title, (), (LineList(counted(len(same), "change"), lines),) if same else ())

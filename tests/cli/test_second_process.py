@@ -1,0 +1,43 @@
+"""Work in a process of its own: its result comes back, and where it fails it is done here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+
+import pytest
+
+from reconciler.cli.second_process import beside
+from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes safely")
+
+
+def test_the_result_is_that_of_another_process() -> None:
+    assert beside(os.getpid)() != os.getpid()
+
+
+@pytest.mark.parametrize("wrong", ["fails", "ends", "cannot be sent"])
+def test_what_fails_there_is_done_here(wrong: str) -> None:
+    here = os.getpid()
+
+    def work() -> object:
+        if os.getpid() == here:
+            return "done here"
+        if wrong == "ends":
+            os._exit(1)
+        return 1 // 0 if wrong == "fails" else work
+
+    assert beside(work)() == "done here"
+
+
+def test_an_error_is_that_of_the_work() -> None:
+    with pytest.raises(ZeroDivisionError):
+        beside(lambda: 1 // 0)()
+
+
+def test_a_forecast_can_be_sent() -> None:
+    criteria = {"anyOf": [NIGHTS, REQUESTS]}
+    made = played([an_idling_policy(criteria)], [a_deployment("web"), a_service("web")], days=2)
+    assert pickle.loads(pickle.dumps(made)) == made

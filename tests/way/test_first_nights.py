@@ -1,0 +1,167 @@
+"""The first night of a policy that selects a whole Fleet: what is held back, and that what the line says lets it go."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.way.calls import Folder
+
+CLUSTERS = [f"c{number:02}" for number in range(15)]
+FLEET = f"""\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {{name: prod}}
+spec:
+  home: c00
+  clusters: [{", ".join(f"{{name: {name}}}" for name in CLUSTERS)}]
+"""
+IDLING = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-dev}
+spec:
+  selector: {namespaces: {include: ["team-*"]}, workloads: {}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
+"""
+DEPLOYMENT = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2026-10-01T09:00:00Z"}}
+spec:
+  replicas: 1
+  selector: {{matchLabels: {{app: {name}}}}}
+  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: main, image: "web:1"}}]}}}}
+"""
+NIGHT, MORNING, NEXT_NIGHT = "2026-11-25T21:00:00Z", "2026-11-26T07:00:00Z", "2026-11-26T21:00:00Z"
+LINE = (
+    "idle-dev: 150 workloads would go idle for the first time, limit 3 per cluster; "
+    "to allow: add `limits: {workloads: 165}` to policies/idle.yaml:4"
+)
+
+
+def deployments(numbers: range, namespace: str = "team-a") -> str:
+    space = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"
+    return space + "".join(DEPLOYMENT.format(name=f"web-{number}", namespace=namespace) for number in numbers)
+
+
+def pasted(folder: Folder, line: str) -> None:
+    """State the limits of `line` where it says."""
+    limits, file, at = re.search(r"to allow: (?:add|set) `(.*)` (?:to|in) (.*):(\d+)$", line).groups()
+    lines = (folder.path / file).read_text().splitlines()
+    if "limits:" in lines[int(at) - 1]:
+        lines[int(at) - 1] = f"  {limits}"
+    else:
+        lines.insert(int(at), f"  {limits}")
+    folder.write(file, "\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Folder:
+    """15 clusters with 10 Deployments of one replica each."""
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("policies/idle.yaml", IDLING)
+    for cluster in CLUSTERS:
+        folder.write(f"snapshot/{cluster}/all.yaml", deployments(range(10)))
+    return folder
+
+
+def planned(folder: Folder, now: str, *flags: str) -> tuple[int, list[str]]:
+    """Return how many workloads go idle, and the reasons of what is held back."""
+    made = json.loads(folder.plan(now, "-o", "json", *flags).out)
+    return sum(one["verb"] == "idle" for one in made["actions"]), [one["reason"] for one in made["heldBack"]]
+
+
+def test_a_whole_fleet_does_not_fall_asleep_and_what_the_line_says_lets_it(fleet: Folder) -> None:
+    assert planned(fleet, NIGHT) == (0, [LINE])
+    for flags in ((), ("--summary",)):
+        assert [line.strip() for line in fleet.plan(NIGHT, *flags).out.splitlines() if "to allow" in line] == [LINE]
+    pasted(fleet, LINE)
+    assert planned(fleet, NIGHT) == (150, [])
+    assert fleet.apply(NIGHT).code == 0
+    fleet.apply(MORNING)
+    fleet.write("policies/idle.yaml", IDLING)
+    assert planned(fleet, NEXT_NIGHT) == (150, [])  # they are known: no number is needed any more
+
+
+def test_it_is_lifted_once_and_takes_nothing_from_the_others(fleet: Folder) -> None:
+    more = deployments(range(3), "tools")
+    for cluster in CLUSTERS[:3]:
+        fleet.write(f"snapshot/{cluster}/tools.yaml", more)
+    fleet.write("policies/tools.yaml", IDLING.replace("idle-dev", "idle-tools").replace("team-*", "tools"))
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=149")[0] == 9
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=150") == (159, [])
+    fleet.apply(NIGHT, "--allow-exceed", "idle-dev", "--policy", "idle-dev")
+    assert planned(fleet, NIGHT) == (9, [])
+
+
+def test_what_was_new_counts_for_24_hours(fleet: Folder) -> None:
+    fleet.write("policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-1]}"))
+    pasted_numbers = "  limits: {workloads: 31}\n"
+    fleet.write("policies/idle.yaml", (fleet.path / "policies/idle.yaml").read_text() + pasted_numbers)
+    assert (planned(fleet, NIGHT), fleet.apply(NIGHT).code) == ((30, []), 0)
+    fleet.write(
+        "policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-2]}") + pasted_numbers
+    )
+    later = "2026-11-26T20:59:00Z"
+    fleet.apply(MORNING)
+    (why,) = planned(fleet, later)[1]
+    assert why == (
+        "idle-dev: 15 workloads would go idle for the first time after 30 in the last 24 hours, limit 31; "
+        "to allow: set `limits: {workloads: 50}` in policies/idle.yaml:7"
+    )
+    assert planned(fleet, later)[0] == 15  # what is known goes on
+    assert planned(fleet, NEXT_NIGHT) == (30, [])
+
+
+def test_what_only_observes_says_what_would_be_held_back(fleet: Folder) -> None:
+    fleet.write("policies/idle.yaml", f"{IDLING}  mode: Observe\n")
+    said = fleet.plan(NIGHT)
+    assert (said.code, planned(fleet, NIGHT)) == (0, (0, []))
+    assert LINE.replace("idle-dev: ", "with mode: Enforce ") in " ".join(said.out.split())
+
+
+def test_the_first_night_says_the_same_line_and_warns_of_a_number_that_is_too_large(fleet: Folder) -> None:
+    at = ("validate", "policies", "--snapshot", "snapshot", "--now", NIGHT)
+    assert f"  held back: {LINE}" in fleet.call(*at).out.splitlines()
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 301}}\n")
+    warning = "limits.workloads of IdlingPolicy idle-dev is 301, and it selects 150, expected at most twice as many"
+    assert f"warning: policies/idle.yaml:7: {warning}\n" in fleet.call(*at).err
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 300}}\n")
+    assert fleet.call(*at).err == ""
+
+
+def test_a_tenant_is_asked_once_too(fleet: Folder) -> None:
+    tenant = "  tenants: [{name: a, paths: [a/**], namespaces: [team-*]}]\n"
+    fleet.write("policies/fleet.yaml", FLEET + tenant)
+    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 5}}\n")
+    (fleet.path / "policies/idle.yaml").unlink()
+    (why,) = planned(fleet, NIGHT)[1]
+    assert why == (
+        "a/idle-dev: 150 workloads would go idle for the first time, limit 5; to allow: set `limits: {workloads: 165}` "
+        "in policies/a/idle.yaml:7 and add `limits: {workloads: 165}` to policies/fleet.yaml:7"
+    )
+    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 165}}\n")
+    fleet.write("policies/fleet.yaml", FLEET + tenant.replace("}]", ", limits: {workloads: 165}}]"))
+    assert planned(fleet, NIGHT) == (150, [])
+
+
+def test_policies_that_are_gone_delay_their_wakes_until_that_is_allowed(fleet: Folder) -> None:
+    fleet.apply(NIGHT, "--allow-exceed", "idle-dev")
+    names = ["one", "two", "three"]
+    for name in names:
+        fleet.write(f"policies/{name}.yaml", IDLING.replace("idle-dev", name).replace("team-*", f"team-{name}"))
+        fleet.write(f"snapshot/c00/{name}.yaml", deployments(range(1), f"team-{name}"))
+    (fleet.path / "policies/idle.yaml").unlink()
+    fleet.apply(NIGHT)
+    for name in names:
+        (fleet.path / f"policies/{name}.yaml").unlink()
+    fleet.write("policies/none.yaml", IDLING.replace("idle-dev", "none").replace("team-*", "nowhere"))
+    (why,) = planned(fleet, NIGHT)[1]
+    assert why.endswith("; to allow: once --allow-removed")
+    assert planned(fleet, NIGHT, "--allow-removed")[1] == []

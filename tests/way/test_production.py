@@ -1,0 +1,306 @@
+"""Production the whole way: 25 clusters, 10 of them production, each with 10 Deployments of 1 replica."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.way.calls import Folder
+
+FRIDAY_NIGHT, MONDAY_NIGHT = "2026-11-20T22:00:00Z", "2026-11-23T22:00:00Z"
+CLUSTERS = [f"c{number:02}" for number in range(1, 26)]
+PRODUCTION = CLUSTERS[:10]
+TEAMS = [f"team-{letter}" for letter in "abcdefghij"]
+WEB = "c01/team-a/Deployment/web"
+LEFT_OUT = "cluster c01 is production, left out by nights without production: true"
+POLICY = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  priority: 1
+  selector: {namespaces: {include: ["team-*"]}, workloads: {kinds: [Deployment]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-07:00"]}}]
+  minAge: 0s
+"""
+BELOW = POLICY.replace("nights", "below").replace("priority: 1", "priority: 0\n  production: true")
+WITH_THE_WORD = POLICY.replace("  minAge", "  production: true\n  minAge")
+
+
+def fleet(production: list[str], more: str = "") -> str:
+    listed = ", ".join(f"{{name: {name}, production: {str(name in production).lower()}}}" for name in CLUSTERS)
+    return (
+        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: f}\n"
+        f"spec:\n  home: c11\n  clusters: [{listed}]\n{more}"
+    )
+
+
+def deployment(namespace: str, labels: str = "{}") -> str:
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: {namespace}, labels: {labels}}}\n"
+        "spec: {replicas: 1, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}\n---\n"
+    )
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    made = Folder(tmp_path)
+    made.write("policies/fleet.yaml", fleet(PRODUCTION))
+    made.write("policies/nights.yaml", POLICY)
+    for cluster in CLUSTERS:
+        made.write(f"snapshot/{cluster}/all.yaml", "".join(map(deployment, TEAMS)))
+    return made
+
+
+def down(folder: Folder) -> set[str]:
+    """Return the clusters in which something has no replicas."""
+    return {
+        key[0] for key, one in folder.objects().items() if one["kind"] == "Deployment" and not one["spec"]["replicas"]
+    }
+
+
+def explained(folder: Folder, name: str, now: str = FRIDAY_NIGHT) -> str:
+    return folder.call("explain", name, "--policies", "policies", "--snapshot", "snapshot", "--now", now).out
+
+
+def test_production_stays_as_it_is_and_explain_says_why(folder):
+    planned = folder.plan(FRIDAY_NIGHT, "--allow-exceed", "nights").out
+    assert {name for name in CLUSTERS if f"{name}/" in planned} == set(CLUSTERS) - set(PRODUCTION)
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    assert down(folder) == set(CLUSTERS) - set(PRODUCTION)
+
+    said = explained(folder, WEB)
+    assert f"  because: {LEFT_OUT}\n  It would change if production is true in nights.\n" in said
+    assert "Next run: no change" in said
+
+
+def test_what_is_left_out_is_said_by_day_too(folder):
+    assert LEFT_OUT in explained(folder, WEB, "2026-11-20T12:00:00Z")
+
+
+def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
+    folder.write("policies/below.yaml", BELOW)
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
+    assert down(folder).isdisjoint(PRODUCTION)
+
+
+def test_a_policy_that_says_so_selects_production(folder):
+    folder.write("policies/nights.yaml", WITH_THE_WORD)
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    assert down(folder) == set(CLUSTERS)
+
+
+@pytest.mark.parametrize(
+    ("policy", "wakes"),
+    [
+        pytest.param(POLICY, "2026-11-21T07:00:00Z", id="as its schedule ends"),
+        pytest.param(POLICY.replace("20:00-07:00", "00:00-24:00"), "2026-11-21T07:00:00Z", id="as its record says"),
+    ],
+)
+def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no_more(folder, policy, wakes):
+    folder.write("policies/fleet.yaml", fleet([]))
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    assert down(folder) == set(CLUSTERS)
+    before = folder.objects()
+
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION))
+    folder.write("policies/nights.yaml", policy)
+    folder.apply("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
+    production = {key: one for key, one in folder.objects().items() if key[0] in PRODUCTION and key[2] == "Deployment"}
+    assert production == {key: before[key] for key in production}
+    assert "stays idle" in explained(folder, WEB, "2026-11-20T23:00:00Z")
+
+    folder.apply(wakes, "--allow-exceed", "nights")
+    assert down(folder).isdisjoint(PRODUCTION)
+    folder.apply(MONDAY_NIGHT, "--allow-exceed", "nights")
+    assert down(folder).isdisjoint(PRODUCTION)
+
+
+# What is production
+
+SPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {stage: live}}\n---\n"
+CALLED = [
+    pytest.param("production: {namespaces: [team-a]}", "", "namespace team-a", id="a namespace by its name"),
+    pytest.param(
+        "production: {namespaceLabels: {stage: live}}", SPACE, "namespace team-a with stage=live", id="its labels"
+    ),
+    pytest.param("production: {workloadLabels: {tier: gold}}", "", "a workload with tier=gold", id="labels of its own"),
+    pytest.param(
+        "production: {namespaces: [team-a], exceptNamespaces: [team-*], workloadLabels: {tier: gold}}",
+        "",
+        "a workload with tier=gold",
+        id="labels of its own where the namespace is an exception",
+    ),
+    pytest.param("production: {exceptNamespaces: [team-b]}", "", None, id="nothing of it"),
+    pytest.param("production: {namespaces: [team-a], exceptNamespaces: [team-a]}", "", None, id="an exception"),
+    pytest.param(
+        "production: {namespaceLabels: {stage: live}, workloadLabels: {tier: silver}}",
+        SPACE.replace("live", "dev"),
+        None,
+        id="other labels",
+    ),
+]
+
+
+@pytest.mark.parametrize(("stated", "more", "expected"), CALLED)
+def test_what_is_production(folder, stated, more, expected):
+    folder.write("policies/fleet.yaml", fleet([], f"  {stated}\n"))
+    folder.write(
+        "snapshot/c01/all.yaml",
+        more + deployment("team-a", "{tier: gold}" if "Labels: {tier: gold" in stated else "{}"),
+    )
+    said = explained(folder, WEB)
+    left_out = "without production: true" in said
+    assert left_out == (expected is not None)
+    assert expected is None or f"because: {expected} is production" in said
+
+
+def test_an_exception_of_a_production_cluster_sleeps(folder):
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION, "  production: {exceptNamespaces: [team-b]}\n"))
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    assert folder.replicas("c01", "team-b", "Deployment", "web") == 0
+    assert folder.replicas("c01", "team-a", "Deployment", "web") == 1
+
+
+# The other jobs
+
+TARGET = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: shrink}
+spec:
+  selector: {namespaces: {include: ["team-*"]}, workloads: {kinds: [Deployment]}}
+  target: {replicas: 0}
+"""
+PLACED = """\
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: web, namespace: team-a}
+spec:
+  replicas: 30
+  preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+"""
+
+
+@pytest.mark.parametrize("word", [False, True])
+def test_a_target_changes_production_only_where_its_policy_says_so(folder, word):
+    folder.write("policies/nights.yaml", TARGET + ("  production: true\n" if word else ""))
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "shrink")
+    assert down(folder) == (set(CLUSTERS) if word else set(CLUSTERS) - set(PRODUCTION))
+    if not word:
+        said = explained(folder, WEB)
+        assert "because: cluster c01 is production, left out by shrink without production: true" in said
+        assert "It would change if production is true in shrink." in said
+
+
+def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder):
+    folder.write("policies/nights.yaml", PLACED)
+    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "web")
+    replicas = {name: folder.replicas(name, "team-a", "Deployment", "web") for name in CLUSTERS}
+    assert {name: number for name, number in replicas.items() if number != 1 and name in PRODUCTION} == {
+        "c02": replicas["c02"]
+    }
+    assert sum(replicas.values()) == 30
+    said = explained(folder, WEB)
+    assert "because: cluster c01 is production, left out by web without production: true" in said
+    assert "It would change if production is true in team-a/web." in said
+
+
+@pytest.mark.parametrize("word", [False, True])
+def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(folder, word):
+    preferences = "preferences: {rebalance: true, clusters: {c01: {maxReplicas: 1, weight: 1}, c11: {weight: 1}}}"
+    policy = PLACED.replace('preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}', preferences)
+    folder.write("policies/nights.yaml", policy.replace("30", "5") + ("  production: true\n" if word else ""))
+    for cluster in ("c01", "c11"):
+        folder.write(f"snapshot/{cluster}/all.yaml", deployment("team-a").replace("replicas: 1", "replicas: 3"))
+    for hour in range(3):
+        folder.apply(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
+    assert folder.replicas("c01", "team-a", "Deployment", "web") == (1 if word else 3)
+
+
+# Teams, migration, and tests
+
+TENANT = """\
+  tenants:
+  - {name: a, paths: [a/**], namespaces: [team-a]}
+"""
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_production_is_the_platforms_to_give(folder, allowed):
+    more = TENANT.replace("[team-a]", f"[team-a], production: {str(allowed).lower()}")
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION, more))
+    folder.write(
+        "policies/a/nights.yaml",
+        WITH_THE_WORD.replace("nights", "own").replace("team-*", "*").replace("priority: 1", "priority: 0"),
+    )
+    said = folder.call("validate", "policies")
+    assert said.code == (0 if allowed else 3)
+    assert allowed or "policies/a/nights.yaml:8:" in said.err
+    assert allowed or "expected no production in a policy of tenant a at policies/fleet.yaml:8" in said.err
+
+
+def test_validate_lists_the_policies_that_need_the_word(folder):
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    assert said.out.endswith(
+        "Production that policies leave out; to select it they need spec.production: true\n"
+        "  IdlingPolicy nights (policies/nights.yaml:1): 100 workloads\n"
+    )
+    value = json.loads(
+        folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT, "-o", "json").out
+    )
+    assert value["firstNight"]["productionLeftOut"] == {"IdlingPolicy nights": 100}
+
+
+def test_init_writes_tests_that_fail_once_production_is_selected(folder):
+    said = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    assert said.code == 0, said
+    assert "  c01: 0 of 10 workloads; of production 0 of 10\n" in said.out
+    assert "  c11: 10 of 10 workloads\n" in said.out
+    assert said.out.endswith(
+        "policies/production_test.yaml: written, guards 100 workloads of production; run: reconciler test\n"
+    )
+    assert folder.call("test", "policies").code == 0
+
+    folder.write("policies/nights.yaml", WITH_THE_WORD)
+    found = folder.call("test", "policies")
+    assert found.code == 1
+    assert "got       selected by IdlingPolicy nights" in found.out
+
+    folder.write("policies/nights.yaml", POLICY)
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION[1:]))
+    assert folder.call("test", "policies").code == 1
+
+    assert folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT).code == 64
+    again = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT, "--overwrite")
+    assert "guards 90 workloads" in again.out
+    assert folder.call("test", "policies").code == 0
+
+
+def test_init_names_the_namespaces_and_workloads_of_other_production(folder):
+    stated = "  production: {namespaces: [team-a, team-c], exceptNamespaces: [team-b], workloadLabels: {tier: gold}}\n"
+    folder.write("policies/fleet.yaml", fleet([], stated))
+    folder.write(
+        "snapshot/c03/all.yaml", deployment("team-b", "{tier: gold}") + deployment("team-b").replace("web,", "api,")
+    )
+    said = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    assert said.code == 0, said
+    written = (folder.path / "policies" / "production_test.yaml").read_text()
+    assert "object: c03/team-b/Deployment/web" in written
+    assert "team-c" in written
+    assert folder.call("test", "policies").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param((), "--snapshot: is missing, expected a snapshot", id="no snapshot"),
+        pytest.param(("--snapshot", ".."), "expected a folder below the working directory", id="a snapshot elsewhere"),
+    ],
+)
+def test_init_refuses(folder, arguments, expected):
+    said = folder.call("init", "policies", *arguments)
+    assert said.code == 64
+    assert expected in said.err
