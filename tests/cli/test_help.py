@@ -59,7 +59,7 @@ def test_every_default_is_in_the_help(tmp_path, verb):
 
 def test_the_help_has_each_verb_once_in_a_group_on_80_columns():
     titles = re.findall(r"^(\S.*):$", help_text(), re.MULTILINE)
-    assert titles == ["Options", "Policies", "Clusters", "Operate", "CI and shells"]
+    assert titles == ["Options", "Policies", "Clusters", "Operate", "Move in and out", "CI and shells"]
     assert re.findall(r"^  ([a-z]+)  ", help_text(), re.MULTILINE) == list(VERBS)
     assert max(map(len, help_text().splitlines())) <= 80
 
