@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -61,8 +61,8 @@ def uninstall_command(output: str, **flags: Any) -> int:
         world = options.world(fleet)
         source.check_own_namespace(fleet, world)
 
-        def done(decide: Decide, title: str) -> Applied:
-            asks = not flags["auto_approve"]
+        def done(decide: Decide, title: str, *, again: bool = False) -> Applied:
+            asks = not flags["auto_approve"] and not again
             nothing = f"{title.partition(' ')[0]}: nothing is to be done."
             approval = Approval(output, replace(options, title=title, nothing=nothing), ask=asks)
             control = Control(shown.counted(approval.choose), shown.writing, approval.approve, wakes_early=not asks)
@@ -74,18 +74,27 @@ def uninstall_command(output: str, **flags: Any) -> int:
         return limit.ended(_uninstalled(removal, done, world))
 
 
-Done = Callable[[Decide, str], Applied]
+class Done(Protocol):
+    def __call__(self, decide: Decide, title: str, *, again: bool = False) -> Applied:
+        """Return what was done of a plan, once it was approved; `again`: it was, but controllers copied old keys."""
+
+
+_MOST_PASSES = 5
+"""So often keys are taken off: until the controller of a Deployment sees that, it copies them to its ReplicaSets."""
 
 
 def _uninstalled(removal: _Removal, done: Done, world: World) -> ExitCode:
     """Wake, then take the keys off, then delete what is ours alone, the locks last; what fails stops what follows."""
     codes: list[ExitCode] = []
-    for decide, title in ((removal.woken, "Wake in Fleet"), (removal.cleared, "Uninstall from Fleet")):
-        applied = done(decide, title)
+    for number in range(_MOST_PASSES + 1):
+        decide, title = (removal.cleared, "Uninstall from Fleet") if number else (removal.woken, "Wake in Fleet")
+        applied = done(decide, title, again=number > 1)
         codes.append(exit_of_apply(applied))
         if not _is_whole(applied):
             say("error: not everything was done, so the records stay; call uninstall again")
             return first_exit_code([*codes, ExitCode.PARTIAL])
+        if number and (not applied.plan.actions or not any(removal.left())):
+            break
     codes += [ExitCode.PARTIAL for _ in removal.own_objects(world)]
     for ref in removal.left():
         codes.append(ExitCode.PARTIAL)

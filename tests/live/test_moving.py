@@ -265,7 +265,7 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
     real = KubernetesCluster.write
     for crash_after in range(100):
         settle(api)
-        idled = desk.call("apply", "--auto-approve", "--allow-exceed", "fleet", "--allow-exceed", "nights")
+        idled = desk.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
         assert "Replicas: 6 fewer (member)." in idled.out, (crash_after, idled)
         written = crash_after
         with monkeypatch.context() as patched:
