@@ -93,8 +93,8 @@ def fence(lines: Iterable[str]) -> list[str]:
 def joined(blocks: Iterable[Sequence[str]], longest: int = LONGEST_TEXT) -> str:
     """Return `blocks` of lines as one text of at most `longest` characters, an empty line between them.
 
-    Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
-    out; what is left out is counted.
+    Where that is too little, tables, lists and blocks of code end earlier, their worst rows being first, then the last
+    blocks are left out; what is left out is counted.
     """
     found = [block for block in blocks if block]
     for rows in _FEWER_ROWS:
@@ -109,19 +109,19 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
 
 
 def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
-    """Yield the lines of `block` with at most so many rows of each table and block of code."""
+    """Yield the lines of `block` with at most so many rows of each table, list and block of code."""
     shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
     for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
         lines = [line for _, line in run]
         if not sign or len(lines) <= shown:
             yield from lines
             continue
-        end = [] if sign == "|" else [lines[-1]]
+        end = [lines[-1]] if sign.startswith("`") else []
         yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
 
 
 def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with what it is part of: "|" a table, "`" and a number a block of code, "" neither."""
+    """Yield each line with what it is part of: "|" a table, "-" a list, "`" and a number a block of code, "" none."""
     end, blocks = "", 0
     for line in block:
         if not end and line.startswith("```"):
@@ -131,7 +131,7 @@ def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield f"`{blocks}", line
             end = "" if line == end else end
         else:
-            yield "|" if line.startswith("| ") else "", line
+            yield line[:1] if line.startswith(("| ", "- ")) else "", line
 
 
 def _first_blocks(blocks: Sequence[Sequence[str]], longest: int) -> list[Sequence[str]]:

@@ -545,6 +545,18 @@ def test_what_was_production_is_so_where_the_change_calls_it_something_else(obje
     assert {one.ref.namespace for one in reviewed(objects, edit).differences if one.production} == {"prod-shop"}
 
 
+def test_what_is_no_longer_production_is_said_and_not_folded(objects: Objects) -> None:
+    def edit(documents: Documents) -> None:
+        documents["Fleet real"]["spec"]["production"] = {"namespaces": ["qa"]}
+
+    found = reviewed(objects, edit)
+    assert found.effect
+    open_ = re.sub(r"<details>.*?</details>", "", render_markdown(found), flags=re.S)
+    assert "Production: 3 workloads in eu no longer production; 1 workload in eu now production." in open_
+    assert "eu/prod-shop/Deployment/frontend" in open_
+    assert "No effect" not in open_
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
