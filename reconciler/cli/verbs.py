@@ -34,6 +34,11 @@ GROUPS = {
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
         "rbac": "Print roles with the least rights that the policies need.",
     },
+    "Move in and out": {
+        "import": "Print the policies that do what another tool is told to do.",
+        "adopt": "Take over what another tool has asleep, with its replicas.",
+        "uninstall": "Wake everything, and take everything of ours off the clusters.",
+    },
     "CI and shells": {
         "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
         "snapshot": "Write what a plan reads, to plan from it elsewhere.",
@@ -51,6 +56,7 @@ MODULES = {
     "completion": "app",
     "unfreeze": "freeze",
     "diff": "plan",
+    "import": "importing",
     "show": "plan_file",
     "compile": "policies",
     "schema": "policies",
@@ -103,6 +109,21 @@ EXAMPLES = {
     "restore": (
         ("Restore everything that one policy idled", "restore --policy idle-dev"),
         ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
+    ),
+    "import": (
+        (
+            "Print the policies that kube-green's SleepInfos amount to",
+            "import kube-green sleepinfos.yaml --out policies/imported.yaml",
+        ),
+        ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
+    ),
+    "adopt": (
+        ("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),
+        ("Take over without a question what kube-downscaler has asleep", "adopt kube-downscaler --auto-approve"),
+    ),
+    "uninstall": (
+        ("Show what would be woken and taken off, ask, and do it", "uninstall"),
+        ("Clean one cluster of which there are no policies any more", "uninstall --context dev"),
     ),
     "freeze": (
         ("Stop all decreases on all clusters for four hours", 'freeze --for 4h --reason "incident 4711"'),
