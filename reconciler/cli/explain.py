@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -76,16 +76,10 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     made, found = _explained(options, options.policies(partly=True), subject)
     if output == "text":
-        show_lines(wrapped(_lines(made, found), text_width()))
+        show_lines(wrapped(explanation_lines(made, found), text_width()))
         return
     objects = [explanation_values(made, one) for one in found]
     show_document("Explanation", {"objects": objects}, output)
-
-
-def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
-    for n, one in enumerate(found):
-        yield from ([""] if n else [])
-        yield from explanation_lines(made, one)
 
 
 def _names_cluster(options: RunOptions, subject: str) -> bool:

@@ -30,7 +30,7 @@ from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
 from reconciler.report.groups import columns
 from reconciler.report.text import wrapped
-from reconciler.report.wording import with_edges
+from reconciler.report.wording import stored_text_in_utc
 from reconciler.untrusted_text import one_line
 from reconciler.world import World
 
@@ -118,14 +118,14 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Yield `changes`, the latest first, all times in UTC: each with who, which policy and run, and why."""
     rows = [
         (
-            one_line(with_edges(one.at)),
+            one_line(stored_text_in_utc(one.at)),
             f"{_known(one.before)} -> {_known(one.after)}",
             one.verb,
             one_line(one.object),
         )
         for one in reversed(changes)
     ]
-    head, *lines = columns(("TIME", "REPLICAS", "CHANGE", "OBJECT"), rows)
+    head, *lines = columns(("TIME (UTC)", "REPLICAS", "CHANGE", "OBJECT"), rows)
     yield head
     for line, one in zip(lines, reversed(changes), strict=True):
         yield line
@@ -136,7 +136,7 @@ def _origin(one: Change) -> str:
     policy = f"{one.policy} ({one.place})" if one.place else one.policy
     named = (("by", one.user or one.by), ("", policy), ("commit", one.commit[:_SHORT]), ("run", one.run))
     parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
-    return one_line(": ".join(filter(None, (parts, with_edges(one.why)))))
+    return one_line(": ".join(filter(None, (parts, stored_text_in_utc(one.why)))))
 
 
 def _known(replicas: int | None) -> str:

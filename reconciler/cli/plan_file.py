@@ -22,7 +22,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
-from reconciler.decide.annotations import WAKE_DUE, read_time
+from reconciler.decide.annotations import WAKE_DUE, format_time, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.model import ObjectRef
@@ -35,7 +35,7 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.text import Style
-from reconciler.report.wording import edge
+from reconciler.report.wording import age
 from reconciler.untrusted_text import parse_json, short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World
@@ -186,7 +186,7 @@ def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
         due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
         at = read_time(due[0]) if due and action.decision.idles else None
         if at is not None and at <= now:
-            ended[action.decision.group] = f"its schedule ended at {edge(at)}; plan again"
+            ended[action.decision.group] = f"its schedule ended {age(now - at)} ago; plan again"
     wakes = {one.id for one in made.actions if one.decision.phase is Phase.WAKE}
     return {one: why for one, why in _of_groups(made, ended).items() if one not in wakes}
 
@@ -209,11 +209,10 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
 
 
 def _check_age(made: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
-    age = options.now - made.made_at
-    if not timedelta(0) <= age <= max_age:
+    if not timedelta(0) <= options.now - made.made_at <= max_age:
         raise PlanFileError(
-            f"{file}: was made at {edge(made.made_at)}, expected at most {spelt_duration(max_age)} before "
-            f"{edge(options.now)}; plan again"
+            f"{file}: was made at {format_time(made.made_at)}, expected at most {spelt_duration(max_age)} before "
+            f"{format_time(options.now)}; plan again"
         )
 
 

@@ -109,6 +109,12 @@ class PolicySet(Struct, frozen=True):
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant
     only: Tenant | None = None
 
+    @property
+    def time_zones(self) -> tuple[str, ...]:
+        """The time zones of the calendars that policies use, by name, sorted."""
+        criteria = (one for policy in self.idling for one in leaves(policy.idle_when))
+        return tuple(sorted({one.calendar.zone_name for one in criteria if isinstance(one, ScheduleCriterion)}))
+
     def query_keys(self, cluster: str) -> tuple[QueryKey, ...]:
         """Return every query of the policies that may concern `cluster`, sorted."""
         known = self.fleet.cluster(cluster)

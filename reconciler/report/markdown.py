@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, columns, grouped, placement_rows, updates_of
+from reconciler.report.groups import Group, columns, grouped, made_at, placement_rows, updates_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -25,7 +25,7 @@ from reconciler.report.summary import (
     went_well,
 )
 from reconciler.report.text import Style, block_entries, lines_of
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import counted
 from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
@@ -243,7 +243,7 @@ def origin_of(plan: Plan) -> list[str]:
     """Return where the plan comes from, in small letters."""
     source = "a snapshot" if plan.source == "snapshot" else "live clusters"
     revision = f", policies at {code_element(plan.revision)}" if plan.revision else ""
-    return [f"<sub>Run {code_element(plan.run)}, planned from {source} at {edge(plan.made_at)}{revision}.</sub>"]
+    return [f"<sub>Run {code_element(plan.run)}, planned from {source} at {made_at(plan)}{revision}.</sub>"]
 
 
 # The review of a change of policies for its pull request, never longer than a comment may be.
