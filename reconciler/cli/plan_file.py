@@ -22,7 +22,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
-from reconciler.decide.annotations import WAKE_DUE, format_time, read_time
+from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.model import ObjectRef
@@ -209,11 +209,10 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
 
 
 def _check_age(made: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
-    if not timedelta(0) <= options.now - made.made_at <= max_age:
-        raise PlanFileError(
-            f"{file}: was made at {format_time(made.made_at)}, expected at most {spelt_duration(max_age)} before "
-            f"{format_time(options.now)}; plan again"
-        )
+    old = options.now - made.made_at
+    if not timedelta(0) <= old <= max_age:
+        when = f"{age(abs(old))} {'after now' if old < timedelta(0) else 'ago'}"
+        raise PlanFileError(f"{file}: was made {when}, expected at most {spelt_duration(max_age)} ago; plan again")
 
 
 def _check_identity(made: Plan, name: str, world: World, file: str) -> None:

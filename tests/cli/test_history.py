@@ -244,10 +244,10 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     }
     one_object = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now).out
     head, *lines = one_object.splitlines()
-    assert head.split() == ["TIME", "REPLICAS", "CHANGE", "OBJECT"]
+    assert head.split() == ["TIME", "(UTC)", "REPLICAS", "CHANGE", "OBJECT"]
     assert [re.split("  +", line) for line in lines if not line.startswith(" ")] == [
-        ["Tue 2026-11-17 06:00 UTC", "0 -> 3", "wake", "dev/dev-1/Deployment/web"],
-        ["Mon 2026-11-16 19:05 UTC", "3 -> 0", "idle", "dev/dev-1/Deployment/web"],
+        ["Tue 2026-11-17 06:00", "0 -> 3", "wake", "dev/dev-1/Deployment/web"],
+        ["Mon 2026-11-16 19:05", "3 -> 0", "idle", "dev/dev-1/Deployment/web"],
     ], "the latest first"
     assert lines[1].startswith(f"    by reconciler, idle-dev (policies/dev.yaml:1), commit {COMMIT[:12]}, run ")
     assert max(map(len, lines)) <= 100
