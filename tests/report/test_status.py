@@ -64,7 +64,7 @@ def test_25_clusters_are_on_one_screen_the_pressing_ones_first():
     lines = list(status_lines(status))
     assert len(lines) <= 24
     assert lines[0].startswith(
-        "Fleet production (live, Fri 2026-11-20 22:00, times in UTC): 25 clusters, 9 idle, next wake"
+        "Fleet production (live, Fri 2026-11-20 23:00, times in Europe/Paris): 25 clusters, 9 idle, next wake"
     )
     assert lines[1].split() == ["CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT", "WAKE", "PENDING", "HELD", "BACK"]
     assert lines[2].split()[:2] == ["c01", "Unknown"]
