@@ -95,7 +95,7 @@ def _words(value: Any) -> str:
 
 
 def _at(value: Any, token: str) -> Any:
-    if isinstance(value, _MAPPING):
+    if type(value) is dict or isinstance(value, Mapping):
         return value.get(token, _ABSENT)
     if isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
         return value[int(token)]

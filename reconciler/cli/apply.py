@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
-from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -49,6 +48,7 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_holds, check_replicas, check_templates, compared
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.checkout import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 

@@ -18,7 +18,7 @@ from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
-from reconciler.errors import ExitCode, UsageError, reason_of
+from reconciler.errors import ExitCode, UsageError, reason_of, reason_on
 from reconciler.messages import nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.wording import counted
@@ -120,7 +120,7 @@ class Brakes(Struct, frozen=True):
                 _write(self.world.access(cluster.name).cluster, self.fleet.namespace, change, self.now)
                 done.append(cluster.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
-                failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+                failures.append(reason_on(cluster.name, error))
         return done, failures
 
 

@@ -25,7 +25,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import say, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.errors import ExitCode, reason_of
+from reconciler.errors import ExitCode, reason_on
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
 from reconciler.report.groups import columns
@@ -101,7 +101,7 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
         try:
             kept = History(world.access(cluster.name).cluster, fleet.namespace).kept()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
-            failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+            failures.append(reason_on(cluster.name, error))
             continue
         days += [day for at, day in kept.items() if at >= first]
     return days, failures
