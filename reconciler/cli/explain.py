@@ -10,7 +10,6 @@ import click
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import (
     context_option,
-    now_option,
     offering,
     option,
     output_option,
@@ -53,7 +52,6 @@ def _subjects(begun: str) -> Iterable[str]:
 @policies_option()
 @context_option
 @world_options
-@now_option
 @tenant_option
 def explain_command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.

@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
 from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
-from reconciler.cli.options import duration, now_option, option, output_option, together, verb, world_options
+from reconciler.cli.options import duration, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
@@ -33,7 +33,6 @@ scope_options = together(
     click.argument("subject", metavar="[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False),
     fleet_options,
     world_options,
-    now_option,
     output_option("text", "json"),
 )
 

@@ -16,7 +16,6 @@ from reconciler.cli.object_names import ObjectArgument, known_cluster, object_na
 from reconciler.cli.options import (
     duration,
     moment,
-    now_option,
     option,
     output_option,
     text_width,
@@ -52,7 +51,6 @@ _WIDTH = 100
 )
 @fleet_options
 @world_options
-@now_option
 @output_option("text", "json")
 def history_command(subject: str | None, length: timedelta, folder: str | None, output: str, **flags: Any) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.

@@ -12,13 +12,11 @@ import click
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    color_option,
     colored,
     output_option,
-    summary_option,
+    style_options,
     text_width,
     verb,
-    verbose_option,
 )
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
@@ -232,9 +230,7 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
 @verb("show")
 @click.argument("file", type=click.Path())
 @output_option(*FORMATS)
-@color_option
-@verbose_option
-@summary_option
+@style_options
 def show_command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
     """Show the plan or report saved in FILE."""
     from reconciler.report.json import plan_and_outcomes
