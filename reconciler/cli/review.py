@@ -51,8 +51,13 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
 
 
 def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
-    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run."""
-    yield exit_of_plan(replace(made.next_head, held_back=()), fail_on)
+    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run.
+
+    What is wrong with objects of the clusters does not count: no change of policies does that, and its exit code would
+    hide what limits hold back.
+    """
+    notices = tuple(replace(one, partial=False) for one in made.next_head.notices)
+    yield exit_of_plan(replace(made.next_head, held_back=(), notices=notices), fail_on)
     if made.held_back and FailOn.HELD_BACK in fail_on:
         yield ExitCode.HELD_BACK
     if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):

@@ -31,6 +31,7 @@ GROUPS = {
         "unfreeze": "End a freeze.",
         "activator": "Run in a cluster: traffic wakes what is idle.",
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
+        "rbac": "Print roles with the least rights that the policies need.",
     },
     "CI and shells": {
         "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
@@ -135,6 +136,11 @@ EXAMPLES = {
     "doctor": (
         ("Check every cluster of the Fleet", "doctor"),
         ("Check whether a plan has the rights it needs", "doctor --for plan"),
+    ),
+    "rbac": (
+        ("Give a member cluster the rights that the policies need, and no more", "rbac | kubectl apply -f -"),
+        ("Print those for one cluster", "rbac --cluster eu-west"),
+        ("With a custom kind that they name", "rbac --kind WebApp=webapps.example.com"),
     ),
     "rank": (
         ("Which pod would go first?", "rank eu-west/batch/Deployment/worker"),

@@ -58,7 +58,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
         warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind == UNHELD)
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        for name in () if number else step.plan.without_workloads:
+        for name in () if number else [one for one in step.plan.without_workloads if one not in left_out]:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)

@@ -39,10 +39,12 @@ def details_of(review: Review) -> Iterator[Part]:
 
 
 def selected(review: Review) -> Iterator[tuple[str, frozenset[ObjectRef]]]:
-    """Yield what becomes selected or no longer is, each in words."""
+    """Yield what becomes selected or production, or no longer is, each in words."""
     yield "newly selected", frozenset(review.newly_selected)
     yield "no longer selected", frozenset(review.no_longer_selected)
     yield "now protected", frozenset(review.newly_protected)
+    yield "no longer production", frozenset(review.no_longer_production)
+    yield "now production", frozenset(review.newly_production)
     yield "left out, because no policy that selects them says production: true", frozenset(review.left_out)
 
 

@@ -109,6 +109,8 @@ def _effect(review: Review, head: Forecast) -> str:
         return f"No workload runs more or less in the next {days}{differs}."
     if head.held_back:
         return f"Nothing changes in the next {days}: limits hold back what they hold back without this change."
+    if review.without_its_fleet:
+        return f"With the Fleet of the base nothing changes in the next {days}."
     return f"No effect in the next {days}."
 
 

@@ -95,6 +95,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "noLongerSelected": _names(review.no_longer_selected),
         "newlyProtected": _names(review.newly_protected),
         "leftOut": _names(review.left_out),
+        "newlyProduction": _names(review.newly_production),
+        "noLongerProduction": _names(review.no_longer_production),
         "production": _names(tuple(review.production & _touched(review))),
         "timeline": [_difference(one) for one in review.differences],
         "heldBack": [held_to_dict(one) for one in review.held_back],

@@ -102,7 +102,8 @@ def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, H
         acted = [one for one in held.decisions if not is_metadata(one)] or held.decisions
         refs = frozenset(one.ref for one in acted)
         period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
-        found[(held.allow, period.clusters)] = period
+        jobs = frozenset(one.job for one in held.decisions if held.allow in ("", one.policy))  # kinds may share a name
+        found[(held.allow, jobs, period.clusters)] = period
     return found
 
 

@@ -94,8 +94,8 @@ def fence(lines: Iterable[str]) -> list[str]:
 def joined(blocks: Iterable[Sequence[str]], longest: int = LONGEST_TEXT) -> str:
     """Return `blocks` of lines as one text of at most `longest` characters, an empty line between them.
 
-    Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
-    out; what is left out is counted.
+    Where that is too little, tables, lists and blocks of code end earlier, their worst rows being first, then the last
+    blocks are left out; what is left out is counted.
     """
     found = [block for block in blocks if block]
     for rows in _FEWER_ROWS:
@@ -110,21 +110,21 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
 
 
 def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
-    """Yield the lines of `block` with at most so many rows of each table and block of code."""
+    """Yield the lines of `block` with at most so many rows of each table, list and block of code."""
     shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
     for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
         lines = [line for _, line in run]
         if not sign or len(lines) <= shown:
             yield from lines
             continue
-        end = [] if sign == "|" else [lines[-1]]
+        end = [lines[-1]] if sign.startswith("`") else []
         yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
 
 
 def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with what it is part of: "|" a table, "`" and a number a block of code, "" neither."""
+    """Yield each line with what it is part of: "|" a table, "-" a list, "`" and a number a block of code, "" none."""
     for number, _, line in _in_code(block):
-        yield f"`{number}" if number else "|" if line.startswith("| ") else "", line
+        yield f"`{number}" if number else line[:1] if line.startswith(("| ", "- ")) else "", line
 
 
 def _in_code(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:

@@ -11,7 +11,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
 from reconciler.decide.limits import FLEET_DEFAULT
-from reconciler.decide.reasons import CounterfactualCode
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import Action, Plan, added
@@ -205,7 +205,8 @@ def _notices(plan: Plan, everything: bool) -> Block:
         for policy, count in left.items()
     ]
     notices = (_notice(one, reasons_in(plan)) for one in found)
-    return Block("Notices:", (*notices, *([] if everything else words)))
+    entries = (*notices, *([] if everything else words))
+    return Block(f"Notices: {len(entries)}", entries)
 
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
@@ -259,9 +260,18 @@ def _nothing(plan: Plan, words: str) -> str:
 
 
 def _without_workloads(plan: Plan) -> Iterator[str]:
-    if plan.without_workloads:
-        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in plan.without_workloads]
-        yield f"No workload is selected by {', '.join(named)}."
+    left_out = {
+        f"{KIND_OF_JOB[one.job]} {one.policy}"
+        for one in (plan.explanations if plan.without_workloads else ())
+        if any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+    }
+    for where, some in (
+        ("", [name for name in plan.without_workloads if name not in left_out]),
+        (" outside production", [name for name in plan.without_workloads if name in left_out]),
+    ):
+        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in some]
+        if named:
+            yield f"No workload{where} is selected by {', '.join(named)}."
 
 
 def _kept_up(plan: Plan) -> Iterator[str]:

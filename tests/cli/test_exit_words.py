@@ -27,8 +27,8 @@ def limited(folder: Folder) -> None:
 
 def shut(folder: Folder) -> None:
     fleet = folder.path / "policies" / "fleet.yaml"
-    limit = "idledWorkloads: {share: 50%, atLeast: 2}"
-    fleet.write_text(fleet.read_text().replace(limit, "idledWorkloads: {share: 0%, atLeast: 0}"))
+    text = fleet.read_text().replace("{share: 25%, atLeast: 4}", "{share: 0%, atLeast: 0}")
+    fleet.write_text(text.replace("{share: 10%, atLeast: 10}", "{share: 0%, atLeast: 0}"))
 
 
 def without_metrics(folder: Folder) -> None:

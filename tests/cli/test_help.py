@@ -48,7 +48,7 @@ def test_the_options_of_an_example_are_those_of_its_verb(line):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_default_is_in_the_help(tmp_path, verb):
-    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split())
+    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split()).replace("- ", "-")
     for one in command(verb).params:
         default = one.default
         if isinstance(default, float):

@@ -101,6 +101,13 @@ CASES = [
         EAST,
     ),
     Case(
+        "ReconcilerTenantForbidden",
+        {'reconciler_tenant_forbidden_changes{cluster="east",tenant="a"}': "2x90"},
+        {"50m": False, "65m": True},
+        "Tenant a may not make 2 changes on east.",
+        {**EAST, "tenant": "a"},
+    ),
+    Case(
         "ReconcilerObjectFaults",
         on_east("reconciler_object_faults", "1x90"),
         {"50m": False, "65m": True},
@@ -162,5 +169,5 @@ def test_every_metric_is_described(repository: Path) -> None:
     rooms = [repository / "reconciler" / room / "metrics.py" for room in ("report", "activator")]
     source = "".join(room.read_text() for room in rooms)
     names = set(re.findall(r'"((?:reconciler|sorting)_[a-z_]+[a-z])"', source))
-    assert len(names) == 23
+    assert len(names) == 24
     assert set(re.findall(r"^\| `([a-z_]+)` \|", described(repository, "reference/metrics.md"), re.MULTILINE)) == names

@@ -100,6 +100,7 @@ def policies() -> Documents:
             "DownscalePolicy",
             "frontends",
             {
+                "production": True,
                 "selector": {
                     "namespaces": {"include": ["prod-shop"]},
                     "workloads": {"kinds": ["Deployment"], "include": ["frontend"]},
@@ -406,11 +407,11 @@ FIRST_LINES = {
         "today; 1 workload runs more replicas. 0 replica-hours (0 %) in 3 days."
     ),
     "NotIn [prod] becomes NotIn [dev]": (
-        "Production: 13 workloads in eu newly selected; 14 workloads in eu run in another way."
+        "Production: 13 workloads in eu left out, because no policy that selects them says production: true."
     ),
     "all of it is over a limit": (
-        "Held back: IdlingPolicy dev (policies/all.yaml:6): 11 of 17 workloads in eu (11 replicas), limit 10 "
-        "(policies/all.yaml:2); allow: spec.limits.idledWorkloads in policies/all.yaml, or once --allow-exceed dev."
+        "Held back: dev: 11 workloads would go idle for the first time, limit 5 in eu; to allow: add "
+        "`limits: {workloads: 13}` to policies/all.yaml:6."
     ),
     "a policy that enforces is new": (
         "From Fri 2026-11-20 20:00: 3 workloads in 1 namespace idle or run fewer replicas that do not today. "
@@ -542,6 +543,18 @@ def test_what_was_production_is_so_where_the_change_calls_it_something_else(obje
         documents["Fleet real"]["spec"]["production"] = {"namespaces": []}
 
     assert {one.ref.namespace for one in reviewed(objects, edit).differences if one.production} == {"prod-shop"}
+
+
+def test_what_is_no_longer_production_is_said_and_not_folded(objects: Objects) -> None:
+    def edit(documents: Documents) -> None:
+        documents["Fleet real"]["spec"]["production"] = {"namespaces": ["qa"]}
+
+    found = reviewed(objects, edit)
+    assert found.effect
+    open_ = re.sub(r"<details>.*?</details>", "", render_markdown(found), flags=re.S)
+    assert "Production: 3 workloads in eu no longer production; 1 workload in eu now production." in open_
+    assert "eu/prod-shop/Deployment/frontend" in open_
+    assert "No effect" not in open_
 
 
 @pytest.mark.parametrize(

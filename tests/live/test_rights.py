@@ -209,7 +209,9 @@ def test_a_pickers_secret_is_read_where_its_role_is_bound(scene: Scene, httpserv
     create_missing(scene.api, [secret, *(manifests(deployed.PICKER_SECRETS) if granted else [])])
 
     said = scene.apply(APPLY, path="picking")
+    examined = scene.folder.call("doctor", "picking").out
 
+    assert ("get secrets picker in batch" in examined) is not granted
     if granted:
         assert said.code == 0, said.out
         assert len(httpserver.log) == 1

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.credentials import remember
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
-from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
+from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joined, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
 from tests.laws import tries
@@ -291,3 +291,10 @@ def test_a_credential_is_taken_out_before_a_text_is_escaped_or_cut(token):
     remember(token)
     assert prose(f"no {token} here") == "no (secret) here"
     assert code(token) == "`(secret)`"
+
+
+def test_a_long_list_ends_earlier_and_is_not_left_out() -> None:
+    text = joined([["**Production**", "", *(f"- {number:600}" for number in range(100))], ["the rest"]])
+    assert len(text) <= LONGEST_TEXT
+    assert f"- {51:600}\n\nand 48 more; the JSON form has them all." in text
+    assert text.endswith("the rest\n")

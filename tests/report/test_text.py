@@ -314,7 +314,7 @@ def test_everything_beside_the_changes_has_a_block():
         "Overridden: 1 object\n"
         "  east/shop/Deployment/web  workers: 3 replicas, overridden by idle-dev (idling first)\n"
         "\n"
-        "Notices:\n"
+        "Notices: 3\n"
         "  east/a/Service/e  was idled by Fleet staging\n"
         "  3 Services are excluded\n"
         "  2 objects left to autoscalers (idle-dev); -v lists them\n"

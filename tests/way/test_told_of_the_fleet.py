@@ -12,7 +12,7 @@ from tests.way.calls import Folder
 
 NOW, LATER = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z"
 METRICS = {
-    "HeldBack": 'reconciler_held_back_workloads{cluster="eu-west",policy="workers"} 1',
+    "HeldBack": 'reconciler_held_back_workloads{cluster="eu-west",policy="idle-runners"} 2',
     "ClusterUnknown": "reconciler_unknown_clusters 1",
     "PolicyConflict": "reconciler_policy_conflicts 1",
 }

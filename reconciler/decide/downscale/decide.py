@@ -150,9 +150,9 @@ def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
 
 
 GUARDS: tuple[_Guard, ...] = (
+    _production,  # whether a policy selects it at all
     _restricted,
     _protected,
-    _production,
     _unreadable,
     _excluded,
     _claimed,

@@ -126,8 +126,8 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
         Literal["Logarithmic", "NewestFirst", "ZoneBalanced"],
         Meta(
             description="strategy orders the pods. Logarithmic leaves the order to the controller and predicts it. "
-            "NewestFirst deletes the youngest pods first. ZoneBalanced keeps the numbers of pods of the zones within "
-            "one of each other."
+            "NewestFirst keeps that order, but of pods that only their age tells apart the youngest are deleted first. "
+            "ZoneBalanced keeps the numbers of pods of the zones within one of each other."
         ),
     ] = "Logarithmic"
     logarithm: Annotated[

@@ -171,7 +171,7 @@ def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str
     assert [one.subject for one in desired.undecided] == ["east/shop/Deployment/a", "east/shop/Deployment/b"]
     assert words in desired.undecided[0].why
     assert [one.why for one in desired.explanations] == [one.why for one in desired.undecided]
-    told = [("unknownQuery", "east", True)] if answer is None or not answer.error else []  # else it is in plan.unknown
+    told = [("unknownQuery", "east", False)] if answer is None or not answer.error else []  # else it is in plan.unknown
     assert [(one.kind, one.subject, one.partial) for one in desired.notices] == told
 
 
@@ -504,7 +504,7 @@ def test_equal_priorities_are_an_error_for_that_workload_only(priority: int) -> 
     desired = decided(one, two, workloads=workloads)
     assert [(decision.ref.name, decision.replicas_after) for decision in desired.decisions] == [("other", 2)]
     [notice] = desired.notices
-    assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "one and two", True)
+    assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "one and two", False)
     assert notice.text == (
         "one and two have the same priority, so what they select together is not changed: east/shop/Deployment/web; "
         "give one of them another priority"

@@ -86,7 +86,7 @@ class TestPriorities:
         outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
         assert outcome.desired.decisions == ()
         (notice,) = outcome.desired.notices
-        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", True)
+        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", False)
         assert "a and b have the same priority" in why_of(outcome)
 
     def test_what_is_idle_stays_while_both_want_it(self):
@@ -611,7 +611,7 @@ def test_everything_selected_is_considered_also_when_nothing_changes():
 def test_a_whole_query_that_is_unknown_is_told(said, words):
     outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
     (notice,) = outcome.desired.notices
-    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", True)
+    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", False)
     assert words in notice.text
 
 
