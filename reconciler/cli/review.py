@@ -23,7 +23,7 @@ from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
-from reconciler.report.wording import age, edge
+from reconciler.report.wording import age
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
@@ -142,7 +142,7 @@ class _Played:
         most = flags["max_snapshot_age"]
         if at is not None and options.now - at > most:
             raise SnapshotError(
-                f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
+                f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
                 f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
             )
 

@@ -17,7 +17,7 @@ from reconciler.model import NOTHING
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
 from reconciler.report.summary import Held, held_of
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import common_zone, counted, time_and_zone
 from reconciler.untrusted_text import one_line
 
 NIGHT = timedelta(hours=12)
@@ -36,6 +36,7 @@ class FirstNight(Struct, frozen=True):
     """
 
     start: datetime | None = None
+    time_zones: tuple[str, ...] = ()
     workloads: int = 0
     idle: Mapping[str, int] = NOTHING
     already: int = 0
@@ -84,6 +85,7 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     held = {one.what: one for step in steps for one in held_of(step.plan)}
     return FirstNight(
         start=first.at,
+        time_zones=first.plan.time_zones,
         workloads=len(scalable_workloads(first.state)),
         idle=dict(sorted(counts.items())),
         already=len(already),
@@ -108,7 +110,8 @@ def _first_lines(night: FirstNight) -> Iterator[str]:
     total = sum(night.idle.values())
     verb = "goes" if total == 1 else "go"
     already = f", {night.already} {'is' if night.already == 1 else 'are'} idle already" if night.already else ""
-    yield f"First night: {edge(night.start)}, {total} of {counted(night.workloads, 'workload')} {verb} idle{already}"
+    start = time_and_zone(night.start, common_zone(night.time_zones))
+    yield f"First night ({start}): {total} of {counted(night.workloads, 'workload')} {verb} idle{already}"
     for policy, number in night.idle.items():
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:

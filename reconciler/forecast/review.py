@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.report.wording import what_of
+from reconciler.report.wording import common_zone, what_of
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 
@@ -99,9 +99,8 @@ class Review(Struct, frozen=True):
 
     @property
     def zone(self) -> tzinfo:
-        """The zone in which times are shown: that of the calendars, where they have one, else UTC."""
-        zones = {zone for made in (self.base, self.head) if made is not None for zone in made.zones.values()}
-        return zones.pop() if len(zones) == 1 else UTC
+        """The zone in which times are shown: that of all calendars before the change and with it, else UTC."""
+        return common_zone(self.next_head.time_zones)
 
     @property
     def before_hours(self) -> float:
@@ -121,7 +120,12 @@ def review_of(
     what one of the two Fleets calls so.
     Where the Fleet of the base was taken, forecast and plan are made with that, and the policies as they are written.
     """
-    (base, head), (before, after), (without, made) = policies, played, plans
+    base, head = policies
+    zones = tuple(sorted({zone for one in plans for zone in one.time_zones}))
+    without, made = (replace(one, time_zones=zones) for one in plans)
+    before, after = (
+        None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
+    )
     changes = policy_changes(base, head)
     selected, selected_now = selected_in(without), selected_in(made)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}

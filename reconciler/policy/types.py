@@ -111,6 +111,12 @@ class PolicySet(Struct, frozen=True):
     only: Tenant | None = None
 
     @property
+    def time_zones(self) -> tuple[str, ...]:
+        """The time zones of the calendars that policies use, by name, sorted."""
+        criteria = (one for policy in self.idling for one in leaves(policy.idle_when))
+        return tuple(sorted({one.calendar.zone_name for one in criteria if isinstance(one, ScheduleCriterion)}))
+
+    @property
     def kinds(self) -> frozenset[str]:
         """The kinds that policies name ("CloneSet"). A custom kind that is not among them is never selected."""
         selectors = [*(policy.selector for policy in self.idling), *(policy.selector for policy in self.downscale)]

@@ -15,9 +15,9 @@ from reconciler.decide.reasons import CounterfactualCode, ReasonCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import Action, Plan, added
-from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
+from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -85,7 +85,10 @@ class Block(Struct, frozen=True):
 def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
     """Return what is shown, in front of the Fleet's name, and in brackets behind it."""
     source = "snapshot" if plan.source == "snapshot" else "live"
-    return "Apply to Fleet" if applied else "Plan for Fleet", f"({source}, {edge(plan.made_at)})"
+    return (
+        "Apply to Fleet" if applied else "Plan for Fleet",
+        f"({source}, {made_at(plan)})",
+    )
 
 
 def held_of(plan: Plan) -> tuple[Held, ...]:
@@ -177,7 +180,7 @@ def _moves(plan: Plan, cluster: str) -> str:
     if first is None:
         return ""
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
-    return f"; replicas of {first[1]}{more} move to other clusters from {edge(first[0])} on"
+    return f"; replicas of {first[1]}{more} move to other clusters from {reasons_in(plan).time(first[0])} on"
 
 
 def _overridden(plan: Plan) -> Block:

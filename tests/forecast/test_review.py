@@ -696,7 +696,7 @@ def test_a_snapshot_that_is_too_old_is_refused(quickstart: Folder) -> None:
     quickstart.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-19T02:00:00Z\nread:\n{read}")
     said = compared(quickstart, "-o", "markdown")
     assert said.code == 3
-    assert "was recorded at Thu 2026-11-19 02:00 UTC, 37h ago, expected at most 1d" in said.out
+    assert "was recorded 37h ago, expected at most 1d" in said.out
     assert "The snapshot is 37h old." in compared(quickstart, "-o", "markdown", "--max-snapshot-age", "2d").out
 
 

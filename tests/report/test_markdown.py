@@ -105,8 +105,8 @@ def test_code(text, expected):
     assert code(text) == expected
 
 
-HEADING = "Plan for Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
-ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 2026-11-20 15:41 UTC"
+HEADING = "Plan for Fleet `production` (live, Fri 2026-11-20 15:41, times in UTC)"
+ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 2026-11-20 15:41, times in UTC"
 
 
 def test_a_plan():
@@ -162,7 +162,7 @@ def test_an_apply_puts_what_went_wrong_first():
         Outcome(ids["db"], OutcomeStatus.FAILED, "denied by @policy"),
     )
     lines = render_markdown(plan, outcomes).splitlines()
-    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
+    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41, times in UTC)"
     assert [line for line in lines if line.startswith("  ")] == [
         "  ~ eu-west/shop/Deployment/db  replicas  3 -> 2  scale down  weight 1 of 4, max 2",
         "      failed: denied by @policy",
