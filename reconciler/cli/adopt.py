@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.fleet_source import commit_of, user_of_this_machine
+from reconciler.cli.fleet_source import user_of_this_machine
 from reconciler.cli.options import context_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
@@ -25,6 +25,7 @@ from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_g
 from reconciler.importing.manifests import Manifest
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.pipeline import Control, apply
+from reconciler.policy.checkout import commit_of
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
