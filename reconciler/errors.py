@@ -242,6 +242,11 @@ class InvalidError(RefusedError):
 _LONGEST_WORDS = 300
 
 
+def reason_on(cluster: str, error: BaseException) -> str:
+    """Return why something failed on `cluster`, in one line that begins with its name."""
+    return f"{cluster}: {reason_of(error).removeprefix(f'{cluster}: ')}"
+
+
 def reason_of(error: BaseException) -> str:
     """Return why something failed, in one line: for an error raised on purpose its own words.
 

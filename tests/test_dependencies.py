@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-import tarfile
 import tomllib
-import zipfile
 from collections.abc import Iterator
 
 import pytest
@@ -113,40 +110,3 @@ def test_another_file_than_the_one_with_the_hash_is_not_installed(repository, tm
 
 def test_the_program_knows_its_version(project):
     assert project["version"] == VERSION
-
-
-# What a source distribution holds
-
-
-def test_a_source_distribution_leaves_nothing_out(repository):
-    """Tests read the action, the workflows, deploy/ and the pins; without a selection it holds all that git does.
-
-    Source: pypa/hatch docs/config/build.md, "File selection".
-    """
-    hatch = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert hatch.keys() == {"targets"}
-    assert hatch["targets"].keys() == {"wheel"}
-
-
-@pytest.mark.soak
-def test_a_source_distribution_holds_what_git_holds_and_makes_a_wheel(repository, tmp_path):
-    """From the package index of the machine."""
-
-    def called(*command: str) -> str:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
-        return done.stdout
-
-    called("git", "clone", "--quiet", f"file://{repository}", "source")
-    called(sys.executable, "-m", "venv", "venv")
-    pip = (str(tmp_path / "venv" / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check")
-    called(*pip, "install", "hatchling")
-    called("sh", "-c", 'cd source && ../venv/bin/hatchling build -t sdist -d "$0"', str(tmp_path))
-    (archive,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(archive) as held:
-        names = {name.partition("/")[2] for name in held.getnames()}
-    assert names == {*called("git", "-C", "source", "ls-files").splitlines(), "PKG-INFO"}
-    called(*pip, "wheel", "--no-deps", str(archive))
-    (wheel,) = tmp_path.glob("*.whl")
-    schemas = {f"reconciler/schemas/{path.name}" for path in (repository / "schemas").iterdir()}
-    with zipfile.ZipFile(wheel) as held:
-        assert schemas < set(held.namelist())

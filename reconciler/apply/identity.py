@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, Phase
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ServiceAccount
 from reconciler.policy.types import Fleet, Tenant
 from reconciler.untrusted_text import whole_number_in
@@ -35,14 +36,16 @@ def account_of(decision: Decision, fleet: Fleet | None) -> ServiceAccount | None
 
 
 def wakes_as_recorded(decision: Decision) -> bool:
-    """Return whether `decision` is part of a wake, and asks for no other replicas than the record on its object says.
+    """Return whether `decision` is part of a wake, and asks for no other replicas than records say.
 
-    The record is tested with the write. The bounds of an autoscaler, and what suspends or pauses, are those of records
-    in any wake; a template is none of it.
+    The record on its object is tested with the write, and its number counts also where the bounds of the autoscaler
+    keep from it: the autoscaler would do the same. Where none can be read there, that of its Services counts, as far as
+    the object bears it out. The bounds of an autoscaler, and what suspends or pauses, are those of records in
+    any wake; a template is none of it.
     """
     if decision.job != "idling" or decision.phase is not Phase.WAKE:
         return False
-    if decision.replicas_after is None:
-        return True
-    recorded = (whole_number_in(str(one.before)) for one in decision.changes if one.path in _RECORDED)
-    return decision.replicas_after in recorded
+    numbers = (whole_number_in(str(one.before)) for one in decision.changes if one.path in _RECORDED)
+    recorded = [one for one in numbers if one is not None]
+    bounded = [one.values["recorded"] for one in decision.cause.reasons if one.code is ReasonCode.WITHIN_HPA_BOUNDS]
+    return decision.replicas_after is None or not recorded or (*bounded, decision.replicas_after)[0] in recorded

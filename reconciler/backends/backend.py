@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.served_objects import ServedObjects
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import (
     Cluster,
@@ -47,6 +48,7 @@ class Backend(Struct, frozen=True):
     make_lock: Callable[[str], Lock] | None = None
     traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
     preflight: Preflight | None = None  # None: there is no server
+    served: ServedObjects | None = None  # None: there is no server
     error: str = ""
     reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
@@ -114,6 +116,7 @@ def _open_server(
         make_lock=partial(LeaseLock, requests, settings.name, live.namespace),
         traffic=requests.traffic,
         preflight=Preflight(settings.name, requests, connection),
+        served=ServedObjects(settings.name, requests),
         reading=requests.reading,
         begin=budget.renew,
     )

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem, get_completion_class, shell_c
 from reconciler.cli.options import verb
 from reconciler.cli.output import report_failure, say, show
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, verb_here
+from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, program_name, verb_here
 from reconciler.errors import ExitCode
 
 COMPLETE = "_RECONCILER_COMPLETE"
@@ -58,7 +58,8 @@ class _Verbs(click.Group):
             from reconciler.messages import nearest
 
             here = verb_here(args[0])
-            hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or "; `reconciler --help` lists them"
+            listed = f"; `{program_name()} --help` lists them"
+            hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or listed
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -70,7 +71,7 @@ class _Verbs(click.Group):
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="reconciler", message="%(prog)s %(version)s")
+@click.version_option(package_name="reconciler", message="%(package)s %(version)s")
 def cli() -> None:
     """All verbs; their help is in verbs.py."""
 
@@ -90,7 +91,7 @@ def _run(arguments: Sequence[str]) -> int:
         show(first_help())
         return ExitCode.DONE
     try:
-        return int(cli.main(args=list(arguments), prog_name="reconciler", standalone_mode=False) or 0)
+        return int(cli.main(args=list(arguments), prog_name=program_name(), standalone_mode=False) or 0)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):

@@ -10,27 +10,21 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
-from reconciler.cli.fleet_source import commit_of
-from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    color_option,
     duration,
     fail_on_option,
     filter_options,
-    now_option,
     option,
     output_option,
     path_argument,
     policies_option,
-    quiet_option,
     report_dir_option,
     run_options,
     seconds,
-    summary_option,
+    style_options,
     terminal_or,
     verb,
-    verbose_option,
     world_options,
 )
 from reconciler.cli.output import FORMATS, failure_lines, say
@@ -43,12 +37,13 @@ from reconciler.cli.plan_file import (
     read_saved,
     still_allowed,
 )
-from reconciler.cli.progress import TrackedRun, progress_option, tracked_run
+from reconciler.cli.progress import TrackedRun, progress_options, tracked_run
 from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_holds, check_replicas, check_templates, compared
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.checkout import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
@@ -56,7 +51,6 @@ from reconciler.policy.types import PolicySet
 @verb("apply")
 @path_argument("[PATH|PLAN]")
 @world_options
-@now_option
 @output_option(*FORMATS)
 @option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @option(
@@ -74,12 +68,8 @@ from reconciler.policy.types import PolicySet
 @filter_options
 @run_options
 @report_dir_option
-@color_option
-@verbose_option
-@summary_option
-@quiet_option
-@progress_option
-@metrics_options
+@style_options
+@progress_options
 def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 

@@ -32,6 +32,11 @@ _FAILING: dict[str, frozenset[ExitCode]] = {
     "unknown": _FAILURES | {ExitCode.PARTIAL},
     "conflict": _FAILURES | {ExitCode.PARTIAL},
 }
+_REASONS = {
+    ExitCode.HELD_BACK: "limits hold back what this change does",
+    ExitCode.PARTIAL: "something is unknown, policies of equal priority select the same, or no comment was written",
+}
+"""Of exit codes behind which nothing else on stderr says why."""
 _BECAME = {"unchanged": "the comment says so already", "left out": "no comment is written: there is nothing to say"}
 _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
 _RUNS = {"github": github_run, "gitlab": gitlab_run}
@@ -81,7 +86,10 @@ def ci_command(platform: str, path: str, **flags: Any) -> int:
     quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
     codes = {code, _published(platform, review, flags["comment"], quiet=quiet)}
     failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in flags["fail_on"]))
-    return first_exit_code(codes & failing)
+    ended = first_exit_code(codes & failing)
+    if ended in _REASONS:
+        say(f"exit code {int(ended)}: {_REASONS[ended]}, see the comment or the summary")
+    return ended
 
 
 def _reviewed(

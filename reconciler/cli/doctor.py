@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.cli.needed_rights import binding, manifest_lines, role
 from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
@@ -19,7 +20,6 @@ from reconciler.observe.sources import Source
 from reconciler.policy.types import PolicySet
 
 _NAME = "reconciler"
-_RBAC = "rbac.authorization.k8s.io"
 _VERBS = ("apply", "plan")
 
 
@@ -91,28 +91,15 @@ def _said(finding: Finding) -> str:
 
 def _roles(one: ClusterFindings) -> Iterator[str]:
     """Yield the roles that are missing as manifests, a comment saying where they go."""
-    from reconciler.yaml.writer import block_text, flow_text
-
     for rules in one.missing:
-        account, kind = rules.account, "Role" if rules.namespace else "ClusterRole"
-        name = f"{_NAME if account is None else account.name}-missing"
-        metadata = {"name": name} | ({"namespace": rules.namespace} if rules.namespace else {})
+        account = rules.account
+        missing = role(f"{_NAME if account is None else account.name}-missing", rules.namespace, rules.rules)
         yield "---"
         yield f"# missing in {one.cluster}" + ("; bind it to the identity of the reconciler there" * (account is None))
-        yield from block_text({"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata}).rstrip().split("\n")
-        yield "rules:"
-        yield from (f"  - {flow_text(dict(rule))}" for rule in rules.rules)
+        yield from manifest_lines(missing)
         if account is not None:
-            binding = {
-                "apiVersion": f"{_RBAC}/v1",
-                "kind": f"{kind}Binding",
-                "metadata": metadata,
-                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
-            }
             yield "---"
-            yield from block_text(binding).rstrip().split("\n")
-            subject = {"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}
-            yield f"subjects: [{flow_text(subject)}]"
+            yield from manifest_lines(binding(missing, [account]))
 
 
 def _document(one: ClusterFindings) -> Mapping[str, Any]:

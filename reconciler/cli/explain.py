@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -10,7 +10,6 @@ import click
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import (
     context_option,
-    now_option,
     offering,
     option,
     output_option,
@@ -53,7 +52,6 @@ def _subjects(begun: str) -> Iterable[str]:
 @policies_option()
 @context_option
 @world_options
-@now_option
 @tenant_option
 def explain_command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
@@ -76,16 +74,10 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     made, found = _explained(options, options.policies(partly=True), subject)
     if output == "text":
-        show_lines(wrapped(_lines(made, found), text_width()))
+        show_lines(wrapped(explanation_lines(made, found), text_width()))
         return
     objects = [explanation_values(made, one) for one in found]
     show_document("Explanation", {"objects": objects}, output)
-
-
-def _lines(made: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
-    for n, one in enumerate(found):
-        yield from ([""] if n else [])
-        yield from explanation_lines(made, one)
 
 
 def _names_cluster(options: RunOptions, subject: str) -> bool:

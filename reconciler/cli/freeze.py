@@ -13,12 +13,12 @@ from msgspec import Struct
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
 from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
-from reconciler.cli.options import duration, now_option, option, output_option, together, verb, world_options
+from reconciler.cli.options import duration, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
-from reconciler.errors import ExitCode, UsageError, reason_of
+from reconciler.errors import ExitCode, UsageError, reason_of, reason_on
 from reconciler.messages import nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.wording import counted
@@ -33,7 +33,6 @@ scope_options = together(
     click.argument("subject", metavar="[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False),
     fleet_options,
     world_options,
-    now_option,
     output_option("text", "json"),
 )
 
@@ -120,7 +119,7 @@ class Brakes(Struct, frozen=True):
                 _write(self.world.access(cluster.name).cluster, self.fleet.namespace, change, self.now)
                 done.append(cluster.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
-                failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+                failures.append(reason_on(cluster.name, error))
         return done, failures
 
 

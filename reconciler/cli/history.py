@@ -16,7 +16,6 @@ from reconciler.cli.object_names import ObjectArgument, known_cluster, object_na
 from reconciler.cli.options import (
     duration,
     moment,
-    now_option,
     option,
     output_option,
     text_width,
@@ -25,12 +24,12 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import say, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.errors import ExitCode, reason_of
+from reconciler.errors import ExitCode, reason_on
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
 from reconciler.report.groups import columns
 from reconciler.report.text import wrapped
-from reconciler.report.wording import with_edges
+from reconciler.report.wording import stored_text_in_utc
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
@@ -53,7 +52,6 @@ _WIDTH = 100
 )
 @fleet_options
 @world_options
-@now_option
 @output_option("text", "json")
 def history_command(subject: str | None, length: timedelta, folder: str | None, output: str, **flags: Any) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
@@ -102,7 +100,7 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
         try:
             kept = History(world.access(cluster.name).cluster, fleet.namespace).kept()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
-            failures.append(f"{cluster.name}: {reason_of(error).removeprefix(f'{cluster.name}: ')}")
+            failures.append(reason_on(cluster.name, error))
             continue
         days += [day for at, day in kept.items() if at >= first]
     return days, failures
@@ -119,14 +117,14 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Yield `changes`, the latest first, all times in UTC: each with who, which policy and run, and why."""
     rows = [
         (
-            one_line(with_edges(one.at)),
+            one_line(stored_text_in_utc(one.at)),
             _scale(one),
             one.verb,
             one_line(one.object),
         )
         for one in reversed(changes)
     ]
-    head, *lines = columns(("TIME", "REPLICAS", "CHANGE", "OBJECT"), rows)
+    head, *lines = columns(("TIME (UTC)", "REPLICAS", "CHANGE", "OBJECT"), rows)
     yield head
     for line, one in zip(lines, reversed(changes), strict=True):
         yield line
@@ -137,7 +135,7 @@ def _origin(one: Change) -> str:
     policy = f"{one.policy} ({one.place})" if one.place else one.policy
     named = (("by", one.user or one.by), ("", policy), ("commit", one.commit[:_SHORT]), ("run", one.run))
     parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
-    return one_line(": ".join(filter(None, (parts, with_edges(one.why)))))
+    return one_line(": ".join(filter(None, (parts, stored_text_in_utc(one.why)))))
 
 
 def _scale(change: Change) -> str:

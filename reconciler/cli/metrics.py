@@ -22,7 +22,7 @@ from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World
 from reconciler.yaml.files import write_new
 
-_ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
+_ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # the last, where --fail-on asks for it
 _FOR_COLLECTORS = 0o644
 
 metrics_options = together(

@@ -292,7 +292,14 @@ _request_options = (
         "--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials.", group="Clusters"
     ),
 )
-world_options = together(option("--snapshot", **_snapshot), *_request_options)
+now_option = option(
+    "--now",
+    metavar="RFC3339",
+    default_words="the time of this machine",
+    help="The time to decide for.",
+    group="Clusters",
+)
+world_options = together(option("--snapshot", **_snapshot), *_request_options, now_option)
 live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
 """Of a verb that refuses a snapshot, with the reason."""
 
@@ -320,13 +327,6 @@ def days_option(words: str, most: int = 31) -> Callable[[F], F]:
     )
 
 
-now_option = option(
-    "--now",
-    metavar="RFC3339",
-    default_words="the time of this machine",
-    help="The time to decide for.",
-    group="Clusters",
-)
 color_option = option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -340,6 +340,7 @@ verbose_option = option(
 summary_option = option(
     "--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.", group="Output"
 )
+style_options = together(color_option, verbose_option, summary_option)
 detailed_exitcode_option = option(
     "--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending or held back."
 )

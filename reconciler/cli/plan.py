@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from reconciler.cli.exit_codes import exit_of_plan
-from reconciler.cli.metrics import metrics_options
 from reconciler.cli.options import (
     color_option,
     context_option,
@@ -16,21 +15,18 @@ from reconciler.cli.options import (
     duration,
     fail_on_option,
     filter_options,
-    now_option,
     option,
     output_option,
     path_argument,
-    quiet_option,
     run_options,
-    summary_option,
+    style_options,
     tenant_option,
     tick_option,
     verb,
-    verbose_option,
     world_options,
 )
 from reconciler.cli.output import FORMATS, show
-from reconciler.cli.progress import TrackedRun, planned_run, progress_option
+from reconciler.cli.progress import TrackedRun, planned_run, progress_options
 from reconciler.cli.run import RunOptions, check_out, save
 from reconciler.errors import ExitCode, UsageError, first_exit_code
 
@@ -41,7 +37,6 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @path_argument()
 @context_option
 @world_options
-@now_option
 @output_option(*FORMATS)
 @option("--out", metavar="FILE", help="Save the plan there too, for `reconciler apply FILE`.")
 @option("--base", metavar="PATH", help="Compare with these policies, over the coming days: what a change of them does.")
@@ -66,12 +61,8 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @filter_options
 @tenant_option
 @run_options
-@color_option
-@verbose_option
-@summary_option
-@quiet_option
-@progress_option
-@metrics_options
+@style_options
+@progress_options
 def plan_command(path: str, output: str, base: str | None, **flags: Any) -> int:
     """Show what the policies below PATH would change now.
 
@@ -108,16 +99,13 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
 @path_argument()
 @context_option
 @world_options
-@now_option
 @detailed_exitcode_option
 @fail_on_option
 @filter_options
 @tenant_option
 @run_options
 @color_option
-@quiet_option
-@progress_option
-@metrics_options
+@progress_options
 def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
     """Show what the policies below PATH would change now, as a unified diff of YAML.
 

@@ -12,13 +12,11 @@ import click
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    color_option,
     colored,
     output_option,
-    summary_option,
+    style_options,
     text_width,
     verb,
-    verbose_option,
 )
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
@@ -35,7 +33,7 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.text import Style
-from reconciler.report.wording import edge
+from reconciler.report.wording import age
 from reconciler.untrusted_text import parse_json, short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World
@@ -186,7 +184,7 @@ def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
         due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
         at = read_time(due[0]) if due and action.decision.idles else None
         if at is not None and at <= now:
-            ended[action.decision.group] = f"its schedule ended at {edge(at)}; plan again"
+            ended[action.decision.group] = f"its schedule ended {age(now - at)} ago; plan again"
     wakes = {one.id for one in made.actions if one.decision.phase is Phase.WAKE}
     return {one: why for one, why in _of_groups(made, ended).items() if one not in wakes}
 
@@ -209,12 +207,10 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
 
 
 def _check_age(made: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
-    age = options.now - made.made_at
-    if not timedelta(0) <= age <= max_age:
-        raise PlanFileError(
-            f"{file}: was made at {edge(made.made_at)}, expected at most {spelt_duration(max_age)} before "
-            f"{edge(options.now)}; plan again"
-        )
+    old = options.now - made.made_at
+    if not timedelta(0) <= old <= max_age:
+        when = f"{age(abs(old))} {'after now' if old < timedelta(0) else 'ago'}"
+        raise PlanFileError(f"{file}: was made {when}, expected at most {spelt_duration(max_age)} ago; plan again")
 
 
 def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
@@ -234,9 +230,7 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
 @verb("show")
 @click.argument("file", type=click.Path())
 @output_option(*FORMATS)
-@color_option
-@verbose_option
-@summary_option
+@style_options
 def show_command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
     """Show the plan or report saved in FILE."""
     from reconciler.report.json import plan_and_outcomes

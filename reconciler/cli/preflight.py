@@ -15,8 +15,9 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights, impersonation_right, role_rules
+from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
+from reconciler.cli.needed_rights import needed_rights, picker_secrets
 from reconciler.cli.tenant_accounts import TenantAccount, accounts_on, tenant_account
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
@@ -29,7 +30,6 @@ from reconciler.pipeline import isolated
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 from reconciler.worker_pool import WorkerPool
-from reconciler.workload_kinds import WorkloadKind
 
 State = Literal["OK", "WARN", "FAIL"]
 
@@ -87,6 +87,12 @@ class ClusterCheck(Struct, frozen=True):
     applies: bool
     selected: frozenset[ObjectRef] = frozenset()  # what policies select, on all clusters
     fault: str = ""  # why its objects cannot be decided
+
+    @property
+    def policies_there(self) -> PolicySet:
+        """The policies that may select something there."""
+        cluster = self.policies.fleet.cluster(self.name)
+        return self.policies if cluster is None else self.policies.on(cluster)
 
     @property
     def writes(self) -> Writes:
@@ -267,24 +273,29 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     for right in _used_rights(case):
         if case.writing or not right.apply:
             yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
-    for _, account in accounts_on(case.name, case.policies.fleet) if case.writing else ():
-        yield impersonation_right(account), account.namespace
+    if case.writing:
+        yield from _secret_rights(case)
+        for _, account in accounts_on(case.name, case.policies.fleet):
+            yield impersonation_right(account), account.namespace
 
 
-def _used_rights(case: ClusterCheck) -> list[Right]:
+def _used_rights(case: ClusterCheck) -> tuple[Right, ...]:
     """Return the rights that plan and apply need with these policies."""
-    kinds: tuple[WorkloadKind, ...] = case.cluster.scale_kinds()
-    custom = custom_rights(kinds)
-    uses = {
-        "": True,
-        "custom": bool(custom),
-        "keda": case.preflight.serves("keda.sh"),
-        "placement": bool(case.policies.federated),
-        "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in case.policies.downscale),
-        "podPicker": _has_secrets(case.policies),
-        "activator": bool(_slices_of_activators(case)),
-    }
-    return [right for right in (*RIGHTS, *custom) if uses[right.use]]
+    return needed_rights(
+        case.policies_there,
+        case.cluster.scale_kinds(),
+        keda=case.preflight.serves("keda.sh"),
+        activator=bool(_slices_of_activators(case)),
+    )
+
+
+def _secret_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
+    """Yield the rights to read the Secrets of pod pickers, in the namespaces that are there."""
+    spaces = () if case.observed is None else case.observed.namespaces
+    for secret in picker_secrets(case.policies_there):
+        for space in spaces:
+            if secret.namespaces.matches(space.ref.name, space.labels):
+                yield secret_right(secret.name), space.ref.name
 
 
 def _tenants(found: list[TenantAccount], case: ClusterCheck) -> Iterator[Finding]:
@@ -316,12 +327,6 @@ def _namespace_of(right: Right, case: ClusterCheck) -> str:
     if (right.resource, right.verb) == ("namespaces", "list"):
         return case.scope.namespace
     return "" if right.resource in _CLUSTER_WIDE else case.scope.namespace
-
-
-def _has_secrets(policies: PolicySet) -> bool:
-    pickers = [policy.pod_picker for policy in policies.downscale]
-    pickers += [policy.pod_picker for policy in policies.federated]
-    return any(header.secret is not None for picker in pickers if picker is not None for header in picker.headers)
 
 
 def _rights(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) -> Finding:

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.exit_codes import exit_line
-from reconciler.cli.metrics import RunMetrics, run_metrics
+from reconciler.cli.metrics import RunMetrics, metrics_options, run_metrics
 from reconciler.cli.options import (
     color_option,
-    now_option,
     option,
     output_option,
     quiet_option,
@@ -59,10 +58,10 @@ progress_option = option(
     group="Output",
 )
 
+progress_options = together(quiet_option, progress_option, metrics_options)
 by_hand_options = together(
     report_dir_option,
     world_options,
-    now_option,
     output_option("text", "json", "yaml", "markdown"),
     color_option,
     verbose_option,

@@ -10,7 +10,6 @@ import msgspec
 from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import (
     context_option,
-    now_option,
     option,
     output_option,
     policies_option,
@@ -42,7 +41,6 @@ from reconciler.workload_kinds import workload_kind
 @policies_option()
 @context_option
 @world_options
-@now_option
 @output_option("text", "json")
 def rank_command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""

@@ -100,9 +100,9 @@ def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, polici
 def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
     """Return what is to be restored."""
     hold = None if flags["hold"] is None else options.now + flags["hold"]
-    narrowing = {} if subject is None else {"objects": object_name(subject).matches}
-    return Restoration(
-        **narrowing,
+    narrowed = Restoration() if subject is None else Restoration(objects=object_name(subject).matches)
+    return replace(
+        narrowed,
         policies=tuple(flags["policy"]),
         runs=frozenset(flags["runs"]),
         adopt=flags["adopt"],

@@ -23,7 +23,7 @@ from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
-from reconciler.report.wording import age, edge
+from reconciler.report.wording import age
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened
@@ -51,8 +51,13 @@ def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) 
 
 
 def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
-    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run."""
-    yield exit_of_plan(replace(made.next_head, held_back=()), fail_on)
+    """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run.
+
+    What is wrong with objects of the clusters does not count: no change of policies does that, and its exit code would
+    hide what limits hold back.
+    """
+    notices = tuple(replace(one, partial=False) for one in made.next_head.notices)
+    yield exit_of_plan(replace(made.next_head, held_back=(), notices=notices), fail_on)
     if made.held_back and FailOn.HELD_BACK in fail_on:
         yield ExitCode.HELD_BACK
     if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):
@@ -137,7 +142,7 @@ class _Played:
         most = flags["max_snapshot_age"]
         if at is not None and options.now - at > most:
             raise SnapshotError(
-                f"{options.snapshot}: was recorded at {edge(at)}, {age(options.now - at)} ago, expected at most "
+                f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
                 f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,13 +17,19 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start `work` in a process that begins as a copy of this one, and return what waits for its result.
 
     The result is sent from there. Where there is no such process, or it fails, `work` is done here when its result is
-    asked for, so that errors are those of `work`. `work` writes nothing: what it changes stays in the copy.
+    asked for, so that errors are those of `work`. `work` writes nothing: what it changes stays in the copy. The process
+    ends with this one, also where nobody asks for the result.
     """
     if sys.platform != "linux":
         return work
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: _send(sender.send, work), daemon=True)
+
+    def sent() -> None:
+        receiver.close()  # else it would go on to wait for itself to read, once this process is gone
+        _send(sender.send, work)
+
+    process = context.Process(target=sent, daemon=True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # no thread here holds a lock that it needs
@@ -44,7 +51,12 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
 
 
 def _send(send: Callable[[T], None], work: Callable[[], T]) -> None:
-    """Send what `work` returns, or nothing where it fails: who waits does it again, and sees why."""
+    """Send what `work` returns, or nothing where it fails: who waits does it again, and sees why.
+
+    Signals end it at once: what a run does with them is for the run itself.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     try:
         send(work())
     except Exception:  # noqa: BLE001 - see above

@@ -12,7 +12,7 @@ import click
 from reconciler.apply.history import Change, History
 from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.object_names import known_cluster, object_name
-from reconciler.cli.options import now_option, output_option, policies_option, verb, world_options
+from reconciler.cli.options import output_option, policies_option, verb, world_options
 from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, reason_of
@@ -34,7 +34,6 @@ from reconciler.world import World
 @click.argument("subject", metavar="[OBJECT]", required=False)
 @policies_option()
 @world_options
-@now_option
 @output_option("text", "json", "yaml")
 def status_command(subject: str | None, policies: str, output: str, **flags: Any) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
@@ -83,4 +82,4 @@ def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[st
     name = object_name(subject)
     known_cluster(options.policies().fleet, name, subject)
     found = [one for one in status.idle if name.matches(one.ref)]
-    return list(idle_lines(found, options.now)) if found else [f"Nothing is idle below {subject}."]
+    return list(idle_lines(found, status.plan)) if found else [f"Nothing is idle below {subject}."]

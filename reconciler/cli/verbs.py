@@ -1,7 +1,8 @@
-"""The verbs, the words of `reconciler --help`, and examples; without any import, so that the help comes at once."""
+"""The verbs, the words of `reconciler --help`, and examples; no import takes time, so the help comes at once."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 GROUPS = {
@@ -31,6 +32,12 @@ GROUPS = {
         "unfreeze": "End a freeze.",
         "activator": "Run in a cluster: traffic wakes what is idle.",
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
+        "rbac": "Print roles with the least rights that the policies need.",
+    },
+    "Move in and out": {
+        "import": "Print the policies that do what another tool is told to do.",
+        "adopt": "Take over what another tool has asleep, with its replicas.",
+        "uninstall": "Wake everything, and take everything of ours off the clusters.",
     },
     "CI and shells": {
         "ci": "Review a change of policies in a pipeline of GitHub or GitLab.",
@@ -49,6 +56,7 @@ MODULES = {
     "completion": "app",
     "unfreeze": "freeze",
     "diff": "plan",
+    "import": "importing",
     "show": "plan_file",
     "compile": "policies",
     "schema": "policies",
@@ -102,6 +110,21 @@ EXAMPLES = {
         ("Restore everything that one policy idled", "restore --policy idle-dev"),
         ("Restore a namespace, and keep it from being idled for twelve hours", "restore eu-west/dev-a --hold 12h"),
     ),
+    "import": (
+        (
+            "Print the policies that kube-green's SleepInfos amount to",
+            "import kube-green sleepinfos.yaml --out policies/imported.yaml",
+        ),
+        ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
+    ),
+    "adopt": (
+        ("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),
+        ("Take over without a question what kube-downscaler has asleep", "adopt kube-downscaler --auto-approve"),
+    ),
+    "uninstall": (
+        ("Show what would be woken and taken off, ask, and do it", "uninstall"),
+        ("Clean one cluster of which there are no policies any more", "uninstall --context dev"),
+    ),
     "freeze": (
         ("Stop all decreases on all clusters for four hours", 'freeze --for 4h --reason "incident 4711"'),
         ("Freeze one namespace of a cluster", 'freeze eu-west/shop --for 2d --reason "load test"'),
@@ -135,6 +158,11 @@ EXAMPLES = {
     "doctor": (
         ("Check every cluster of the Fleet", "doctor"),
         ("Check whether a plan has the rights it needs", "doctor --for plan"),
+    ),
+    "rbac": (
+        ("Give a member cluster the rights that the policies need, and no more", "rbac | kubectl apply -f -"),
+        ("Print those for one cluster", "rbac --cluster eu-west"),
+        ("With a custom kind that they name", "rbac --kind WebApp=webapps.example.com"),
     ),
     "rank": (
         ("Which pod would go first?", "rank eu-west/batch/Deployment/worker"),
@@ -181,7 +209,7 @@ EXAMPLES = {
 """Of each verb: what an example does, and its command line."""
 
 _HEAD = """\
-Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
+Usage: {program} VERB [OPTIONS] [ARGUMENTS]...
 
   Keeps the scale of workloads on many Kubernetes clusters the way policy
   files in git say.
@@ -189,7 +217,7 @@ Usage: reconciler VERB [OPTIONS] [ARGUMENTS]...
 """
 _ALL = """\
   Every run is one pass: read the policies, read the clusters, plan, apply,
-  report, exit. `reconciler VERB --help` describes a verb.
+  report, exit. `{program} VERB --help` describes a verb.
 
 Options:
   --version   Show the version and exit.
@@ -197,16 +225,26 @@ Options:
 """
 
 
+def program_name() -> str:
+    """Return how this process was called: `kubectl reconciler` for a plugin of kubectl, otherwise `reconciler`.
+
+    Source: kubernetes/website "Extend kubectl with plugins": the plugin of `kubectl NAME` is the program kubectl-NAME.
+    """
+    called = sys.argv[0].rpartition("/")[2].removesuffix(".exe")
+    return "kubectl reconciler" if called == "kubectl-reconciler" else "reconciler"
+
+
 def help_text() -> str:
     """Return what `reconciler --help` prints."""
     groups = (f"\n{title}:\n{_listed(verbs)}" for title, verbs in GROUPS.items())
-    return _HEAD + _ALL + "".join(groups)
+    return (_HEAD + _ALL).format(program=program_name()) + "".join(groups)
 
 
 def first_help() -> str:
     """Return what `reconciler` alone prints: the verbs that a newcomer needs."""
-    more = "`reconciler --help` lists all verbs, `reconciler VERB --help` describes one.\n"
-    return f"{_HEAD}Begin with:\n{_listed(FIRST)}\n{more}"
+    program = program_name()
+    more = f"`{program} --help` lists all verbs, `{program} VERB --help` describes one.\n"
+    return f"{_HEAD.format(program=program)}Begin with:\n{_listed(FIRST)}\n{more}"
 
 
 def _listed(verbs: Iterable[str]) -> str:
@@ -219,7 +257,7 @@ def example_lines(verb: str) -> list[str]:
     return [
         line
         for words, command in EXAMPLES[verb]
-        for line in (f"# {words}", command if command.startswith("source") else f"reconciler {command}")
+        for line in (f"# {words}", command if command.startswith("source") else f"{program_name()} {command}")
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from itertools import chain
 
 from msgspec import Struct
@@ -50,12 +51,13 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
     clusters = {name: dict.fromkeys(UNITS, 0) for name in sorted(state.clusters)}
     tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
     idled: dict[ObjectRef, PolicyKey] = {}
-    for workload in chain.from_iterable(cluster.workloads for cluster in state.clusters.values()):
+    tenant_at = cache(fleet.tenant_at)
+    for workload in chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()):
         ref, annotations = workload.ref, workload.annotations
         owner = idling_owner(annotations) if annotations else None
         is_idle = owner is not None and owner[0] in fleets
-        if is_idle or (workload.spec_replicas > 0 and ref in running):
-            tenant = fleet.tenant_at(ref.cluster, ref.namespace)
+        if ref in running and (is_idle or workload.spec_replicas > 0):
+            tenant = tenant_at(ref.cluster, ref.namespace)
             for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
                 base["workloads"] += 1
                 base["replicas"] += 1 if is_idle else running[ref]
@@ -80,6 +82,17 @@ def scalable_workloads(state: ObservedState) -> list[Workload]:
     return [
         workload
         for name in sorted(state.clusters)
-        for workload in state.clusters[name].workloads
-        if workload.owner is None and workload_kind(workload.ref.kind).scaled_by != "Pause"
+        for workload in _unowned(state.clusters[name].workloads)
+        if workload_kind(workload.ref.kind).scaled_by != "Pause"
     ]
+
+
+def _unowned(workloads: Sequence[Workload]) -> Iterator[Workload]:
+    """Yield those of the `workloads` of a cluster that none of the others owns.
+
+    A Deployment's annotations are copied to its ReplicaSets: what they say, the Deployment says too.
+    """
+    names = {(one.ref.namespace, one.ref.kind, one.ref.name) for one in workloads}
+    for one in workloads:
+        if one.owner is None or (one.ref.namespace, one.owner.kind, one.owner.name) not in names:
+            yield one

@@ -248,18 +248,19 @@ class Rules(Struct, frozen=True):
 
     def _remedy(self, owner: PolicyKey, exceeded: Sequence[LimitUse], counted: _Counted) -> str:
         """Return what to state where, so that everything that `owner` wants now goes through at once."""
-        policy = self.policy(owner)
-        over = {use.unit for use in exceeded} if not policy.tenant else set()
-        needs = {unit: counted.needed([owner], unit) for unit in UNITS}
-        found = [_to_state(policy.limits, needs, over, policy.place)]
-        tenant = self.fleet.tenant(policy.tenant)
-        for pool in self.pools() if tenant is not None else ():
-            needed = counted.needed([one for one, of in self.policies.items() if pool.has(one, of)], pool.unit)
-            if pool.tenant == policy.tenant and needed > pool.allowed:
-                over.add(pool.unit)
-                needs[pool.unit] = needed
-        if tenant is not None:
-            found.append(_to_state(tenant.limits, needs, over, str(tenant.limits_place)))
+        policy, needs = self.policy(owner), {unit: counted.needed(owner, unit) for unit in UNITS}
+        tenant, states = self.fleet.tenant(policy.tenant), any(policy.limits.of(unit) is not None for unit in UNITS)
+        # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
+        # about one place, and state the same.
+        whole = [pool for pool in self.pools() if pool.owner is None and pool.tenant == policy.tenant]
+        shared = [pool for pool in whole if tenant is not None or (needs[pool.unit] and pool.has(owner, policy))]
+        full = [pool for pool in shared if (tenant or states) and counted.wanted(pool) > pool.allowed]
+        over = {pool.unit for pool in full}
+        own = over | {use.unit for use in exceeded} if tenant is None else set[str]()
+        found = [_to_state(policy.limits, needs, own, policy.place)]
+        if tenant is not None:  # once its replicas are stated, those of what idles count there too
+            all_need = needs | {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
+            found.append(_to_state(tenant.limits, all_need, over, str(tenant.limits_place)))
         return (
             " and ".join(filter(None, found))
             or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
@@ -345,13 +346,16 @@ class _Counted:
         spent = ((owner, number) for (cluster, owner), number in self._spent.items() if cluster == pool.cluster)
         return sum(number for owner, number in spent if pool.has(owner, self._rules.policy(owner)))
 
+    def wanted(self, pool: Pool) -> int:
+        """Return what those that share `pool` took of it, and all that they want."""
+        return self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
+
     def spent_by(self, owner: PolicyKey, unit: str) -> int:
         return self._spent["", owner] if unit == "workloads" else 0
 
-    def needed(self, owners: Iterable[PolicyKey], unit: str) -> int:
-        """Return what `owners` took, and all that they want."""
-        wanted = self._taking.get((unit, ""), {})
-        return sum(self.sum(wanted.get(owner, ()), unit) + self.spent_by(owner, unit) for owner in owners)
+    def needed(self, owner: PolicyKey, unit: str) -> int:
+        """Return what `owner` took, and all that it wants."""
+        return self.sum(self._taking.get((unit, ""), {}).get(owner, ()), unit) + self.spent_by(owner, unit)
 
 
 class _Remaining:

@@ -141,6 +141,7 @@ class ReasonCode(_Code):
     IDLE_REPLICAS_TOO_HIGH = "IdleReplicasTooHigh", "idleReplicas is {idleReplicas}, it had {replicas}"
     RESTORED = "Restored", "restored"
     RESTORED_IN_PART = "RestoredInPart", "restored from what can be read"
+    UNINSTALLED = "Uninstalled", "everything of ours is taken off"
     MANUALLY_SCALED = "ManuallyScaled", "scaled by hand"
     INSISTED = "Insisted", "scaled to {replicas} by {by}, idled again (onRevert: Insist)"
     SCALED_BY = "ScaledBy", "scaled to {replicas} by {by}"

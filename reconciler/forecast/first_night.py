@@ -18,7 +18,7 @@ from reconciler.model import NOTHING
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
 from reconciler.report.summary import Held, held_of
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import common_zone, counted, time_and_zone
 from reconciler.untrusted_text import one_line
 
 NIGHT = timedelta(hours=12)
@@ -37,6 +37,7 @@ class FirstNight(Struct, frozen=True):
     """
 
     start: datetime | None = None
+    time_zones: tuple[str, ...] = ()
     workloads: int = 0
     idle: Mapping[str, int] = NOTHING
     already: int = 0
@@ -58,7 +59,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
         warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind in (UNHELD, MISSED_RUN))
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        for name in () if number else step.plan.without_workloads:
+        for name in () if number else [one for one in step.plan.without_workloads if one not in left_out]:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
@@ -85,6 +86,7 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     held = {one.what: one for step in steps for one in held_of(step.plan)}
     return FirstNight(
         start=first.at,
+        time_zones=first.plan.time_zones,
         workloads=len(scalable_workloads(first.state)),
         idle=dict(sorted(counts.items())),
         already=len(already),
@@ -109,7 +111,8 @@ def _first_lines(night: FirstNight) -> Iterator[str]:
     total = sum(night.idle.values())
     verb = "goes" if total == 1 else "go"
     already = f", {night.already} {'is' if night.already == 1 else 'are'} idle already" if night.already else ""
-    yield f"First night: {edge(night.start)}, {total} of {counted(night.workloads, 'workload')} {verb} idle{already}"
+    start = time_and_zone(night.start, common_zone(night.time_zones))
+    yield f"First night ({start}): {total} of {counted(night.workloads, 'workload')} {verb} idle{already}"
     for policy, number in night.idle.items():
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:

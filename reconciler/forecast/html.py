@@ -26,7 +26,7 @@ from reconciler.forecast.text import (
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.report.html import page_template
-from reconciler.report.wording import DAYS, edge, name_of
+from reconciler.report.wording import DAYS, name_of, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 WIDTH = 1000
@@ -51,7 +51,6 @@ class PictureRow(Struct, frozen=True):
 def render_html(made: Forecast, style: ForecastStyle) -> str:
     """Return the forecast as a page."""
     head, *body = table_rows(made, style)
-    zone = zone_of(made)
     first, *rest = summary(made, style.prices)
     return page_template("forecast", "forecast.html.j2").render(
         title=title(made),
@@ -64,7 +63,7 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         held=list(held_lines(made.held_back, made)),
         wakes=wake_lines(made),
         unknown=list(unknown_words(made)),
-        until=edge(made.end, zone),
+        until=weekday_and_time(made.end, zone_of(made)),
         runs=made.runs,
         width=WIDTH,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.report.wording import what_of
+from reconciler.report.wording import common_zone, what_of
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 
@@ -41,8 +41,9 @@ class Review(Struct, frozen=True):
     """`base` None: its policies cannot be used, so that only what the head does is known; `problem` says why.
 
     `next_base` and `next_head` are the plans of the next run. `differing_outside` is the number of workloads that run
-    in another way and that filters leave out, None without filters. `left_out` are workloads of production that a
-    policy would select, if it said `production: true`, and not without the change.
+    run in another way and that filters leave out, None without filters. `left_out` are workloads of production that a
+    policy would select, if it said `production: true`, and not without the change. `newly_production` and
+    `no_longer_production` are what only one of the two Fleets calls production.
     """
 
     head: Forecast | None
@@ -56,6 +57,8 @@ class Review(Struct, frozen=True):
     no_longer_selected: tuple[ObjectRef, ...] = ()
     newly_protected: tuple[ObjectRef, ...] = ()
     left_out: tuple[ObjectRef, ...] = ()
+    newly_production: tuple[ObjectRef, ...] = ()
+    no_longer_production: tuple[ObjectRef, ...] = ()
     production: frozenset[ObjectRef] = frozenset()
     fleet_from_base: bool = False
     fleet_changed: tuple[str, ...] = ()
@@ -81,15 +84,23 @@ class Review(Struct, frozen=True):
 
     @property
     def effect(self) -> bool:
-        """Whether a workload is selected, released or changed, something is held back, or the next run differs."""
+        """Whether a workload is selected, released, changed or production in another way, something is held back, the
+        next run differs, or nobody knows, as the Fleet of the base was taken in place of one that is changed.
+        """
         selection = self.newly_selected or self.no_longer_selected or self.newly_protected or self.left_out
-        return bool(selection or self.differences or self.held_back or next_run_differs(self) or self.problem)
+        production = self.newly_production or self.no_longer_production
+        runs = self.differences or self.held_back or next_run_differs(self)
+        return bool(selection or production or runs or self.problem or self.without_its_fleet)
+
+    @property
+    def without_its_fleet(self) -> bool:
+        """Whether the change is one of the Fleet too, and was judged with the Fleet of the base."""
+        return self.fleet_from_base and bool(self.fleet_changed)
 
     @property
     def zone(self) -> tzinfo:
-        """The zone in which times are shown: that of the calendars, where they have one, else UTC."""
-        zones = {zone for made in (self.base, self.head) if made is not None for zone in made.zones.values()}
-        return zones.pop() if len(zones) == 1 else UTC
+        """The zone in which times are shown: that of all calendars before the change and with it, else UTC."""
+        return common_zone(self.next_head.time_zones)
 
     @property
     def before_hours(self) -> float:
@@ -109,14 +120,20 @@ def review_of(
     what one of the two Fleets calls so.
     Where the Fleet of the base was taken, forecast and plan are made with that, and the policies as they are written.
     """
-    (base, head), (before, after), (without, made) = policies, played, plans
+    base, head = policies
+    zones = tuple(sorted({zone for one in plans for zone in one.time_zones}))
+    without, made = (replace(one, time_zones=zones) for one in plans)
+    before, after = (
+        None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
+    )
     changes = policy_changes(base, head)
     selected, selected_now = selected_in(without), selected_in(made)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
     named = {*known, *(one.ref for some in plans for one in some.explanations)}
-    production = frozenset(
-        ref for ref in named if any(_is_production(ref, known.get(ref), one.fleet) for one in policies)
+    before_it, with_it = (
+        frozenset(ref for ref in named if _is_production(ref, known.get(ref), one.fleet)) for one in policies
     )
+    production = before_it | with_it
     found = Review(
         head=after,
         base=before,
@@ -127,6 +144,8 @@ def review_of(
         no_longer_selected=tuple(sorted({ref for _, ref in selected - selected_now})),
         newly_protected=protected_in(without, base.fleet, head.fleet),
         left_out=tuple(sorted({ref for _, ref in _left_out_in(made) - _left_out_in(without)})),
+        newly_production=tuple(sorted(with_it - before_it)),
+        no_longer_production=tuple(sorted(before_it - with_it)),
         production=production,
         fleet_changed=tuple(sorted({_top(one.field) for one in changes.fields if one.policy == "Fleet"})),
     )
@@ -242,6 +261,8 @@ def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
         no_longer_selected=tuple(ref for ref in review.no_longer_selected if ref in kept),
         newly_protected=tuple(ref for ref in review.newly_protected if ref in kept),
         left_out=tuple(ref for ref in review.left_out if ref in kept),
+        newly_production=tuple(ref for ref in review.newly_production if ref in kept),
+        no_longer_production=tuple(ref for ref in review.no_longer_production if ref in kept),
     )
 
 

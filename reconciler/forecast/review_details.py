@@ -16,7 +16,7 @@ from reconciler.plan.model import Plan
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.summary import blocks_of, held_of
 from reconciler.report.text import Style, block_entries, lines_of
-from reconciler.report.wording import age, counted, edge, name_of, what_of
+from reconciler.report.wording import age, counted, name_of, weekday_and_time, what_of
 from reconciler.untrusted_text import escaped, one_line
 
 _SHOWN_FIELD = 400
@@ -39,10 +39,12 @@ def details_of(review: Review) -> Iterator[Part]:
 
 
 def selected(review: Review) -> Iterator[tuple[str, frozenset[ObjectRef]]]:
-    """Yield what becomes selected or no longer is, each in words."""
+    """Yield what becomes selected or production, or no longer is, each in words."""
     yield "newly selected", frozenset(review.newly_selected)
     yield "no longer selected", frozenset(review.no_longer_selected)
     yield "now protected", frozenset(review.newly_protected)
+    yield "no longer production", frozenset(review.no_longer_production)
+    yield "now production", frozenset(review.newly_production)
     yield "left out, because no policy that selects them says production: true", frozenset(review.left_out)
 
 
@@ -101,7 +103,10 @@ def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:
     of_all = f"of the {counted(owned.idle, 'workload')} it keeps idle"
     if owned.unchanged:
         yield f"{owned.unchanged} {of_all} {verb(owned.unchanged, 'runs', 'run')} as without this change"
-    yield from (f"{number} {of_all} {verb(number, 'wakes', 'wake')} on {edge(at, zone)}" for at, number in owned.woken)
+    yield from (
+        f"{number} {of_all} {verb(number, 'wakes', 'wake')} on {weekday_and_time(at, zone)}"
+        for at, number in owned.woken
+    )
     if left:
         yield f"{left} {of_all} {verb(left, 'stays', 'stay')} idle"
 
@@ -131,7 +136,7 @@ def _capacity(review: Review) -> Part:
     title = "Capacity needed again with this change"
     if review.head is None or review.base is None:
         return Part(title)
-    before, lines = (wake_lines(made, review.zone) for made in (review.base, review.head))
+    before, lines = (wake_lines(made) for made in (review.base, review.head))
     return Part(title, (), (LineList("", tuple(lines)),) if lines and lines != before else ())
 
 

@@ -22,7 +22,7 @@ from reconciler.forecast.text import (
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
 from reconciler.report.markdown import MOST_ROWS
-from reconciler.report.wording import counted, edge, name_of
+from reconciler.report.wording import counted, name_of, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 _MOST_GROUPS = 12
@@ -99,7 +99,7 @@ def _effect(review: Review, head: Forecast) -> str:
     days = counted(round((head.end - head.start) / timedelta(days=1)), "day")
     found = review.differences
     if found:
-        first = edge(min(one.at for one in found), review.zone)
+        first = weekday_and_time(min(one.at for one in found), review.zone)
         return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
     selection = [f"{counted(len(refs), 'workload')} {words}" for words, refs in selected(review) if refs]
     if selection:
@@ -109,6 +109,8 @@ def _effect(review: Review, head: Forecast) -> str:
         return f"No workload runs more or less in the next {days}{differs}."
     if head.held_back:
         return f"Nothing changes in the next {days}: limits hold back what they hold back without this change."
+    if review.without_its_fleet:
+        return f"With the Fleet of the base nothing changes in the next {days}."
     return f"No effect in the next {days}."
 
 
@@ -180,7 +182,7 @@ def _places(refs: Sequence[ObjectRef]) -> Iterator[str]:
 
 def _held_back(review: Review) -> Iterator[LineList]:
     if review.head is not None:
-        for words, *lines in held_lines(review.held_back, review.head, review.zone):
+        for words, *lines in held_lines(review.held_back, review.head):
             yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
     else:
         yield from (LineList(one_line(one.why), (), wrapped=True) for one in review.held_back)
@@ -195,7 +197,7 @@ def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
         groups, most = alike(some, _MOST_ROWS), MOST_ROWS if production else _MOST_ROWS
         if groups:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
-            lines = [_row(some, review, head) for some in groups[:most]]
+            lines = [_row(some, head) for some in groups[:most]]
             lines += [f"and {_counted_in(groups[most:])} more; the JSON form has them all"] if groups[most:] else []
             rows.append(LineList(f"{who}, replicas before -> after", tuple(lines), wrapped=True))
             pictures.append(LineList(who, tuple(_pictures(groups, review.zone, base, head))))
@@ -208,12 +210,12 @@ def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:
     return counted(sum(map(len, groups)), "workload")
 
 
-def _row(some: Sequence[Difference], review: Review, head: Forecast) -> str:
+def _row(some: Sequence[Difference], head: Forecast) -> str:
     """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
     first, changes = some[0], []
     for pair, spans in replica_changes(first, head.end).items():
         old, new = ("not there" if number is None else str(number) for number in pair)
-        changes.append(f"{old} -> {new}: {when(spans, head, review.zone)}")
+        changes.append(f"{old} -> {new}: {when(spans, head)}")
     if len(changes) > _MOST_CHANGES:
         changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
     known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]

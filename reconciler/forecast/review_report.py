@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from reconciler.forecast.review_parts import review_parts
 from reconciler.model import ObjectRef
 from reconciler.plan.json import plan_to_dict
 from reconciler.report.markdown import LONGEST_TEXT, details, fence, joined, origin_of, prose
-from reconciler.report.wording import counted, in_zone
+from reconciler.report.wording import counted
 from reconciler.untrusted_text import escaped, one_line
 
 REVIEW_VERSION = "reconciler/review/v1alpha1"
@@ -27,7 +26,7 @@ TITLE = "What this change of policies does"
 def render_text(review: Review) -> str:
     """Return the review as text."""
     blocks = [[TITLE], *([escaped(line) for line in block] for part in review_parts(review) for block in _text(part))]
-    return in_zone("\n".join("\n".join(block) + "\n" for block in blocks), review.zone)
+    return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def _text(part: Part) -> list[list[str]]:
@@ -41,17 +40,13 @@ def render_markdown(review: Review) -> str:
     headline = [f"**{prose(first.words[0])}**", *(f"<br>{prose(line)}" for line in first.words[1:])]
     blocks = [[f"## {TITLE}"], headline, *(block for part in rest if not part.folded for block in _markdown(part))]
     folded = [block for part in rest if part.folded for block in _markdown(part)]
-    shown = joined(_in_zone(blocks, review), LONGEST_TEXT - _ROOM)
-    return f"{shown}\n{joined(_in_zone([*folded, origin_of(review.next_head)], review), LONGEST_TEXT - len(shown) - 1)}"
+    shown = joined(blocks, LONGEST_TEXT - _ROOM)
+    return f"{shown}\n{joined([*folded, origin_of(review.next_head)], LONGEST_TEXT - len(shown) - 1)}"
 
 
 _ROOM = 5_000
 """Characters that are kept for what is folded, or for how much of it is left out."""
 _MOST_LISTINGS = 40
-
-
-def _in_zone(blocks: Iterable[Sequence[str]], review: Review) -> Iterator[list[str]]:
-    return ([in_zone(line, review.zone) for line in block] for block in blocks)
 
 
 def _markdown(part: Part) -> list[list[str]]:
@@ -78,7 +73,7 @@ def review_to_dict(review: Review) -> dict[str, Any]:
     return {
         "schemaVersion": REVIEW_VERSION,
         "kind": "Review",
-        "summary": [in_zone(words, review.zone) for words in review_parts(review)[0].words],
+        "summary": list(review_parts(review)[0].words),
         "effect": review.effect,
         "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
         "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
@@ -100,6 +95,8 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "noLongerSelected": _names(review.no_longer_selected),
         "newlyProtected": _names(review.newly_protected),
         "leftOut": _names(review.left_out),
+        "newlyProduction": _names(review.newly_production),
+        "noLongerProduction": _names(review.no_longer_production),
         "production": _names(tuple(review.production & _touched(review))),
         "timeline": [_difference(one) for one in review.differences],
         "heldBack": [held_to_dict(one) for one in review.held_back],

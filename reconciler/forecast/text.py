@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from reconciler.model import ObjectRef
 from reconciler.policy.types import Prices
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
-from reconciler.report.wording import DAYS, counted, edge, name_of
+from reconciler.report.wording import DAYS, common_zone, counted, name_of, time_and_zone, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5
@@ -66,14 +66,12 @@ def render_text(made: Forecast, style: ForecastStyle) -> str:
 
 def zone_of(made: Forecast) -> tzinfo:
     """Return the zone in which times are shown: that of the calendars, where they have one, else UTC."""
-    zones = set(made.zones.values())
-    return zones.pop() if len(zones) == 1 else UTC
+    return common_zone(made.first.time_zones)
 
 
 def title(made: Forecast) -> str:
     days = counted(round((made.end - made.start) / timedelta(days=1)), "day")
-    zone = zone_of(made)
-    return f"Forecast for Fleet {one_line(made.fleet)}, {days} from {edge(made.start, zone)}"
+    return f"Forecast for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, zone_of(made))}"
 
 
 def summary(made: Forecast, prices: Prices) -> list[str]:
@@ -189,7 +187,7 @@ def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
         assumes = f"  assumes {one_line(segment.assumes)}" if segment.assumes and segment.replicas < one.without else ""
         if before != segment.replicas or assumes:
             arrow = f"{segment.replicas}" if before in (None, segment.replicas) else f"{before} -> {segment.replicas}"
-            yield f"{edge(segment.start, zone)}  {arrow}{assumes}"
+            yield f"{weekday_and_time(segment.start, zone)}  {arrow}{assumes}"
         before = segment.replicas
 
 
@@ -203,21 +201,19 @@ def _lists(made: Forecast) -> Iterator[LineList]:
     yield from (LineList(words, tuple(lines)) for words, lines in lists.items() if lines)
 
 
-def when(spans: Iterable[Span], made: Forecast, zone: tzinfo | None = None) -> str:
+def when(spans: Iterable[Span], made: Forecast) -> str:
     """Return `spans` of a forecast in words: "each weekday 20:00-07:00"."""
-    return ", ".join(recurring(spans, (made.start, made.end), zone or zone_of(made)))
+    return ", ".join(recurring(spans, (made.start, made.end), zone_of(made)))
 
 
-def held_lines(
-    periods: Iterable[HeldBackPeriod], made: Forecast, zone: tzinfo | None = None
-) -> Iterator[tuple[str, ...]]:
+def held_lines(periods: Iterable[HeldBackPeriod], made: Forecast) -> Iterator[tuple[str, ...]]:
     """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
     by_name: dict[str, list[HeldBackPeriod]] = {}
     for one in periods:
         by_name.setdefault(one.allow, []).append(one)
     for name, some in by_name.items():
         objects = objects_words([ref for one in some for ref in one.refs])
-        spans = when({(one.start, one.end) for one in some}, made, zone)
+        spans = when({(one.start, one.end) for one in some}, made)
         why = list(dict.fromkeys(one_line(one.why) for one in some))
         more = len(why) - (MOST_CLUSTERS if len(why) <= MOST_CLUSTERS else 1)
         yield (
@@ -239,12 +235,12 @@ def objects_words(refs: Collection[ObjectRef]) -> str:
     return f"{counted(number, 'workload')} in {where}"
 
 
-def wake_lines(made: Forecast, zone: tzinfo | None = None) -> list[str]:
+def wake_lines(made: Forecast) -> list[str]:
     """Return the moments at which most pods wake, the largest first; those that are alike are one."""
     moments: dict[str, list[Span]] = {}
     for one in total(made.wakes, WITHIN):
         moments.setdefault(_wake_words(one), []).append((one.at, one.at))
-    return [f"{when(spans, made, zone)}: {words}" for words, spans in list(moments.items())[:WAKES]]
+    return [f"{when(spans, made)}: {words}" for words, spans in list(moments.items())[:WAKES]]
 
 
 def _wake_words(one: Wake) -> str:

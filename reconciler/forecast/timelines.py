@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from reconciler.decide.idling.criteria import (
     Answers,
     CriterionResult,
     evaluator_of,
-    schedules_of,
     wake_evaluator_of,
 )
 from reconciler.decide.idling.records import readable_part
@@ -103,7 +102,8 @@ def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, H
         acted = [one for one in held.decisions if not is_metadata(one)] or held.decisions
         refs = frozenset(one.ref for one in acted)
         period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
-        found[(held.allow, period.clusters)] = period
+        jobs = frozenset(one.job for one in held.decisions if held.allow in ("", one.policy))  # kinds may share a name
+        found[(held.allow, jobs, period.clusters)] = period
     return found
 
 
@@ -135,7 +135,6 @@ class Forecast(Struct, frozen=True):
     undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
     unanswered: tuple[QueryKey, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
-    zones: Mapping[str, tzinfo] = NOTHING  # of its calendars, by the zone's name
 
     @property
     def selected(self) -> tuple[WorkloadTimeline, ...]:
@@ -264,11 +263,6 @@ class _Recording:
             undecided=dict(sorted(self._undecided.items())),
             unanswered=first.unanswered,
             unknown=dict(first.unknown),
-            zones={
-                calendar.zone_name: calendar.zone
-                for policy in self._policies.idling
-                for calendar in schedules_of(policy.idle_when)
-            },
         )
 
     def _timelines(self) -> Iterator[WorkloadTimeline]:

@@ -31,6 +31,7 @@ from reconciler.backends.protocols import (
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.errors import ClusterError, ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
+    EVERY_KIND,
     Event,
     Namespace,
     ObservedCluster,
@@ -46,6 +47,7 @@ from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 
 class Scope(Struct, frozen=True):
@@ -122,15 +124,15 @@ class Observation:
         self._sources = sources
         self._tell = tell
         self._given_up: set[str] = set()
-        zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-        wanted = _Wanted(policies.fleet.namespace, zones, scope, placed_names(policies), policies.only)
-        names = [cluster.name for cluster in policies.fleet.clusters]
+        placed = placed_names(policies)
+        wanted = {one.name: _wanted(policies.on(one), scope, placed) for one in policies.fleet.clusters}
+        names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
         for name in names:
             source = sources.get(name, Source(error="not opened"))
             source.begin()
-            self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted, self._told, pool))
+            self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted[name], self._told, pool))
         for name in names:
             self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))
 
@@ -183,13 +185,25 @@ class _Wanted(Struct, frozen=True):
     nodes: bool
     scope: Scope
     placed: frozenset[tuple[str, str]]
+    kinds: frozenset[str] = frozenset()  # that policies name
     tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
+
+    def forgoes(self, kind: WorkloadKind) -> bool:
+        """Return whether a run does without `kind` where it may not read that: no policy can select it."""
+        built_in = (kind.group, kind.kind) in SCALABLE_KINDS
+        return not built_in and kind.kind != EVERY_KIND and kind.kind not in self.kinds
 
     def reduced(self, workload: Workload) -> Workload:
         """Return `workload` without its pod template where nothing compares that."""
         if workload.template is None or (workload.ref.namespace, workload.ref.name) in self.placed:
             return workload
         return replace(workload, template=None)
+
+
+def _wanted(policies: PolicySet, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
+    """Return what is read of a cluster, of which `policies` may select something."""
+    zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
+    return _Wanted(policies.fleet.namespace, zones, scope, placed, policies.kinds, policies.only)
 
 
 def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:
@@ -230,14 +244,20 @@ class _ClusterReader:
         self._tell = tell
         self._pool = pool
         self._left_out: dict[str, str] = {}  # by namespace, why nothing in it is known
+        self._forbidden: set[ListKey] = set()
 
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
-        kinds = self._cluster.scale_kinds()
-        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*kinds, SCALED_OBJECT)))]
+        served = self._cluster.scale_kinds()
+        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*served, SCALED_OBJECT)))]
+        optional = {ListKey(workloads_of(kind)): kind for kind in served if wanted.forgoes(kind)}
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
         identity, found = self._read([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
+
+        forgone = [kind for asked, kind in optional.items() if asked in self._forbidden]
+        for kind in forgone:
+            del found[ListKey(workloads_of(kind))]
 
         def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
@@ -249,7 +269,7 @@ class _ClusterReader:
         return ObservedCluster(
             name=self._name,
             identity=identity,
-            scale_kinds=kinds,
+            scale_kinds=tuple(kind for kind in served if kind not in forgone),
             workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
             services=of(ListKey(SERVICES)),
             endpoints=of(ListKey(ENDPOINTS)),
@@ -284,6 +304,8 @@ class _ClusterReader:
             self._left_out |= {namespace or name: str(error) for namespace, name in error.left_out}
             found = tuple(error.read)
         except (ForbiddenError, MalformedAnswerError) as error:
+            if isinstance(error, ForbiddenError):
+                self._forbidden.add(asked)
             return self._scope.words(error)
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found

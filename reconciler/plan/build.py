@@ -63,6 +63,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
         source=inputs.source,
+        time_zones=policies.time_zones,
     )
 
 

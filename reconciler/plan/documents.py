@@ -312,6 +312,13 @@ class PlanDocument(JsonObject, frozen=True):
     notices: Annotated[list[NoticeDocument], Meta(description="Messages for people.")]
     placements: Annotated[list[PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
     dropped: Annotated[PlanNumber, Meta(description="The number of changes that filters leave out.")]
+    time_zones: Annotated[
+        list[str],
+        Meta(
+            description="The time zones of the calendars of the policies. If they are one, times are shown in it to "
+            "people, else in UTC."
+        ),
+    ]
 
 
 # Any value as a JSON value.

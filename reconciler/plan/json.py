@@ -95,6 +95,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         notices=_same(plan.notices, list[NoticeDocument]),
         placements=_same(plan.placements, list[PlacementDocument]),
         dropped=plan.dropped,
+        time_zones=list(plan.time_zones),
     )
 
 
@@ -261,6 +262,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         dropped=document.dropped,
         revision=document.revision,
         source=document.source,
+        time_zones=tuple(document.time_zones),
     )
 
 

@@ -114,6 +114,7 @@ class Plan(Struct, frozen=True):
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     source: str = "live"  # or "snapshot"
+    time_zones: tuple[str, ...] = ()  # of the calendars of its policies, by name
 
 
 class Effect(StrEnum):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.model import NOTHING, QueryKey
@@ -108,6 +109,28 @@ class PolicySet(Struct, frozen=True):
     stopped: tuple[Tenant, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant
     only: Tenant | None = None
+
+    @property
+    def time_zones(self) -> tuple[str, ...]:
+        """The time zones of the calendars that policies use, by name, sorted."""
+        criteria = (one for policy in self.idling for one in leaves(policy.idle_when))
+        return tuple(sorted({one.calendar.zone_name for one in criteria if isinstance(one, ScheduleCriterion)}))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that policies name ("CloneSet"). A custom kind that is not among them is never selected."""
+        selectors = [*(policy.selector for policy in self.idling), *(policy.selector for policy in self.downscale)]
+        selected = {kind for one in selectors if one.workloads is not None for kind in one.workloads.kinds}
+        return frozenset(selected | {one.target.kind for one in self.federated if one.target is not None})
+
+    def on(self, cluster: FleetCluster) -> PolicySet:
+        """Return the set with only those policies that may select something on `cluster`."""
+        return replace(
+            self,
+            idling=tuple(policy for policy in self.idling if policy.selector.selects_cluster(cluster)),
+            federated=tuple(policy for policy in self.federated if policy.is_on(cluster.name)),
+            downscale=tuple(policy for policy in self.downscale if policy.selector.selects_cluster(cluster)),
+        )
 
     def query_keys(self, cluster: str) -> tuple[QueryKey, ...]:
         """Return every query of the policies that may concern `cluster`, sorted."""

@@ -21,7 +21,7 @@ from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import KIND_OF_JOB, edge, name_of, verb_of
+from reconciler.report.wording import KIND_OF_JOB, name_of, verb_of
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
@@ -149,7 +149,7 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
     for run in _looked_at(one, moment, runs):
         wrong = [(expected, got) for expected, got, holds in _checks(one.fields, ref, run) if not holds]
         if wrong:
-            until = f" until {edge(one.until)}" if one.until is not None else ""
+            until = f" until {reasons_in(run.step.plan).time(one.until)}" if one.until is not None else ""
             expected = ", ".join(expected for expected, _ in wrong) + until
             got = ", ".join(got for _, got in wrong)
             return Failure(one.place, run.step.at, name, expected, got, _lines(run, ref))
@@ -157,7 +157,7 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
     checks = list(_checks(one.fields, ref, last))
     if one.until is None or not all(holds for *_, holds in checks):
         return None
-    expected = f"{', '.join(words for words, *_ in checks)} until {edge(one.until)}"
+    expected = f"{', '.join(words for words, *_ in checks)} until {reasons_in(last.step.plan).time(one.until)}"
     return Failure(one.place, last.step.at, name, expected, "it still holds", _lines(last, ref))
 
 

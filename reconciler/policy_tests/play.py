@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from msgspec import structs
@@ -23,7 +23,7 @@ from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, Serie
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
-from reconciler.report.wording import name_of
+from reconciler.report.wording import common_zone, name_of
 from reconciler.workload_kinds import workload_kind
 from reconciler.world import victim_order
 
@@ -32,9 +32,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of a case: it passed where nothing failed."""
+    """What came of a case: it passed where nothing failed. Its times are shown in `zone`."""
 
     case: Case
+    zone: tzinfo
     failures: tuple[Failure, ...]
     touched: frozenset[Touched]
 
@@ -45,14 +46,14 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     Raises:
         SnapshotError: the clusters cannot be read.
     """
-    opened = _opened(file, policies)
+    opened, zone = _opened(file, policies), common_zone(policies.time_zones)
     for case in file.cases:
         answers = GivenAnswers(file.series)
         backends = {name: _with_answers(one, answers) for name, one in opened.backends.items()}
-        yield _played(case, Simulation(policies, Opened(backends), file.tick), answers)
+        yield _played(case, Simulation(policies, Opened(backends), file.tick), answers, zone)
 
 
-def _played(case: Case, simulation: Simulation, answers: GivenAnswers) -> CaseResult:
+def _played(case: Case, simulation: Simulation, answers: GivenAnswers, zone: tzinfo) -> CaseResult:
     failures: list[Failure] = []
     touched: frozenset[Touched] = frozenset()
     at = case.start
@@ -67,7 +68,7 @@ def _played(case: Case, simulation: Simulation, answers: GivenAnswers) -> CaseRe
         failures += found.failures
         touched |= found.touched
         at = moment.end
-    return CaseResult(case, tuple(failures), touched)
+    return CaseResult(case, zone, tuple(failures), touched)
 
 
 def _opened(file: CaseFile, policies: PolicySet) -> Opened:

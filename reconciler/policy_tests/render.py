@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 from xml.etree import ElementTree
 
 from reconciler.decide.annotations import format_time
 from reconciler.policy_tests.expectations import Failure, PolicyCoverage
 from reconciler.policy_tests.play import CaseResult
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import counted, time_and_zone
 from reconciler.untrusted_text import escaped
 from reconciler.version import OUTPUT_VERSION
 
@@ -32,7 +33,7 @@ def as_lines(results: Results) -> Iterator[str]:
     for result in results.cases:
         yield f"{'FAIL' if result.failures else 'PASS'}  {result.case.place}  {result.case.name}"
         for failure in result.failures:
-            yield from (f"  {line}" for line in _failure_lines(failure))
+            yield from (f"  {line}" for line in _failure_lines(failure, result.zone))
     yield ""
     if results.covered is not None:
         yield from _coverage_lines(results.covered)
@@ -41,8 +42,8 @@ def as_lines(results: Results) -> Iterator[str]:
     yield f"{counted(len(results.cases), 'case')}: {passed} passed, {results.failed} failed."
 
 
-def _failure_lines(failure: Failure) -> Iterator[str]:
-    yield f"{failure.place}: {failure.subject} at {edge(failure.at)}"
+def _failure_lines(failure: Failure, zone: tzinfo) -> Iterator[str]:
+    yield f"{failure.place}: {failure.subject} at {time_and_zone(failure.at, zone)}"
     yield f"  expected  {failure.expected}"
     yield f"  got       {failure.got}"
     for reason in failure.reasons[:1]:
@@ -109,7 +110,9 @@ def as_junit(results: Results) -> str:
             if one.failures:
                 words = f"expected {one.failures[0].expected}, got {one.failures[0].got}"
                 failure = ElementTree.SubElement(case, "failure", {"message": escaped(words)})
-                failure.text = "\n".join(escaped(line) for each in one.failures for line in _failure_lines(each))
+                failure.text = "\n".join(
+                    escaped(line) for each in one.failures for line in _failure_lines(each, one.zone)
+                )
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

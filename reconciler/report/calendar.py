@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from msgspec import Struct
 
 from reconciler.policy.types import Calendar
-from reconciler.report.wording import DAYS, counted, edge, weekday_and_time
+from reconciler.report.wording import DAYS, counted, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 _SECOND = timedelta(seconds=1)
@@ -56,7 +56,7 @@ def _stated(calendar: Calendar) -> str:
 
 
 def _period(first: datetime, last: datetime, zone: tzinfo, shown: tuple[datetime, datetime]) -> str:
-    here = f"{edge(first, zone)} -> {edge(last, zone)}"
+    here = f"{weekday_and_time(first, zone)} -> {weekday_and_time(last, zone)}"
     notes = [
         *(["idle already"] if first <= shown[0] else []),
         *(["continues"] if last >= shown[1] else []),
@@ -74,13 +74,13 @@ def _clock_change(change: ClockChange) -> str:
     way = "forward" if change.after > change.before else "back"
     day = f"{DAYS[change.before.weekday()]} {change.before:%Y-%m-%d}"
     shown = f"{change.before:%H:%M} to {change.after:%H:%M}"
-    return f"{day}: the clocks go {way} from {shown} ({weekday_and_time(change.at, UTC)} UTC)"
+    return f"{day}: the clocks go {way} from {shown}"
 
 
 def _summary(view: CalendarView, start: datetime, end: datetime) -> str:
     if not view.periods:
         days = counted(round((end - start) / _DAY), "day")
-        return f"not idle in the {days} from {edge(start, view.calendar.zone)}"
+        return f"not idle in the {days} from {weekday_and_time(start, view.calendar.zone)}"
     opened = sum((last - first for first, last in view.periods), timedelta())
     return f"idle {_hours(opened)} of {_hours(end - start)}, in {counted(len(view.periods), 'period')}"
 

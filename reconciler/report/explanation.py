@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,10 +15,10 @@ from reconciler.model import ObjectRef, Workload
 from reconciler.plan.documents import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
+from reconciler.report.summary import heading
 from reconciler.report.wording import (
     KIND_OF_JOB,
     age,
-    edge,
     field_of,
     is_metadata,
     metadata_words,
@@ -40,11 +40,18 @@ class ObjectExplanation(Struct, frozen=True):
     closest: SelectorMatch | None = None
 
 
-def explanation_lines(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
-    """Yield the explanation of an object: its number first."""
+def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
+    """Yield the explanation of each object, its number first; above all of them when, and in which time zone."""
+    source = heading(plan, applied=False)[1]
+    for position, one in enumerate(found):
+        yield from [""] if position else []
+        yield f"{name_of(one.ref)}{'' if position else f' {source}'}"
+        yield from _explained(plan, one)
+
+
+def _explained(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
     explanations = [found for found in plan.explanations if found.ref == one.ref]
     refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
-    yield name_of(one.ref)
     if one.ref.kind == "Service":
         yield from _behind(plan, one.ref)
     else:
@@ -101,9 +108,9 @@ def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[Pol
     theirs = owner is not None and one.workload is not None and not one.workload.spec_replicas
     if at is None or not (theirs or any(found.idled for found in explanations)):
         return
-    before = one_line(record.get(PREVIOUS_SCALE, ""))
+    before, time = one_line(record.get(PREVIOUS_SCALE, "")), reasons_in(plan).time(at)
     scale = f", previous scale {before}" if before else ""
-    since = f"Idle since {edge(at)} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
+    since = f"Idle since {time} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
     yield f"{since}. To wake it: reconciler wake {name_of(one.ref)}"
 
 

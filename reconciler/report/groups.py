@@ -13,12 +13,14 @@ from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
     KIND_OF_JOB,
     ReasonWords,
+    common_zone,
     counted,
     field_of,
     is_metadata,
     metadata_words,
     name_of,
     sign_of,
+    time_and_zone,
     verb_of,
     victims_of,
 )
@@ -86,8 +88,13 @@ def updates_of(number: int) -> str:
 
 
 def reasons_in(plan: Plan) -> ReasonWords:
-    """Return by which reasons of `plan` are named."""
-    return ReasonWords(plan.made_at)
+    """Return how reasons and times of `plan` are worded: in the one time zone that its heading names."""
+    return ReasonWords(plan.made_at, common_zone(plan.time_zones))
+
+
+def made_at(plan: Plan) -> str:
+    """Return when `plan` was made, and in which zone the times of its output are."""
+    return time_and_zone(plan.made_at, reasons_in(plan).zone)
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> Iterator[str]:

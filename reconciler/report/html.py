@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Line, grouped, reasons_in, updates_of
+from reconciler.report.groups import Line, grouped, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
 from reconciler.report.summary import (
     apply_summary,
@@ -25,7 +25,7 @@ from reconciler.report.summary import (
     went_well,
     words_of,
 )
-from reconciler.report.wording import ReasonWords, counted, edge
+from reconciler.report.wording import ReasonWords, counted
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     return page_template("report", "report.html.j2").render(
         title=f"{title} {one_line(plan.fleet)} {source}",
         plan=plan,
-        made_at=edge(plan.made_at),
+        made_at=made_at(plan),
         summary=plan_summary(plan, groups, everything=True) if outcomes is None else apply_summary(plan, outcomes),
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),

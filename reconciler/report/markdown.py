@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, columns, grouped, placement_rows, updates_of
+from reconciler.report.groups import Group, columns, grouped, made_at, placement_rows, updates_of
 from reconciler.report.summary import (
     Held,
     apply_summary,
@@ -25,7 +25,7 @@ from reconciler.report.summary import (
     went_well,
 )
 from reconciler.report.text import Style, block_entries, lines_of
-from reconciler.report.wording import counted, edge
+from reconciler.report.wording import counted
 from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
@@ -35,6 +35,7 @@ _UNSAFE_IN_BACKTICKS = frozenset("`|\\")
 _MENTION = re.compile(r"@(?=\w)")
 _REFERENCE = re.compile(r"#(?=\d)")
 _BACKTICKS = re.compile(r"`+")
+_FENCE = re.compile(r"`{3,}")
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
 MOST_ROWS = 100
 """How many rows of a table or list are shown, where there is room for them."""
@@ -93,8 +94,8 @@ def fence(lines: Iterable[str]) -> list[str]:
 def joined(blocks: Iterable[Sequence[str]], longest: int = LONGEST_TEXT) -> str:
     """Return `blocks` of lines as one text of at most `longest` characters, an empty line between them.
 
-    Where that is too little, tables and lists end earlier, their worst rows being first, then the last blocks are left
-    out; what is left out is counted.
+    Where that is too little, tables, lists and blocks of code end earlier, their worst rows being first, then the last
+    blocks are left out; what is left out is counted.
     """
     found = [block for block in blocks if block]
     for rows in _FEWER_ROWS:
@@ -109,29 +110,35 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
 
 
 def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
-    """Yield the lines of `block` with at most so many rows of each table and block of code."""
+    """Yield the lines of `block` with at most so many rows of each table, list and block of code."""
     shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
     for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
         lines = [line for _, line in run]
         if not sign or len(lines) <= shown:
             yield from lines
             continue
-        end = [] if sign == "|" else [lines[-1]]
+        end = [lines[-1]] if sign.startswith("`") else []
         yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
 
 
 def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with what it is part of: "|" a table, "`" and a number a block of code, "" neither."""
+    """Yield each line with what it is part of: "|" a table, "-" a list, "`" and a number a block of code, "" none."""
+    for number, _, line in _in_code(block):
+        yield f"`{number}" if number else line[:1] if line.startswith(("| ", "- ")) else "", line
+
+
+def _in_code(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield each line behind the number of the block of code that it is part of, from 1, and the marks that end that
+    block; 0 and "" outside.
+    """
     end, blocks = "", 0
-    for line in block:
-        if not end and line.startswith("```"):
-            end, blocks = line.removesuffix("text"), blocks + 1
-            yield f"`{blocks}", line
-        elif end:
-            yield f"`{blocks}", line
-            end = "" if line == end else end
-        else:
-            yield "|" if line.startswith("| ") else "", line
+    for line in lines:
+        opening = None if end else _FENCE.match(line)
+        if opening:
+            end, blocks = opening[0], blocks + 1
+        yield blocks if end else 0, end, line
+        if line == end and not opening:
+            end = ""
 
 
 def _first_blocks(blocks: Sequence[Sequence[str]], longest: int) -> list[Sequence[str]]:
@@ -243,7 +250,7 @@ def origin_of(plan: Plan) -> list[str]:
     """Return where the plan comes from, in small letters."""
     source = "a snapshot" if plan.source == "snapshot" else "live clusters"
     revision = f", policies at {code_element(plan.revision)}" if plan.revision else ""
-    return [f"<sub>Run {code_element(plan.run)}, planned from {source} at {edge(plan.made_at)}{revision}.</sub>"]
+    return [f"<sub>Run {code_element(plan.run)}, planned from {source} at {made_at(plan)}{revision}.</sub>"]
 
 
 # The review of a change of policies for its pull request, never longer than a comment may be.
@@ -252,7 +259,6 @@ def origin_of(plan: Plan) -> list[str]:
 _PROBLEMS_OF_BASE = 10
 _LINES = 20
 _LONGEST_LINE = 300
-_FENCE = re.compile(r"`{3,}")
 _CUT = "The rest is left out, because a comment holds no more."
 
 
@@ -308,15 +314,10 @@ def _failure(review: ReviewComment) -> list[list[str]]:
 
 def _without_commands(text: str) -> str:
     """Return `text` where no line begins with a slash, outside of code: GitLab takes `/approve` for a quick action."""
-    lines, fences = [], ""
-    for line in text.split("\n"):
-        marks = _FENCE.match(line)
-        lines.append(f"&#47;{line.lstrip()[1:]}" if not fences and line.lstrip().startswith("/") else line)
-        if fences:
-            fences = "" if line == fences else fences
-        elif marks:
-            fences = marks[0]
-    return "\n".join(lines)
+    return "\n".join(
+        f"&#47;{line.lstrip()[1:]}" if not end and line.lstrip().startswith("/") else line
+        for _, end, line in _in_code(text.split("\n"))
+    )
 
 
 def shortened(text: str, longest: int) -> str:
@@ -324,17 +325,13 @@ def shortened(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     room = longest - len(_CUT) - 200  # for what closes blocks
-    kept, fences, folds = [], "", 0
-    for line in text.split("\n"):
+    kept: list[str] = []
+    open_code, folds = "", 0
+    for _, end, line in _in_code(text.split("\n")):
         room -= len(line) + 1
         if room < 0:
             break
         kept.append(line)
-        marks = _FENCE.match(line)
-        if fences:
-            fences = "" if line == fences else fences
-        elif marks:
-            fences = marks[0]
-        else:
-            folds += line.count("<details>") - line.count("</details>")
-    return "\n".join([*kept, *([fences] if fences else []), "", *["</details>"] * folds, "", _CUT, ""])
+        open_code = "" if line == end else end
+        folds += 0 if end else line.count("<details>") - line.count("</details>")
+    return "\n".join([*kept, *([open_code] if open_code else []), "", *["</details>"] * folds, "", _CUT, ""])

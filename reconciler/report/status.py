@@ -15,8 +15,8 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
-from reconciler.report.groups import columns, placement_rows, reasons_in
-from reconciler.report.wording import age, counted, edge, name_of
+from reconciler.report.groups import columns, made_at, placement_rows, reasons_in
+from reconciler.report.wording import age, counted, name_of
 from reconciler.untrusted_text import one_line
 from reconciler.version import OUTPUT_VERSION
 
@@ -116,13 +116,17 @@ def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[Idl
 def status_lines(status: FleetStatus) -> Iterator[str]:
     """Yield the status in at most 24 lines; what is more is counted, and -o json has it all."""
     plan = status.plan
-    waking = f", next wake {edge(due)}" if (due := _first(one.until for one in status.idle)) else ""
+    waking = f", next wake {reasons_in(plan).time(due)}" if (due := _first(one.until for one in status.idle)) else ""
     counts = f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
-    yield one_line(f"Fleet {plan.fleet} ({plan.source}, {edge(plan.made_at)}): {counts}")
+    yield f"{_heading(plan)}: {counts}"
     yield from _cluster_lines(status)
     yield from _placement_lines(plan)
     yield from _pressing_lines(plan)
     yield from _run_lines(status)
+
+
+def _heading(plan: Plan) -> str:
+    return one_line(f"Fleet {plan.fleet} ({plan.source}, {made_at(plan)})")
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:
@@ -130,6 +134,7 @@ def _first(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def _cluster_lines(status: FleetStatus) -> Iterator[str]:
+    words = reasons_in(status.plan)
     ranked = sorted(status.clusters, key=lambda one: one.rank)
     shown = ranked if len(ranked) <= _CLUSTERS else ranked[: _CLUSTERS - 1]
     rows = [
@@ -137,7 +142,7 @@ def _cluster_lines(status: FleetStatus) -> Iterator[str]:
             one_line(one.name),
             "Unknown" if one.problem else one.state,
             *map(str, (one.workloads, one.idle)),
-            edge(one.until) if one.until else "-",
+            words.time(one.until) if one.until else "-",
             *map(str, (one.pending, one.held_back)),
         )
         for one in shown
@@ -218,6 +223,7 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     namespace, _, name = view.key.partition("/")
     running = [row.running for row in view.rows]
     known = sum(number for number in running if number is not None)
+    yield _heading(plan)
     yield f"Name:       {one_line(name)}"
     yield f"Namespace:  {one_line(namespace)}"
     yield f"Replicas:   {view.total} desired, {known} available{' (not all are known)' if None in running else ''}"
@@ -227,14 +233,16 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     yield from (f"  {line}" for line in columns([word.upper() for word in head], shown))
 
 
-def idle_lines(found: Sequence[IdleObject], now: datetime) -> Iterator[str]:
+def idle_lines(found: Sequence[IdleObject], plan: Plan) -> Iterator[str]:
     """Yield what is idle, one line for each object."""
+    words = reasons_in(plan)
+    yield f"{_heading(plan)}: {len(found)} idle"
     rows = [
         (
             name_of(one.ref),
             one_line(one.policy) or "-",
-            f"{edge(one.since)} ({age(now - one.since)})" if one.since else "-",
-            edge(one.until) if one.until else "-",
+            f"{words.time(one.since)} ({age(plan.made_at - one.since)})" if one.since else "-",
+            words.time(one.until) if one.until else "-",
             one_line(one.previous) or "-",
         )
         for one in found

@@ -11,13 +11,13 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.decisions import ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
 from reconciler.decide.limits import FLEET_DEFAULT
-from reconciler.decide.reasons import CounterfactualCode
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import Action, Effect, Plan, added, effect_of
-from reconciler.report.groups import Group, Line, grouped, reasons_in, updates_of
+from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted, edge
+from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -86,7 +86,10 @@ class Block(Struct, frozen=True):
 def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
     """Return what is shown, in front of the Fleet's name, and in brackets behind it."""
     source = "snapshot" if plan.source == "snapshot" else "live"
-    return "Apply to Fleet" if applied else "Plan for Fleet", f"({source}, {edge(plan.made_at)})"
+    return (
+        "Apply to Fleet" if applied else "Plan for Fleet",
+        f"({source}, {made_at(plan)})",
+    )
 
 
 def held_of(plan: Plan) -> tuple[Held, ...]:
@@ -179,7 +182,7 @@ def _moves(plan: Plan, cluster: str) -> str:
     if first is None:
         return ""
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
-    return f"; replicas of {first[1]}{more} move to other clusters from {edge(first[0])} on"
+    return f"; replicas of {first[1]}{more} move to other clusters from {reasons_in(plan).time(first[0])} on"
 
 
 def _overridden(plan: Plan) -> Block:
@@ -259,9 +262,18 @@ def _nothing(plan: Plan, words: str) -> str:
 
 
 def _without_workloads(plan: Plan) -> Iterator[str]:
-    if plan.without_workloads:
-        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in plan.without_workloads]
-        yield f"No workload is selected by {', '.join(named)}."
+    left_out = {
+        f"{KIND_OF_JOB[one.job]} {one.policy}"
+        for one in (plan.explanations if plan.without_workloads else ())
+        if any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+    }
+    for where, some in (
+        ("", [name for name in plan.without_workloads if name not in left_out]),
+        (" outside production", [name for name in plan.without_workloads if name in left_out]),
+    ):
+        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in some]
+        if named:
+            yield f"No workload{where} is selected by {', '.join(named)}."
 
 
 def _kept_up(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any
@@ -45,7 +45,6 @@ _VERBS = {
     Verb.RELEASE: "release",
 }
 _STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_SHOWN_TIME = re.compile(r"\b[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d) (UTC|[+-]\d\d:\d\d)(?!\w)")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
 _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
@@ -79,23 +78,19 @@ def weekday_and_time(at: datetime, zone: tzinfo) -> str:
     return f"{DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M}"
 
 
-def edge(at: datetime, zone: tzinfo = UTC) -> str:
-    """Return "Mon 2026-11-23 07:00 +01:00", or with "UTC" at the end."""
-    return f"{weekday_and_time(at, zone)} {'UTC' if zone is UTC else at.astimezone(zone).isoformat()[-6:]}"
+def time_and_zone(at: datetime, zone: tzinfo) -> str:
+    """Return the time of a heading: "Fri 2026-11-20 20:00, times in Europe/Paris". No time below it says its zone."""
+    return f"{weekday_and_time(at, zone)}, times in {zone}"
 
 
-def with_edges(text: str) -> str:
-    """Return stored `text` with its times as people read them: they are stored as RFC 3339 in UTC."""
-    return _STORED_TIME.sub(lambda found: edge(at) if (at := parse_time(found[0])) else found[0], text)
+def common_zone(names: Collection[str]) -> tzinfo:
+    """Return the time zone in which an output shows times: that of all its calendars, `names`, else UTC."""
+    return _zone(next(iter(names))) if len(names) == 1 else UTC
 
 
-def in_zone(text: str, zone: tzinfo) -> str:
-    """Return `text` with its times as the calendar and the clock in `zone` show them, without the zone."""
-    return _SHOWN_TIME.sub(lambda found: weekday_and_time(_time_of(found[1], found[2]), zone), text)
-
-
-def _time_of(text: str, offset: str) -> datetime:
-    return datetime.fromisoformat(f"{text} {offset}".replace(" UTC", "+00:00").replace(" +", "+").replace(" -", "-"))
+def stored_text_in_utc(text: str) -> str:
+    """Return stored `text` with its times as people read them, in UTC: they are stored as RFC 3339."""
+    return _STORED_TIME.sub(lambda found: weekday_and_time(at, UTC) if (at := parse_time(found[0])) else found[0], text)
 
 
 def age(length: timedelta) -> str:
@@ -108,9 +103,14 @@ def age(length: timedelta) -> str:
 
 
 class ReasonWords(Struct, frozen=True):
-    """Reasons as a person reads them `now`."""
+    """Reasons as a person reads them `now`, their times in `zone`."""
 
     now: datetime
+    zone: tzinfo = UTC
+
+    def time(self, at: datetime) -> str:
+        """Return `at` as calendar and clock show it: "Fri 2026-11-20 20:00"."""
+        return weekday_and_time(at, self.zone)
 
     def reason(self, reasons: Iterable[Reason]) -> str:
         """Return `reasons` as one phrase."""
@@ -125,20 +125,16 @@ class ReasonWords(Struct, frozen=True):
         return one_line(found.shown(self._filled))
 
     def _filled(self, one: Reason | Counterfactual) -> str:
-        named = one.values.get("timeZone")
-        zone = _zone(named if isinstance(named, str) else "")
-        return filled(
-            _WORDS.get(one.code, one.code.text), one.values, lambda value, form: self._shown(value, form, zone)
-        )
+        return filled(_WORDS.get(one.code, one.code.text), one.values, self._shown)
 
-    def _shown(self, value: Any, form: str, zone: tzinfo) -> str:
+    def _shown(self, value: Any, form: str) -> str:
         if form == "metric":
             return str(value or "metric")
         at = parse_time(value) if form and isinstance(value, str) else None
         if at is None:
             return stable(value, form)
         if form in ("edge", "until"):
-            return f"{'until ' if form == 'until' else ''}{edge(at, zone)}"
+            return f"{'until ' if form == 'until' else ''}{self.time(at)}"
         length = age(abs(self.now - at))
         if form == "ago":
             return f"in {length}" if at > self.now else f"{length} ago"
@@ -147,11 +143,11 @@ class ReasonWords(Struct, frozen=True):
 
 @cache
 def _zone(name: str) -> tzinfo:
-    """Return the time zone of that name, UTC where there is none."""
+    """Return the time zone of that name, UTC where there is none of it."""
     from zoneinfo import ZoneInfo
 
     try:
-        return ZoneInfo(name) if name else UTC
+        return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
         return UTC
 

@@ -106,7 +106,7 @@ def test_what_did_not_go_as_planned_is_shown_alone(quickstart, monkeypatch):
     assert said.code == 6
     end = said.out.partition("Not as planned: 1 change\n\n")[2]
     assert end.splitlines() == [
-        "IdlingPolicy idle-runners (policies/idling.yaml:19): outside-office-hours until Mon 2026-11-23 07:00 +01:00",
+        "IdlingPolicy idle-runners (policies/idling.yaml:19): outside-office-hours until Mon 2026-11-23 07:00",
         f"  ~ {RUNNER}  replicas  2 -> 0  idle",
         "      stale: replicas are 4, expected 2; plan again",
         "",

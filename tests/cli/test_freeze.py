@@ -54,7 +54,7 @@ def test_a_week_with_a_freeze_has_no_decrease_and_every_wake_on_time(week: Folde
 def test_a_plan_says_who_froze_until_when_and_why(week: Folder) -> None:
     brake(week, "2026-11-16 19:00")
     night = rfc3339(at("2026-11-16 20:05"))
-    words = "frozen by alice until Fri 2026-11-20 18:00 UTC: load test; wakes go on, nothing is idled"
+    words = "frozen by alice until Fri 2026-11-20 19:00: load test; wakes go on, nothing is idled"
     assert words in week.plan(night).out
     assert words in week.plan(night, "--summary").out
     (notice,) = json.loads(week.plan(night, "-o", "json").out)["notices"]
@@ -64,7 +64,7 @@ def test_a_plan_says_who_froze_until_when_and_why(week: Folder) -> None:
         "values": {"by": "alice", "reason": "load test", "until": "2026-11-20T18:00:00Z"},
     }
     explained = week.call("explain", "dev/dev-1/Deployment/web", "--snapshot", "snapshot", "--now", night).out
-    assert "frozen by alice until Fri 2026-11-20 18:00 UTC: load test" in explained
+    assert "frozen by alice until Fri 2026-11-20 19:00: load test" in explained
 
 
 def test_a_run_in_the_dark_wakes_what_is_asked_for_while_frozen(week: Folder) -> None:

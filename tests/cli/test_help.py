@@ -59,7 +59,7 @@ def test_every_default_is_in_the_help(tmp_path, verb):
 
 def test_the_help_has_each_verb_once_in_a_group_on_80_columns():
     titles = re.findall(r"^(\S.*):$", help_text(), re.MULTILINE)
-    assert titles == ["Options", "Policies", "Clusters", "Operate", "CI and shells"]
+    assert titles == ["Options", "Policies", "Clusters", "Operate", "Move in and out", "CI and shells"]
     assert re.findall(r"^  ([a-z]+)  ", help_text(), re.MULTILINE) == list(VERBS)
     assert max(map(len, help_text().splitlines())) <= 80
 
@@ -70,11 +70,13 @@ def test_options_stand_in_groups(tmp_path):
     assert titles == ["Options:", "Clusters:", "Filters:", "Run:", "Output:", "Examples:"]
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("activator", "show", "schema", "completion")])
+@pytest.mark.parametrize(
+    "verb", [verb for verb in VERBS if verb not in ("activator", "completion", "import", "schema", "show")]
+)
 def test_the_policy_directory_has_one_default_and_one_variable(verb):
     """PATH where a verb has no OBJECT, --policies PATH where it has one, and for a saved plan."""
     params = {one.name: one for one in command(verb).params}
-    takes_object = bool(params.keys() & {"subject", "directory"})
+    takes_object = bool(params.keys() & {"subject", "directory", "tool"}) or verb == "uninstall"
     places = {name: params[name].envvar for name in ("path", "policies") if name in params}
     beside_path = {"policies": None} if verb == "test" else {}  # a variable there would win over a PATH that is given
     assert places == {**dict.fromkeys(places, "RECONCILER_POLICIES"), **beside_path}

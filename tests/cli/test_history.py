@@ -34,13 +34,13 @@ from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.cli.fleet_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
+from reconciler.policy.checkout import commit_of
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.plan.decisions import a_decision
@@ -244,10 +244,10 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     }
     one_object = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now).out
     head, *lines = one_object.splitlines()
-    assert head.split() == ["TIME", "REPLICAS", "CHANGE", "OBJECT"]
+    assert head.split() == ["TIME", "(UTC)", "REPLICAS", "CHANGE", "OBJECT"]
     assert [re.split("  +", line) for line in lines if not line.startswith(" ")] == [
-        ["Tue 2026-11-17 06:00 UTC", "0 -> 3", "wake", "dev/dev-1/Deployment/web"],
-        ["Mon 2026-11-16 19:05 UTC", "3 -> 0", "idle", "dev/dev-1/Deployment/web"],
+        ["Tue 2026-11-17 06:00", "0 -> 3", "wake", "dev/dev-1/Deployment/web"],
+        ["Mon 2026-11-16 19:05", "3 -> 0", "idle", "dev/dev-1/Deployment/web"],
     ], "the latest first"
     assert lines[1].startswith(f"    by reconciler, idle-dev (policies/dev.yaml:1), commit {COMMIT[:12]}, run ")
     assert max(map(len, lines)) <= 100

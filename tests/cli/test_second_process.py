@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -30,6 +32,30 @@ def test_what_fails_there_is_done_here(wrong: str) -> None:
         return 1 // 0 if wrong == "fails" else work
 
     assert beside(work)() == "done here"
+
+
+STARTED = """
+import os, signal
+from reconciler.cli.run import RunLimit, cut_by_signals
+from reconciler.cli.second_process import beside
+with cut_by_signals(RunLimit(None)):
+    beside(lambda: b"more than a pipe holds" * 100_000)
+    {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("raise SystemExit(3)", 3, id="it fails meanwhile"),
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, id="it is killed"),
+    ],
+)
+def test_the_process_ends_with_the_one_that_started_it(end: str, code: int) -> None:
+    """It has the same stdout, which ends with the last of both."""
+    command = [sys.executable, "-c", STARTED.format(end=end)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
 
 
 def test_an_error_is_that_of_the_work() -> None:

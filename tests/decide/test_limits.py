@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_bases import LimitBases, limit_bases, weight_of
 from reconciler.decide.limits import Limited, LimitedPolicy, Rules, limited_policies, within_limits
+from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (
     NO_LIMITS,
@@ -183,6 +185,24 @@ def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(fir
     assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
 
 
+def test_what_a_deployment_or_a_scaled_object_says_counts_once() -> None:
+    """A Deployment's annotations are copied to its ReplicaSets; what idles a ScaledObject is on its target too."""
+    said = '{"policy":"nights","hours":{},"first":"2026-11-20T21:00:00Z"}'
+    marks, known = {"reconciler/owner": "production/IdlingPolicy/nights"}, {"reconciler/last-idled": said}
+    web = a_workload(replicas=0, annotations={**marks, **known})
+    owner = OwnerReference("apps/v1", "Deployment", "web", web.uid)
+    copied = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations={**marks, **known}, owner=owner)
+    queue = a_workload("queue", replicas=0, annotations=marks)
+    scaler = a_workload(
+        "queue", kind="ScaledObject", annotations={**marks, **known}, scale_target=("Deployment", "queue")
+    )
+    operated = a_workload("db", owner=OwnerReference("example.com/v1", "Database", "db", "uid-db"))
+    state = a_state(a_cluster(workloads=(web, copied, queue, scaler, operated)))
+    found = limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC)))
+    assert found.clusters == {"east": {"workloads": 3, "replicas": 5}}
+    assert found.idled == {one.ref: ("idling", "nights") for one in (web, scaler)}
+
+
 # What is held back
 
 
@@ -346,6 +366,13 @@ def test_all_policies_of_a_tenant_share_its_number(
             id="the other unit would be next",
         ),
         pytest.param(
+            idles(4),
+            {"policy": a_policy(limits=Limits(replicas=9)), "limits": fleet_limits(3)},
+            "idle-dev: 12 replicas would be removed, limit 9; "
+            "to allow: set `limits: {workloads: 5, replicas: 14}` in policies/idle-dev.yaml:4",
+            id="the default of the other unit would be next",
+        ),
+        pytest.param(
             [*idles(2), *idles(2, "idle-qa")],
             {"limits": fleet_limits(3)},
             "idle-dev: 2 workloads would go idle for the first time, limit 3 in east for it and other policies "
@@ -383,9 +410,9 @@ def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
 
 def test_a_downscale_policy_states_replicas() -> None:
     policy = a_downscale_policy("workers", limits=ReplicasLimits(6), limits_place=Place("policies/workers.yaml", 9))
-    found = a_policy_set(downscale=(policy,))
+    found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(policy,), idling=(a_policy(),))
     down = a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False)
-    (one,) = rules(found).hold_back([down]).held_back
+    _, one = rules(found).hold_back([down, *idles(4)]).held_back
     assert one.why == (
         "workers: 7 replicas would be removed, limit 6; "
         "to allow: set `limits: {replicas: 8}` in policies/workers.yaml:9"
@@ -465,7 +492,7 @@ def decisions_of_many(draw: st.DrawFn) -> list[Decision]:
     return found
 
 
-NUMBERS = st.builds(Limits, st.integers(0, 3), st.integers(0, 9)) | st.just(NONE)
+NUMBERS = st.builds(Limits, workloads=st.integers(0, 3) | st.just(UNSET), replicas=st.integers(0, 9) | st.just(UNSET))
 
 
 def limited(*limits: Limits) -> list[IdlingPolicy]:

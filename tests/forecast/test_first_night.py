@@ -148,7 +148,7 @@ def test_validate_tells_the_first_night_where_a_snapshot_is_at_hand(folder):
     assert said.code == 0
     assert said.out.splitlines() == [
         "policies: valid, 1 Fleet, 3 IdlingPolicy, 1 Calendar",
-        "First night: Mon 2026-11-23 20:00 UTC, 14 of 16 workloads go idle",
+        "First night (Mon 2026-11-23 20:00, times in UTC): 14 of 16 workloads go idle",
         "  IdlingPolicy a/sleep (policies/teams/a/sleep.yaml:1): 2 workloads",
         "  IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 8 workloads",
         "  IdlingPolicy tools (policies/platform.yaml:1): 4 workloads",
@@ -165,7 +165,7 @@ def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
     manifests.write_text(f'{before}    reconciler/wake-requested-at: "2026-11-23T21:29:00Z"\n{cause}{after}')
     at = ("validate", "policies", "--snapshot", "snapshot", "--now", "2026-11-23T21:30:00Z")
     assert folder.call(*at).out.splitlines()[1:] == [
-        f"First night: Mon 2026-11-23 21:30 UTC, 12 of 16 workloads go idle, {len(idled)} are idle already",
+        f"First night (Mon 2026-11-23 21:30, times in UTC): 12 of 16 workloads go idle, {len(idled)} are idle already",
         "  IdlingPolicy b/sleep (policies/teams/b/sleep.yaml:1): 8 workloads",
         "  IdlingPolicy tools (policies/platform.yaml:1): 4 workloads",
     ]

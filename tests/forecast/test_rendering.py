@@ -23,7 +23,7 @@ def a_forecast():
 
 
 TEXT = """\
-Forecast for Fleet mix, 1 day from Fri 2026-11-20 12:00 +00:00
+Forecast for Fleet mix, 1 day from Fri 2026-11-20 12:00, times in UTC
 -50 (-42 %) replica-hours, -3.50 in money. 2 workloads selected by policies, 0 by none.
 -120 (-100 %) replica-hours, -8.40 in money if metrics stay as they were recorded.
 """
@@ -77,7 +77,9 @@ def test_the_verb(quickstart: Folder) -> None:
     before = {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()}
     said = quickstart.call("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "3")
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith("Forecast for Fleet quickstart, 3 days from Fri 2026-11-20 16:00 +01:00\n")
+    assert said.out.startswith(
+        "Forecast for Fleet quickstart, 3 days from Fri 2026-11-20 16:00, times in Europe/Paris\n"
+    )
     assert {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()} == before
 
 

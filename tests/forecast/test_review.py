@@ -545,6 +545,18 @@ def test_what_was_production_is_so_where_the_change_calls_it_something_else(obje
     assert {one.ref.namespace for one in reviewed(objects, edit).differences if one.production} == {"prod-shop"}
 
 
+def test_what_is_no_longer_production_is_said_and_not_folded(objects: Objects) -> None:
+    def edit(documents: Documents) -> None:
+        documents["Fleet real"]["spec"]["production"] = {"namespaces": ["qa"]}
+
+    found = reviewed(objects, edit)
+    assert found.effect
+    open_ = re.sub(r"<details>.*?</details>", "", render_markdown(found), flags=re.S)
+    assert "Production: 3 workloads in eu no longer production; 1 workload in eu now production." in open_
+    assert "eu/prod-shop/Deployment/frontend" in open_
+    assert "No effect" not in open_
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -684,7 +696,7 @@ def test_a_snapshot_that_is_too_old_is_refused(quickstart: Folder) -> None:
     quickstart.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-19T02:00:00Z\nread:\n{read}")
     said = compared(quickstart, "-o", "markdown")
     assert said.code == 3
-    assert "was recorded at Thu 2026-11-19 02:00 UTC, 37h ago, expected at most 1d" in said.out
+    assert "was recorded 37h ago, expected at most 1d" in said.out
     assert "The snapshot is 37h old." in compared(quickstart, "-o", "markdown", "--max-snapshot-age", "2d").out
 
 

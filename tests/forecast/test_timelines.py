@@ -196,6 +196,18 @@ def test_a_limit_of_each_cluster_is_told_once_for_each_policy() -> None:
     assert [(one.clusters, one.number) for one in held] == [(("a", "b"), 14)]
 
 
+def test_what_is_held_back_of_two_policies_of_one_name_is_told_of_both() -> None:
+    objects = [*(one for name in "ab" for one in (a_deployment(name), a_service(name))), a_deployment("large", 9)]
+    large = {"workloads": {"kinds": ["Deployment"], "include": ["large"]}}
+    target = {"selector": large, "target": {"replicas": 1}, "limits": {"replicas": 1}}
+    idling, downscale = an_idling_policy(NIGHTS, limits={"workloads": 1}), document("DownscalePolicy", "nights", target)
+    held = played([idling, downscale], objects).held_back
+    assert [(one.start, {ref.name for ref in one.refs if ref.kind == "Deployment"}) for one in held] == [
+        (FRIDAY, {"large"}),
+        (at(20), {"a", "b"}),
+    ]
+
+
 def test_criteria_of_one_name_are_told_apart_by_their_place() -> None:
     def policies(most: int) -> PolicySet:
         both = [{**REQUESTS, "metric": {**REQUESTS["metric"], "atMost": one}} for one in (most, 5)]

@@ -77,7 +77,8 @@ def test_two_clusters_with_one_identity(
 def test_h3_wakes_of_clones_are_done_by_a_saved_plan_too(tmp_path: Path) -> None:
     folder = Folder(fleet.write(tmp_path / "world"))
     with_clone(folder.path, of="east", at="north")
-    assert folder.plan("2026-11-20T22:00:00Z", "--out", "plan.json", "--cluster", "east", "--fail-on", "unknown").code == 6
+    said = folder.plan("2026-11-20T22:00:00Z", "--out", "plan.json", "--cluster", "east", "--fail-on", "unknown")
+    assert said.code == 6
     said = folder.call(
         "apply", "plan.json", "--policies", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z", "-q"
     )

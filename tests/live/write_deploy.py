@@ -1,4 +1,4 @@
-"""Writes into deploy/ what follows from the table of workload kinds: `python -m tests.live.write_deploy`.
+"""Writes into deploy/ what follows from the table of kinds, and the chart: `python -m tests.live.write_deploy`.
 
 A section begins with a comment that names it and ends with another one; all between them is written.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reconciler.workload_kinds import SCALABLE_KINDS
+from tests.live import chart
 from tests.live.deployed import DEPLOY
 
 BEGIN, END = "# From reconciler/workload_kinds.py: ", "# To here."
@@ -97,5 +98,6 @@ def files() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text)
+    for written_anew in (files, chart.templates):  # the chart is made of the files
+        for path, text in written_anew().items():
+            path.write_text(text)

@@ -63,7 +63,9 @@ CONTROL_PLANE = Module(
 KWOK = Module("kwok", ("kwok",), "2 minutes")
 PROMETHEUS = Module("prometheus", ("prometheus", "promtool"), "3 minutes", tags="remove_all_sd")
 ACTIONLINT = Module("actionlint", ("actionlint",), "20 seconds")
-MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS, ACTIONLINT)
+HELM = Module("helm", ("helm",), "3 minutes")
+KREW = Module("krew", ("krew", "validate-krew-manifest"), "40 seconds")
+MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS, ACTIONLINT, HELM, KREW)
 
 
 def binary(command: str) -> Path:

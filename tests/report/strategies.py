@@ -202,6 +202,7 @@ def plans(draw):
     found = draw(decision_lists("do", max_size=4))
     named = {decision.ref.cluster for decision in found} | draw(st.sets(clusters))
     return Plan(
+        time_zones=draw(st.sampled_from([(), ("Europe/Paris",), ("Asia/Tokyo", "Europe/Paris")])),
         made_at=draw(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),
         run=draw(texts),
         fleet=draw(texts),

@@ -23,8 +23,8 @@ def test_a_week():
     nights = a_calendar("Europe/Paris", "Mon 20:00-07:00", "Fri 20:00-Mon 07:00")
     assert shown(nights, "2026-11-20T15:00") == (
         "office-hours-off (Europe/Paris): idle Mon 20:00-07:00, Fri 20:00-Mon 07:00\n"
-        "  Fri 2026-11-20 20:00 +01:00 -> Mon 2026-11-23 07:00 +01:00      59h\n"
-        "  Mon 2026-11-23 20:00 +01:00 -> Tue 2026-11-24 07:00 +01:00      11h\n"
+        "  Fri 2026-11-20 20:00 -> Mon 2026-11-23 07:00      59h\n"
+        "  Mon 2026-11-23 20:00 -> Tue 2026-11-24 07:00      11h\n"
         "  idle 70h of 168h, in 2 periods\n"
     )
 
@@ -33,8 +33,8 @@ def test_a_day_on_which_the_clocks_change():
     nights = a_calendar("Europe/Paris", "Sat 20:30-07:00")
     assert shown(nights, "2026-03-28T12:00", days=2) == (
         "office-hours-off (Europe/Paris): idle Sat 20:30-07:00\n"
-        "  Sat 2026-03-28 20:30 +01:00 -> Sun 2026-03-29 07:00 +02:00    9h30m\n"
-        "  Sun 2026-03-29: the clocks go forward from 02:00 to 03:00 (Sun 2026-03-29 01:00 UTC)\n"
+        "  Sat 2026-03-28 20:30 -> Sun 2026-03-29 07:00    9h30m\n"
+        "  Sun 2026-03-29: the clocks go forward from 02:00 to 03:00\n"
         "  idle 9h30m of 48h, in 1 period\n"
     )
 
@@ -42,13 +42,13 @@ def test_a_day_on_which_the_clocks_change():
 def test_what_is_cut_off_says_so():
     always = a_calendar("UTC", "2026-01-01T00:00/2027-01-01T00:00")
     assert shown(always, "2026-11-20T00:00", days=1).splitlines()[1] == (
-        "  Fri 2026-11-20 00:00 +00:00 -> Sat 2026-11-21 00:00 +00:00      24h  (idle already, continues)"
+        "  Fri 2026-11-20 00:00 -> Sat 2026-11-21 00:00      24h  (idle already, continues)"
     )
 
 
 def test_no_window_and_no_calendar():
     assert shown(a_calendar("UTC"), "2026-11-20T00:00", name="empty") == (
-        "empty (UTC)\n  not idle in the 7 days from Fri 2026-11-20 00:00 +00:00\n"
+        "empty (UTC)\n  not idle in the 7 days from Fri 2026-11-20 00:00\n"
     )
     assert render_calendar([], datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC)) == "No calendars.\n"
 
@@ -58,7 +58,7 @@ def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():
     awake = replace(idle, field="uptime", texts=("Mon-Fri 07:00-20:00",))
     assert shown(awake, "2026-11-20T15:00").splitlines() == [
         "office-hours-off (UTC): idle outside Mon-Fri 07:00-20:00",
-        "  Fri 2026-11-20 20:00 +00:00 -> Mon 2026-11-23 07:00 +00:00      59h",
+        "  Fri 2026-11-20 20:00 -> Mon 2026-11-23 07:00      59h",
         "  idle 59h of 168h, in 1 period",
     ]
 

@@ -77,7 +77,7 @@ def test_the_page_says_what_the_text_says():
     shown = reads(page_of_html(render_html(plan)).text)
     for line in render_text(plan).splitlines():
         assert reads(line.replace(" (-v lists them)", "").replace(" (-v)", "")) in shown
-    assert "Run 0123456789ab, planned from live clusters at Fri 2026-11-20 15:41 UTC." in shown
+    assert "Run 0123456789ab, planned from live clusters at Fri 2026-11-20 15:41, times in UTC." in shown
     assert "1 metadata update" in shown
 
 

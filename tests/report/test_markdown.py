@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.credentials import remember
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
-from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, prose, render_markdown, table
+from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joined, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
 from tests.laws import tries
@@ -105,8 +105,8 @@ def test_code(text, expected):
     assert code(text) == expected
 
 
-HEADING = "Plan for Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
-ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 2026-11-20 15:41 UTC"
+HEADING = "Plan for Fleet `production` (live, Fri 2026-11-20 15:41, times in UTC)"
+ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 2026-11-20 15:41, times in UTC"
 
 
 def test_a_plan():
@@ -162,7 +162,7 @@ def test_an_apply_puts_what_went_wrong_first():
         Outcome(ids["db"], OutcomeStatus.FAILED, "denied by @policy"),
     )
     lines = render_markdown(plan, outcomes).splitlines()
-    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41 UTC)"
+    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41, times in UTC)"
     assert [line for line in lines if line.startswith("  ")] == [
         "  ~ eu-west/shop/Deployment/db  replicas  3 -> 2  scale down  weight 1 of 4, max 2",
         "      failed: denied by @policy",
@@ -291,3 +291,10 @@ def test_a_credential_is_taken_out_before_a_text_is_escaped_or_cut(token):
     remember(token)
     assert prose(f"no {token} here") == "no (secret) here"
     assert code(token) == "`(secret)`"
+
+
+def test_a_long_list_ends_earlier_and_is_not_left_out() -> None:
+    text = joined([["**Production**", "", *(f"- {number:600}" for number in range(100))], ["the rest"]])
+    assert len(text) <= LONGEST_TEXT
+    assert f"- {51:600}\n\nand 48 more; the JSON form has them all." in text
+    assert text.endswith("the rest\n")

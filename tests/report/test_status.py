@@ -63,7 +63,9 @@ def test_25_clusters_are_on_one_screen_the_pressing_ones_first():
     status = a_status(25)
     lines = list(status_lines(status))
     assert len(lines) <= 24
-    assert lines[0].startswith("Fleet production (live, Fri 2026-11-20 22:00 UTC): 25 clusters, 9 idle, next wake")
+    assert lines[0].startswith(
+        "Fleet production (live, Fri 2026-11-20 23:00, times in Europe/Paris): 25 clusters, 9 idle, next wake"
+    )
     assert lines[1].split() == ["CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT", "WAKE", "PENDING", "HELD", "BACK"]
     assert lines[2].split()[:2] == ["c01", "Unknown"]
     assert any(line.startswith("and 18 more (18 Active): 36 workloads") for line in lines)
@@ -110,7 +112,8 @@ def test_a_next_wake_that_has_passed_is_shown_only_where_something_wakes(request
 def test_a_federated_replica_set_is_shown_cluster_by_cluster(tmp_path: Path):
     folder = Folder.copied(QUICKSTART, tmp_path)
     said = folder.call("status", "shop/web", *LOOK)
-    name, namespace, replicas, _, head, *rows = said.out.splitlines()
+    heading, name, namespace, replicas, _, head, *rows = said.out.splitlines()
+    assert heading == "Fleet quickstart (snapshot, Fri 2026-11-20 23:30, times in Europe/Paris)"
     assert (name.split(), namespace.split()) == (["Name:", "web"], ["Namespace:", "shop"])
     assert replicas == "Replicas:   12 desired, 7 available"
     assert head.split() == ["CLUSTER", "CURRENT", "DESIRED", "SPEC.REPLICAS", "AVAILABLE", "CAPACITY", "REASON"]
@@ -127,6 +130,7 @@ def test_what_a_run_idled_and_the_run_itself_are_told(tmp_path: Path):
     said = folder.call("status", *LOOK)
     assert said.out.splitlines()[-1] == "Run the-night 30m ago: 1 idle, 1 wake"
     idle = folder.call("status", "eu-west", *LOOK).out.splitlines()
-    assert idle[0].split() == ["IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS", "SCALE"]
-    assert idle[1].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 22:00 UTC (30m)  Mon 2026-11-23")
+    assert idle[0] == "Fleet quickstart (snapshot, Fri 2026-11-20 23:30, times in Europe/Paris): 1 idle"
+    assert idle[1].split() == ["IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS", "SCALE"]
+    assert idle[2].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 23:00 (30m)  Mon 2026-11-23")
     assert folder.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"

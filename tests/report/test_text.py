@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import KeptUp
+from reconciler.report.groups import made_at
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
@@ -39,7 +41,7 @@ from tests.report.strategies import outcomes_of, plans, reasons
 
 REQUESTS = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(ReasonCode.METRIC_UNKNOWN, name="requests", window="30m")
-HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41 UTC)"
+HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41, times in UTC)"
 LIMITS = "Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300."
 
 
@@ -92,11 +94,12 @@ def test_a_plan_is_a_diff_grouped_by_policy():
         scale,
         undecided=(undecided("y", UNKNOWN, reason(ReasonCode.NO_SERIES)),),
         places={"IdlingPolicy idle-dev": "policies/dev.yaml:4"},
+        time_zones=("Europe/Berlin",),
     )
     assert text_of(plan) == (
-        f"{HEADING}\n"
+        "Plan for Fleet production (live, Fri 2026-11-20 16:41, times in Europe/Berlin)\n"
         "\n"
-        "IdlingPolicy idle-dev (policies/dev.yaml:4): nights until Sat 2026-11-21 07:00 +01:00\n"
+        "IdlingPolicy idle-dev (policies/dev.yaml:4): nights until Sat 2026-11-21 07:00\n"
         "  ~ eu-west/dev-a/Deployment/api      replicas  3 -> 0         idle  requests 0, idle at <= 0 (30m)\n"
         "  ~ eu-west/dev-b/CronJob/tick        suspend   false -> true  idle\n"
         "  ~ us-east/dev-a/Deployment/reports  replicas  0 -> 3         wake  requested 2m ago\n"
@@ -406,23 +409,23 @@ NIGHTS = {"calendar": "nights", **BERLIN}
         (
             [reason(ReasonCode.IN_DOWNTIME, until=TOMORROW, **NIGHTS)],
             "schedule nights until 2026-11-21T06:00:00Z",
-            "nights until Sat 2026-11-21 07:00 +01:00",
+            "nights until Sat 2026-11-21 07:00",
         ),
         ([reason(ReasonCode.IN_DOWNTIME, calendar="nights")], "schedule nights without end", "nights without end"),
         (
             [reason(ReasonCode.OUTSIDE_DOWNTIME, until=EVENING, exception="release, then rest", **NIGHTS)],
             "schedule nights closed until 2026-11-20T19:00:00Z (release, then rest)",
-            "nights starts Fri 2026-11-20 20:00 +01:00 (release, then rest)",
+            "nights starts Fri 2026-11-20 20:00 (release, then rest)",
         ),
         (
             [reason(ReasonCode.IN_DOWNTIME, until=TOMORROW, calendar="days", timeZone="no/where")],
             "schedule days until 2026-11-21T06:00:00Z",
-            "days until Sat 2026-11-21 06:00 UTC",
+            "days until Sat 2026-11-21 07:00",
         ),
         (
             [reason(ReasonCode.OUTSIDE_UPTIME, until=TOMORROW, calendar="office", timeZone="Europe/London")],
             "outside uptime office until 2026-11-21T06:00:00Z",
-            "outside uptime office until Sat 2026-11-21 06:00 +00:00",
+            "outside uptime office until Sat 2026-11-21 07:00",
         ),
         (
             [reason(ReasonCode.KEPT_AWAKE, until="2026-11-20T17:41:23Z")],
@@ -489,7 +492,20 @@ NIGHTS = {"calendar": "nights", **BERLIN}
 )
 def test_reasons_are_stored_in_utc_and_rendered_for_people(reasons, stored, shown):
     assert stored_text(reasons) == stored
-    assert ReasonWords(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)).reason(reasons) == shown
+    assert ReasonWords(NOW, ZoneInfo("Europe/Berlin")).reason(reasons) == shown
+
+
+@pytest.mark.parametrize(
+    ("zones", "shown"),
+    [
+        ((), "Fri 2026-11-20 15:41, times in UTC"),
+        (("Europe/Berlin",), "Fri 2026-11-20 16:41, times in Europe/Berlin"),
+        (("Europe/Berlin", "Europe/Paris"), "Fri 2026-11-20 15:41, times in UTC"),
+        (("no/where",), "Fri 2026-11-20 15:41, times in UTC"),
+    ],
+)
+def test_times_are_in_the_zone_of_all_calendars_or_else_in_utc(zones, shown):
+    assert made_at(a_plan(time_zones=zones)) == shown
 
 
 @pytest.mark.parametrize(
@@ -503,17 +519,17 @@ def test_reasons_are_stored_in_utc_and_rendered_for_people(reasons, stored, show
                     change_if(CounterfactualCode.AT, at=TOMORROW, **BERLIN),
                 ],
             ),
-            "the metric is above 0 or it is Sat 2026-11-21 07:00 +01:00 or later",
+            "the metric is above 0 or it is Sat 2026-11-21 07:00 or later",
         ),
         (
             change_if(CounterfactualCode.AFTER, at="2026-11-20T18:41:23Z"),
-            "it is Fri 2026-11-20 18:41 UTC or later (in 3h)",
+            "it is Fri 2026-11-20 19:41 or later (in 3h)",
         ),
         (change_if(CounterfactualCode.FIELD_IS, field="autoscalers.hpa", value="Idle"), "autoscalers.hpa is Idle"),
     ],
 )
-def test_what_would_change_a_decision_is_a_clause_in_the_time_of_the_calendar(change, shown):
-    clock = ReasonWords(datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC))
+def test_what_would_change_a_decision_is_a_clause(change, shown):
+    clock = ReasonWords(NOW, ZoneInfo("Europe/Berlin"))
     assert clock.counterfactual(change) == shown
 
 
@@ -732,7 +748,7 @@ def test_verbose_shows_every_field():
     scale = replace(scale, changes=(*scale.changes, test_only, replace(test_only, after=test_only.before)))
     scale = replace(scale, changes=(*scale.changes, replace(test_only, before=None)))  # said nowhere: nothing is there
     assert text_of(a_plan(scale, revision="3f2c1ab", source="snapshot"), verbose=True).splitlines()[:-4] == [
-        "Plan for Fleet production (snapshot, Fri 2026-11-20 15:41 UTC)",
+        "Plan for Fleet production (snapshot, Fri 2026-11-20 15:41, times in UTC)",
         f"Run 0123456789ab, source revision 3f2c1ab, digest of policies {'aa' * 32}, of inputs {'bb' * 32}",
         "",
         "FederatedReplicaSet shop/web (policies/shop.yaml:9)",
@@ -756,7 +772,7 @@ def test_an_apply_has_the_same_lines_and_what_did_not_go_as_planned():
         Outcome(ids["fineDeployment"], OutcomeStatus.APPLIED),
     )
     assert text_of(plan, outcomes) == (
-        "Apply to Fleet production (live, Fri 2026-11-20 15:41 UTC)\n"
+        "Apply to Fleet production (live, Fri 2026-11-20 15:41, times in UTC)\n"
         "\n"
         "IdlingPolicy idle-dev (policies/dev.yaml:4): 0 requests in 30m\n"
         "  ~ eu-west/dev-a/Deployment/api   replicas  3 -> 0  idle\n"

@@ -365,7 +365,10 @@ def held_back(folder: Folder) -> None:
 def test_what_limits_hold_back_of_a_change_fails_unless_that_is_not_wanted(folder, host):
     held_back(folder)
     (folder.path / "base" / "idling.yaml").unlink()
-    assert folder.call(*PLAN).code == 4
+    said = folder.call(*PLAN)
+    assert said.code == 4
+    words = "exit code 4: limits hold back what this change does, see the comment or the summary"
+    assert said.err.splitlines() == ["the comment was created", words]
     assert folder.call(*PLAN, "--fail-on", "invalid").code == 0
     assert "**Held back: 4 workloads in eu-west, us-east (idle-dev, idle-runners).**" in host.comments[0]["body"]
 
@@ -384,6 +387,16 @@ def test_what_limits_hold_back_without_the_change_is_not_its_fault(folder, host)
     assert words in host.comments[0]["body"]
 
 
+def test_what_is_wrong_on_a_cluster_does_not_hide_what_limits_hold_back(folder):
+    held_back(folder)
+    (folder.path / "base" / "idling.yaml").unlink()
+    journal = {"name": "reconciler-journal", "namespace": "reconciler"}
+    broken = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": journal, "data": {"1f": "no entry"}}
+    folder.write("snapshot/us-east/journal.yaml", json.dumps(broken))
+    assert folder.call(*PLAN).code == 4
+    assert "the journal entry cannot be read" in summary(folder)
+
+
 @pytest.mark.parametrize("words", ["partial", "held_back", "", "never,invalid", "invalid,"])
 def test_what_fails_the_check_is_one_of_some_words(folder, words):
     said = folder.call(*CHECK, "--fail-on", words)
@@ -400,6 +413,23 @@ def test_with_on_effect_there_is_a_comment_where_there_is_something_to_say(folde
     (folder.path / "downscale.yaml").rename(folder.path / "policies" / "downscale.yaml")
     assert folder.call(*call).err == "the comment was updated\n"
     assert "**No effect in the next 7 days.**" in host.comments[0]["body"], "what was said no longer holds"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        (
+            'namespaces: [payments, "*-prod"]',
+            "namespaces: []",
+            "Production: 1 workload in eu-west no longer production.",
+        ),
+        ("share: 10%", "share: 90%", "With the Fleet of the base nothing changes in the next 7 days."),
+    ],
+)
+def test_a_fleet_that_nobody_judged_is_something_to_say(folder, host, old, new, first):
+    edited(folder, old, new, "policies/fleet.yaml")
+    assert folder.call(*PLAN, "--comment", "on-effect").err == "the comment was created\n"
+    assert f"**{first}**" in host.comments[0]["body"]
 
 
 def test_nothing_fails_where_that_is_wanted(folder):

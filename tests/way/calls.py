@@ -62,6 +62,12 @@ class Folder:
             "apply", "policies", "--snapshot", "snapshot", "--now", now, "--auto-approve", "--quiet", *more
         )
 
+    def applied(self, now: str, *more: str) -> Said:
+        """Apply, and fail where the run does: one that a signal ends carries out a part, and nothing else says so."""
+        said = self.apply(now, *more)
+        assert said.code == 0, said
+        return said
+
     def write(self, file: str, text: str) -> None:
         path = self.path / file
         path.parent.mkdir(parents=True, exist_ok=True)

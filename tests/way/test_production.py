@@ -67,7 +67,7 @@ def explained(folder: Folder, name: str, now: str = FRIDAY_NIGHT) -> str:
 def test_production_stays_as_it_is_and_explain_says_why(folder):
     planned = folder.plan(FRIDAY_NIGHT, "--allow-exceed", "nights").out
     assert {name for name in CLUSTERS if f"{name}/" in planned} == set(CLUSTERS) - set(PRODUCTION)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS) - set(PRODUCTION)
 
     said = explained(folder, WEB)
@@ -79,15 +79,24 @@ def test_what_is_left_out_is_said_by_day_too(folder):
     assert LEFT_OUT in explained(folder, WEB, "2026-11-20T12:00:00Z")
 
 
+def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
+    folder.write("policies/fleet.yaml", fleet(CLUSTERS))
+    words = "No workload outside production is selected by IdlingPolicy nights (policies/nights.yaml:1)."
+    assert folder.plan(FRIDAY_NIGHT).out.splitlines()[-1] == words
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    assert said.out.endswith("  IdlingPolicy nights (policies/nights.yaml:1): 250 workloads\n")
+    assert "selects no workload" not in said.err
+
+
 def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     folder.write("policies/below.yaml", BELOW)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
     assert down(folder).isdisjoint(PRODUCTION)
 
 
 def test_a_policy_that_says_so_selects_production(folder):
     folder.write("policies/nights.yaml", WITH_THE_WORD)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS)
 
 
@@ -100,20 +109,20 @@ def test_a_policy_that_says_so_selects_production(folder):
 )
 def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no_more(folder, policy, wakes):
     folder.write("policies/fleet.yaml", fleet([]))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder) == set(CLUSTERS)
     before = folder.objects()
 
     folder.write("policies/fleet.yaml", fleet(PRODUCTION))
     folder.write("policies/nights.yaml", policy)
-    folder.apply("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
+    folder.applied("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
     production = {key: one for key, one in folder.objects().items() if key[0] in PRODUCTION and key[2] == "Deployment"}
     assert production == {key: before[key] for key in production}
     assert "stays idle" in explained(folder, WEB, "2026-11-20T23:00:00Z")
 
-    folder.apply(wakes, "--allow-exceed", "nights")
+    folder.applied(wakes, "--allow-exceed", "nights")
     assert down(folder).isdisjoint(PRODUCTION)
-    folder.apply(MONDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(MONDAY_NIGHT, "--allow-exceed", "nights")
     assert down(folder).isdisjoint(PRODUCTION)
 
 
@@ -158,7 +167,7 @@ def test_what_is_production(folder, stated, more, expected):
 
 def test_an_exception_of_a_production_cluster_sleeps(folder):
     folder.write("policies/fleet.yaml", fleet(PRODUCTION, "  production: {exceptNamespaces: [team-b]}\n"))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "nights")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert folder.replicas("c01", "team-b", "Deployment", "web") == 0
     assert folder.replicas("c01", "team-a", "Deployment", "web") == 1
 
@@ -187,7 +196,7 @@ spec:
 @pytest.mark.parametrize("word", [False, True])
 def test_a_target_changes_production_only_where_its_policy_says_so(folder, word):
     folder.write("policies/nights.yaml", TARGET + ("  production: true\n" if word else ""))
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "shrink")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "shrink")
     assert down(folder) == (set(CLUSTERS) if word else set(CLUSTERS) - set(PRODUCTION))
     if not word:
         said = explained(folder, WEB)
@@ -197,7 +206,7 @@ def test_a_target_changes_production_only_where_its_policy_says_so(folder, word)
 
 def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder):
     folder.write("policies/nights.yaml", PLACED)
-    folder.apply(FRIDAY_NIGHT, "--allow-exceed", "web")
+    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "web")
     replicas = {name: folder.replicas(name, "team-a", "Deployment", "web") for name in CLUSTERS}
     assert {name: number for name, number in replicas.items() if number != 1 and name in PRODUCTION} == {
         "c02": replicas["c02"]
@@ -209,6 +218,29 @@ def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder)
 
 
 @pytest.mark.parametrize("word", [False, True])
+def test_what_sleeps_in_production_keeps_its_template_unless_the_policy_says_so(folder, word):
+    made = PLACED.partition("  targetRef")[0].replace(", c02: {weight: 9}", "").replace("replicas: 30", "replicas: 25")
+    template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: old}]}}"
+    made += f"  selector: {{matchLabels: {{app: web}}}}\n  template: {template}\n"
+    folder.write("policies/fleet.yaml", fleet([]))
+    folder.write("policies/web.yaml", made)
+    folder.write("policies/nights.yaml", POLICY.replace("Deployment", "ReplicaSet"))
+    for hour in ("12:00", "22:00"):
+        folder.applied(f"2026-11-20T{hour}:00Z", "--allow-exceed", "nights")
+
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION))
+    new = made.replace("image: old", "image: new")
+    folder.write("policies/web.yaml", new + ("  production: true\n" if word else ""))
+    folder.applied("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
+    changed = {
+        key[0]
+        for key, one in folder.objects().items()
+        if key[2] == "ReplicaSet" and "new" in str(one["spec"]["template"])
+    }
+    assert changed == (set(CLUSTERS) if word else set(CLUSTERS) - set(PRODUCTION))
+
+
+@pytest.mark.parametrize("word", [False, True])
 def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(folder, word):
     preferences = "preferences: {rebalance: true, clusters: {c01: {maxReplicas: 1, weight: 1}, c11: {weight: 1}}}"
     policy = PLACED.replace('preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}', preferences)
@@ -216,7 +248,7 @@ def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(f
     for cluster in ("c01", "c11"):
         folder.write(f"snapshot/{cluster}/all.yaml", deployment("team-a").replace("replicas: 1", "replicas: 3"))
     for hour in range(3):
-        folder.apply(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
+        folder.applied(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
     assert folder.replicas("c01", "team-a", "Deployment", "web") == (1 if word else 3)
     at = ("--snapshot", "snapshot", "--now", "2026-11-20T15:00:00Z")
     last = folder.call("plan", "policies", "--policy", "web", *at).out

@@ -83,7 +83,8 @@ def test_a_broken_fleet_lets_all_wakes_through(folder):
 
 
 def test_a_platform_policy_decides_nothing_there_either_and_says_so(folder):
-    everywhere = SLEEP.replace("name: sleep", "name: everywhere").replace("spec:\n", "spec:\n  priority: 99\n  limits: {workloads: 20}\n")
+    everywhere = SLEEP.replace("name: sleep", "name: everywhere")
+    everywhere = everywhere.replace("spec:\n", "spec:\n  priority: 99\n  limits: {workloads: 20}\n")
     everywhere = everywhere.replace("{workloads: {}}", '{namespaces: {include: ["team-*"]}, workloads: {}}')
     folder.write("policies/everywhere.yaml", everywhere)
     folder.write("policies/teams/a/sleep.yaml", BROKEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from reconciler.policy.types import Fleet
 from reconciler.world import open_world
 from tests.builders import a_run
 from tests.way.calls import Folder, inside
-from tests.way.teams import MORNING, NIGHT, two_teams, with_accounts
+from tests.way.teams import MORNING, NIGHT, SLEEP, two_teams, with_accounts
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_an_overreach_is_written_as_the_tenant_that_reaches(folder: Folder) -> N
 
 def test_whose_a_wake_is_no_annotation_says(folder: Folder) -> None:
     """The owner in a record may be anybody's text: a policy of team a where it has nothing, and the reverse."""
-    assert folder.apply(NIGHT, "--allow-exceed", "tools").code == 0
+    assert folder.apply(NIGHT).code == 0
     for file in (folder.path / "snapshot").rglob("*.yaml"):
         text = file.read_text()
         for owner, other in (("a/sleep", "tools"), ("tools", "x"), ("b/sleep", "a/sleep")):
@@ -89,14 +90,42 @@ def _asleep(folder: Folder) -> list[Any]:
 def test_only_what_the_record_says_is_woken_as_the_run(folder: Folder) -> None:
     _, idles = decided(folder, NIGHT)
     assert not any(map(wakes_as_recorded, idles))
-    assert folder.apply(NIGHT, "--allow-exceed", "tools").code == 0
+    assert folder.apply(NIGHT).code == 0
     _, decisions = decided(folder, MORNING)
     wake = next(one for one in decisions if one.phase is Phase.WAKE and one.replicas_after is not None)
     assert (wake.replicas_after, wakes_as_recorded(wake)) == (2, True)
     for other in (
         replace(wake, replicas_after=3),
-        replace(wake, changes=tuple(one for one in wake.changes if "previous-scale" not in one.path[-1])),
         replace(wake, phase=Phase.INCREASE),
         replace(wake, job="placement"),
     ):
         assert not wakes_as_recorded(other)
+
+
+AUTOSCALER = """---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: team-a-web}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 3, maxReplicas: 9}
+"""
+
+
+def test_a_wake_to_the_bounds_of_an_autoscaler_is_one_of_the_record(folder: Folder) -> None:
+    assert folder.apply(NIGHT, "--allow-exceed", "a/sleep").code == 0
+    file = folder.path / "snapshot" / "dev" / "bounds.yaml"
+    file.write_text(AUTOSCALER)
+    _, decisions = decided(folder, MORNING)
+    wake = next(one for one in decisions if one.ref.namespace == "team-a-web" and one.ref.name == "web")
+    assert (wake.phase, wake.replicas_after, wakes_as_recorded(wake)) == (Phase.WAKE, 3, True)
+
+
+def test_a_wake_by_the_record_of_a_service_is_one_of_the_record(folder: Folder) -> None:
+    folder.write("policies/teams/a/sleep.yaml", SLEEP.replace("workloads: {}", "services: {}"))
+    assert folder.apply(NIGHT, "--allow-exceed", "a/sleep").code == 0
+    for file in (folder.path / "snapshot" / "dev").rglob("*.yaml"):
+        file.write_text(re.sub("(previous-scale: ).*", r"\1many", file.read_text()))
+    _, decisions = decided(folder, MORNING)
+    wakes = [one for one in decisions if one.ref.kind == "Deployment" and one.ref.namespace == "team-a-web"]
+    assert {one.ref.name: (one.phase, one.replicas_after, wakes_as_recorded(one)) for one in wakes} == dict.fromkeys(
+        ("web", "api"), (Phase.WAKE, 2, True)
+    )

@@ -284,14 +284,26 @@ def _asked_one_by_one(
     return found, silent
 
 
+def core_kinds(requests: ApiClient, cluster: str) -> list[Served]:
+    """Return what the core group serves, which no list of groups names.
+
+    Raises:
+        ClusterError: the cluster does not say.
+    """
+    return _resources_at(requests, cluster, "/api/v1", "", "v1")
+
+
 def _of_version(requests: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
-    operation = Operation(cluster, "get", f"/apis/{version.group_version}")
+    return _resources_at(requests, cluster, f"/apis/{version.group_version}", group, version.version)
+
+
+def _resources_at(requests: ApiClient, cluster: str, path: str, group: str, version: str) -> list[Served]:
+    operation = Operation(cluster, "get", path)
     requests.check_reading(operation)
-    request = ApiRequest("GET", f"/apis/{version.group_version}", operation)
-    resources = answer_to(requests, request, _OldResources).resources or ()
+    resources = answer_to(requests, ApiRequest("GET", path, operation), _OldResources).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
     return [
-        Served(group, version.version, one.kind, one.name, one.namespaced is not False, one.name in scaled)
+        Served(group, version, one.kind, one.name, one.namespaced is not False, one.name in scaled)
         for one in resources
         if "/" not in one.name and "list" in (one.verbs or ())
     ]

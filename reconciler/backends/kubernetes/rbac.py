@@ -24,7 +24,7 @@ from reconciler.workload_kinds import WorkloadKind
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-Use = Literal["", "keda", "custom", "placement", "ZoneBalanced", "podPicker", "activator"]
+Use = Literal["", "keda", "custom", "placement", "victims", "ZoneBalanced", "activator"]
 
 
 class Right(Struct, frozen=True, order=True):
@@ -32,8 +32,9 @@ class Right(Struct, frozen=True, order=True):
 
     `own` True: only in our own namespace, the Fleet's; else in all namespaces, or for kinds without one. `name` limits
     it to that object. `apply` True: a plan does without. `use` says what has to be there for it to be needed: "keda"
-    and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet, "ZoneBalanced" and "podPicker" in a
-    policy, "activator" one that has EndpointSlices; "" is always needed. `version` is that of the API, "" any.
+    and "custom" kinds that the cluster serves, "placement" a FederatedReplicaSet with a template, "victims" any or a
+    DownscalePolicy, which choose pods that are to go, "ZoneBalanced" in a policy, "activator" one that has
+    EndpointSlices; "" is always needed, also to wake what earlier policies idled. `version` is that of the API, "" any.
     """
 
     group: str
@@ -75,24 +76,29 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("keda.sh", "scaledobjects", "list", use="keda"),
     *_rights("apiextensions.k8s.io", "customresourcedefinitions", "get", use="custom"),
     # An apply also reads again what it was refused, to know what changed from what may not be.
-    *_rights("", "services endpoints pods", "get patch", apply=True),
+    *_rights("", "services endpoints", "get patch", apply=True),
+    *_rights("", "pods", "get patch", apply=True, use="victims"),
     *_rights("autoscaling", "horizontalpodautoscalers", "get patch", apply=True),
     *_rights("apps", "replicasets", "create delete", apply=True, use="placement"),
     *_rights("", "events", "get create patch", apply=True),
     *_rights("keda.sh", "scaledobjects", "get patch", apply=True, use="keda"),
     *_rights("", "configmaps", "get create patch delete", own=True, apply=True),
     *_rights("coordination.k8s.io", "leases", "get create patch", own=True, apply=True),
-    *_rights("", "secrets", "get", apply=True, use="podPicker"),
     *_rights("coordination.k8s.io", "leases", "list", own=True, use="activator"),
     *_rights("discovery.k8s.io", "endpointslices", "delete", apply=True, use="activator"),
 )
-"""All rights; those on custom kinds with a scale are not here, see `custom_rights`."""
+"""All rights but those that name an object or a kind: `custom_rights`, `secret_right`, `impersonation_right`."""
 
 
 def custom_rights(kinds: Iterable[WorkloadKind]) -> tuple[Right, ...]:
     """Return the rights on those of `kinds` that are not built in, as far as they can be named."""
     named = [kind for kind in kinds if kind not in BUILT_IN_SCALES and kind.kind != EVERY_KIND]
     return tuple(right for kind in named for right in _of_scale(kind, "custom"))
+
+
+def secret_right(name: str) -> Right:
+    """Return the right to read the Secret `name`, which a pod picker wants, in the namespace of the workloads."""
+    return Right("", "secrets", "get", apply=True, name=name)
 
 
 def impersonation_right(account: ServiceAccount) -> Right:

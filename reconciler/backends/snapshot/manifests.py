@@ -206,9 +206,12 @@ def definition_of(kind: WorkloadKind, *, namespaced: bool) -> dict[str, Any]:
     }
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
 def plain(value: Any) -> Any:
     """Return `value` in the types that JSON and YAML have, with the API's own names; absent fields are left out."""
-    if isinstance(value, str):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, Instant):
         return instant_text(value)

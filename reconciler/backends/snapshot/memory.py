@@ -109,7 +109,12 @@ class _MemoryStore(Store):
             RefusedError: a manifest is none any more.
         """
         changed = list(changes.changed.values())
-        fresh = [_written(value, entry) for entry, value in changed if value is not REMOVED]
+        known, read = changes.checked or (REMOVED, None)
+        fresh = [
+            _placed(read, value) if read is not None and value is known else _written(value, entry)
+            for entry, value in changed
+            if value is not REMOVED
+        ]
         fresh += [_written(value, None) for _, value in changes.created]
         for entry, _ in changed:
             self.index.drop(entry)
@@ -125,13 +130,18 @@ def _written(value: Any, old: ManifestEntry | None) -> ManifestEntry:
     return read
 
 
+def _placed(entry: ManifestEntry, value: Any) -> ManifestEntry:
+    """Return `entry`, which was read of `value`, with that as its file."""
+    entry.document = Document("", value, 1, 1)
+    entry.file = ManifestFile("", documents=[entry.document])
+    return entry
+
+
 def _entry_of(value: Any, api_version: str, kind: str) -> ManifestEntry | Problem | None:
     """Return a manifest as an entry of its own; what is wrong with it; None: nothing for a cluster."""
     read = entry_of(FoundManifest(value, api_version, kind))
     if isinstance(read, ManifestEntry):
-        read.document = Document("", value, 1, 1)
-        read.file = ManifestFile("", documents=[read.document])
-        return read
+        return _placed(read, value)
     if read is None:
         return None
     words = "; ".join(f"{'.'.join(map(str, path))} {what}".strip() for path, what in read)

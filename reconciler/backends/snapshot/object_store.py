@@ -40,6 +40,7 @@ class Changes:
 
     def __init__(self) -> None:
         self.changed: dict[int, tuple[ManifestEntry, Any]] = {}
+        self.checked: tuple[Any, ManifestEntry] | None = None  # a new manifest, and it as it was read to check it
         self.created: list[tuple[Key, Any]] = []
 
     def value_of(self, entry: ManifestEntry) -> Any:

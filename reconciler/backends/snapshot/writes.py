@@ -65,7 +65,7 @@ class PlannedWrite:
         changed = patched(served, operations, str(self._write.ref))
         self._check_fixed(served, changed)
         new = as_written(changed, stored)
-        self._check(new, entry)
+        self.changes.checked = (new, self._check(new, entry))
         self._put(entry, new, stored)
 
     def _put(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> None:

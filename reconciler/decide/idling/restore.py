@@ -36,7 +36,7 @@ class Restoration(Struct, frozen=True):
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
 
     `adopt`: also what somebody else idled. `any_fleet`: every Fleet's records count as its own. `hold_until`: it is not
-    idled again before then.
+    idled again before then. `repairs`: also the lists of Services go whose workloads are awake already.
     """
 
     objects: Callable[[ObjectRef], bool] = _everything
@@ -45,6 +45,7 @@ class Restoration(Struct, frozen=True):
     adopt: bool = False
     any_fleet: bool = False
     hold_until: datetime | None = None
+    repairs: bool = False
 
 
 def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> DesiredState:
@@ -55,7 +56,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters, alone = _looked_at(fleet, state, run, restoration.objects)
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
-    context = WriteContext(fleet, run, repairs=False, hold_until=restoration.hold_until)
+    context = WriteContext(fleet, run, repairs=restoration.repairs, hold_until=restoration.hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
     reported = notices([choice for choice in chosen if not _is_repaired(choice)], (), run)
     return DesiredState(

@@ -116,6 +116,7 @@ RULES: tuple[Rule, ...] = (
     Rule(_IDLE, IdleAction.WAKE, (FactName.EXCLUDED,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.DUE,), _NOT_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (FactName.PRODUCTION_DUE,)),
+    Rule((IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (FactName.PRODUCTION,)),  # to keep it idle would lower it again
     Rule(_IDLE, IdleAction.WAKE, (FactName.BUSY,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.WAKE_WHEN,)),
     Rule(_IDLE, IdleAction.WAKE, (FactName.FLOOR,), _SAYS_IDLE),

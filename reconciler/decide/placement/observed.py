@@ -358,12 +358,20 @@ def _restricted(case: _Case) -> LocalWorkload | None:
 
 
 def _production(case: _Case) -> LocalWorkload | None:
-    """ "*" stands for no cluster where it is production, unless the policy says so: what runs there stays."""
-    federated, name = case.federated, case.placement.name
-    if federated.preference(name) is None or federated.is_named(name):
-        return None
-    what = production_of(federated, case.placement, case.inputs, case.workload)
-    return case.held(left_out(what, (federated.name,))) if what else None
+    what = production_of_pattern(case.federated, case.placement, case.inputs, case.workload)
+    return case.held(left_out(what, (case.federated.name,))) if what else None
+
+
+def production_of_pattern(
+    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
+) -> str:
+    """Return what makes the local workload production that `federated` leaves out as it is, "" for nothing.
+
+    "*" stands for no cluster where it is production, unless the policy says so: what is there stays.
+    """
+    if federated.preference(placement.name) is None or federated.is_named(placement.name):
+        return ""
+    return production_of(federated, placement, inputs, workload)
 
 
 def production_of(

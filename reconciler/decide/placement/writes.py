@@ -45,10 +45,11 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.status import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ConfigMap, ObjectRef, Workload
+from reconciler.policy.types import FederatedReplicaSet
 
 _ADOPTED = reason(ReasonCode.ADOPTED)
 
@@ -123,7 +124,8 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
     """Return the decisions that bring local ReplicaSets that are asleep, at no replicas, to what the policy states now.
 
     Without pods the change is free; after the wake, the pods of the old template or selector would be replaced. A
-    change that was refused waits for the wake: what cannot be changed is better awake than dark.
+    change that was refused waits for the wake: what cannot be changed is better awake than dark. Production that is
+    left out stays as it is.
     """
     form = form_of(result.federated, inputs.fleet)
     if form is None:
@@ -135,7 +137,7 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
         if local.workload is not None and local.workload.spec_replicas == 0
         if local.wakes or (local.idle_by and local.replicas == 0)
         if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
-        if inputs.rejection(local.ref) is None
+        if inputs.rejection(local.ref) is None and not _is_left_out(local, result.federated, inputs)
         for decision in _while_asleep(_LocalWrite(local, result, inputs, form, differences), local.workload, form)
     )
 
@@ -143,6 +145,11 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
 def _is_restricted(local: LocalWorkload, inputs: PlacementInputs) -> bool:
     cluster = inputs.fleet.cluster(local.cluster)
     return cluster is None or restriction(cluster, local.ref.namespace) is not None
+
+
+def _is_left_out(local: LocalWorkload, federated: FederatedReplicaSet, inputs: PlacementInputs) -> bool:
+    placement = next(one for one in inputs.placements if one.name == local.cluster)
+    return bool(production_of_pattern(federated, placement, inputs, local.workload))
 
 
 def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:

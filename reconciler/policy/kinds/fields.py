@@ -245,14 +245,14 @@ class ReplicasLimits(_Numbers, frozen=True):
 
 
 class DefaultLimit(Fields, frozen=True):
-    """The greater of share of what runs, rounded up, and atLeast is allowed; of replicas always 10."""
+    """The greater of share of what runs, rounded up, and atLeast is allowed; of replicas at least 10."""
 
     share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.1)
     at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 10
 
 
 class ClusterDefaultLimit(DefaultLimit, frozen=True):
-    """The greater of share of what runs in a cluster, rounded up, and atLeast is allowed; of replicas always 10."""
+    """The greater of share of what runs in a cluster, rounded up, and atLeast is allowed; of replicas at least 10."""
 
     share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.25)
     at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 3

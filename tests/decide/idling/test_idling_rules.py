@@ -71,6 +71,7 @@ CASES = [
     ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (FactName.SERVICE_RUNS,), "keep"),
     ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (FactName.DUE, FactName.READ_ONLY), "overdue"),
     ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (FactName.BUSY,), "wake"),
+    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (FactName.PRODUCTION,), "wake"),
     ("its autoscaler has its bounds back, by our wake", IdleState.HPA_RESTORED, IDLE, (), "wake"),
     ("its autoscaler got its bounds back from somebody", IdleState.HPA_CHANGED, IDLE, (), "wake"),
     ("scaled up by a person while idle", IdleState.MANUALLY_SCALED, IDLE, (), "release"),

@@ -1,0 +1,134 @@
+"""`reconciler rbac`: the least rights that runs with these policies need, as roles for every member cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right
+from reconciler.cli.needed_rights import PickerSecret, binding, manifest_lines, needed_rights, picker_secrets, role
+from reconciler.cli.options import option, path_argument, verb
+from reconciler.cli.output import say, show_lines
+from reconciler.errors import UsageError
+from reconciler.model import ServiceAccount
+from reconciler.policy.load import read_policies
+from reconciler.policy.types import PolicySet, Writes
+from reconciler.workload_kinds import BY_KIND, WorkloadKind
+
+_PLAN, _RUN = "reconciler-plan", "reconciler"
+"""The ServiceAccounts of deploy/member."""
+
+_APPLY, _SECRETS = "reconciler-apply", "reconciler-picker-secrets"
+_KIND = re.compile(r"([A-Z][A-Za-z0-9]*)=([a-z][a-z0-9]*)\.([a-z0-9][-a-z0-9.]*)", re.ASCII)
+
+
+def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
+    """Return the kind that KIND=PLURAL.GROUP says; how click reads the value of a flag."""
+    if isinstance(text, WorkloadKind):
+        return text
+    found = _KIND.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f'"{text}" is not a kind, expected KIND=PLURAL.GROUP, WebApp=webapps.example.com')
+    kind, plural, group = found.groups()
+    return WorkloadKind(group, "", kind, plural)
+
+
+@verb("rbac")
+@path_argument()
+@option("--cluster", metavar="NAME", help="For this cluster of the Fleet only: less than what all need together.")
+@option(
+    "--kind",
+    "kinds",
+    type=custom_kind,
+    multiple=True,
+    metavar="KIND=PLURAL.GROUP",
+    help="Where a custom kind that policies name is served; may be repeated. Rollout and CloneSet are known.",
+)
+@option("--activator", is_flag=True, help="With the rights that runs need where activators are.")
+@option("--no-keda", is_flag=True, help="Without the rights on ScaledObjects, which no cluster has.")
+def rbac_command(
+    path: str, cluster: str | None, kinds: tuple[WorkloadKind, ...], activator: bool, no_keda: bool
+) -> None:
+    """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
+
+    The roles and their bindings have the names of those in deploy/member, and are applied in place of them, to each
+    cluster of the Fleet. The bindings are for its ServiceAccounts reconciler-plan, which may only plan, and reconciler.
+    """
+    policies, writes = _chosen(read_policies(path), cluster)
+    served = [*BY_KIND.values(), *kinds]
+    unknown = sorted(policies.kinds - {kind.kind for kind in served})
+    if unknown:
+        flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)
+        raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
+    rights = needed_rights(policies, served, keda=not no_keda, activator=activator)
+    found = [one for one in roles(policies, rights) if writes or one["metadata"]["name"] == _PLAN]
+    for secret in picker_secrets(policies):
+        if _named(secret) is None:
+            say(
+                f"warning: DownscalePolicy {secret.policy}: its pod picker wants Secret {secret.name} in namespaces "
+                "that are selected by patterns; bind a Role in each, as deploy/components/picker-secrets does"
+            )
+    show_lines(line for one in found for line in ("---", *manifest_lines(one)))
+
+
+def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
+    """Return the policies that are about the cluster `name`, and whether anything is written there; None is all.
+
+    Raises:
+        UsageError: the Fleet has no such cluster.
+    """
+    if name is None:
+        return policies, True
+    cluster = policies.fleet.cluster(name)
+    if cluster is None:
+        known = ", ".join(one.name for one in policies.fleet.clusters)
+        raise UsageError(f"--cluster: the Fleet has no cluster {name}, expected one of {known}")
+    return policies.on(cluster), cluster.writes is not Writes.NOTHING
+
+
+def roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
+    """Yield the roles that grant `rights`, and those to read Secrets and to impersonate tenants, each with its binding.
+
+    What a plan needs is granted to both ServiceAccounts.
+    """
+    own = policies.fleet.namespace
+    run = ServiceAccount(own, _RUN)
+    tenants = {one.service_account for one in policies.fleet.tenants if one.service_account is not None}
+    impersonated = [impersonation_right(ServiceAccount(own, name)) for name in sorted(tenants)]
+    every = [*rights, *impersonated]
+    for name, accounts, writes in (
+        (_PLAN, (ServiceAccount(own, _PLAN), run), False),
+        (_APPLY, (run,), True),
+    ):
+        for namespace in ("", own):
+            chosen = [one for one in every if (one.apply, one.own) == (writes, bool(namespace))]
+            yield from _bound(name, namespace, chosen, accounts)
+    for namespace, secrets in _secrets_by_namespace(policies).items():
+        yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], (run,))
+
+
+def _bound(
+    name: str, namespace: str, rights: Iterable[Right], accounts: Iterable[ServiceAccount]
+) -> Iterator[dict[str, Any]]:
+    granted = role(name, namespace, role_rules(rights))
+    yield granted
+    yield binding(granted, accounts)
+
+
+def _secrets_by_namespace(policies: PolicySet) -> Mapping[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for secret in picker_secrets(policies):
+        for namespace in _named(secret) or ():
+            found.setdefault(namespace, set()).add(secret.name)
+    return {namespace: found[namespace] for namespace in sorted(found)}
+
+
+def _named(secret: PickerSecret) -> list[str] | None:
+    """Return the namespaces with a Secret, None where the policy does not name each."""
+    include = secret.namespaces.include
+    if any(set(name) & set("*?[") for name in include):
+        return None
+    return [name for name in include if secret.namespaces.names(name)]

@@ -1,0 +1,198 @@
+"""`reconciler uninstall`: wakes everything, and takes everything of ours off the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from reconciler.apply.outcomes import OutcomeStatus
+from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
+from reconciler.cli.approval import Approval
+from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
+from reconciler.cli.options import option, terminal_or, verb
+from reconciler.cli.output import say
+from reconciler.cli.progress import by_hand_options, run_progress
+from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.decide.annotations import fleet_names
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.placement.removed_policies import decide_scales_to_restore
+from reconciler.decide.uninstall import MarkedObject, decide_uninstall
+from reconciler.errors import (
+    ClusterError,
+    ExitCode,
+    ForbiddenError,
+    NotFoundError,
+    UsageError,
+    first_exit_code,
+    reason_of,
+)
+from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
+from reconciler.pipeline import Applied, Control, Decide, apply
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.world import World
+
+_NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metrics.k8s.io", "pods")})
+"""Kinds that carry no key of ours; metrics have the labels of their pods."""
+
+
+@verb("uninstall")
+@fleet_options
+@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
+@by_hand_options
+def uninstall_command(output: str, **flags: Any) -> int:
+    """Wake everything that was idled, give back what placement scaled, and remove all that runs wrote on the clusters.
+
+    Stop the runs and activators first. Local ReplicaSets stay and keep running. Of the policies only the Fleet is read.
+    What stops half-way goes on when it is called again.
+    """
+    terminal_or(flags["auto_approve"], "uninstall")
+    source = FleetSource.of(flags)
+    fleet = source.read()
+    options = RunOptions.of(source.path, {**flags, "context": None})
+    if options.snapshot is not None:
+        raise UsageError("--snapshot: has nothing to uninstall, expected live clusters")
+    removal = _Removal(options, fleet, every_fleet=bool(source.contexts))
+    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+        world = options.world(fleet)
+        source.check_own_namespace(fleet, world)
+
+        def done(decide: Decide, title: str, *, again: bool = False) -> Applied:
+            asks = not flags["auto_approve"] and not again
+            nothing = f"{title.partition(' ')[0]}: nothing is to be done."
+            approval = Approval(output, replace(options, title=title, nothing=nothing), ask=asks)
+            control = Control(shown.counted(approval.choose), shown.writing, approval.approve, wakes_early=not asks)
+            control = by_hand(control, source, flags)
+            applied = apply(PolicySet(fleet), world, tracked_run.request(), control, decide)
+            approval.report(applied)
+            return applied
+
+        return limit.ended(_uninstalled(removal, done, world))
+
+
+class Done(Protocol):
+    def __call__(self, decide: Decide, title: str, *, again: bool = False) -> Applied:
+        """Return what was done of a plan, once it was approved; `again`: it was, but controllers copied old keys."""
+
+
+_MOST_PASSES = 5
+"""So often keys are taken off: until the controller of a Deployment sees that, it copies them to its ReplicaSets."""
+
+
+def _uninstalled(removal: _Removal, done: Done, world: World) -> ExitCode:
+    """Wake, then take the keys off, then delete what is ours alone, the locks last; what fails stops what follows."""
+    codes: list[ExitCode] = []
+    for number in range(_MOST_PASSES + 1):
+        decide, title = (removal.cleared, "Uninstall from Fleet") if number else (removal.woken, "Wake in Fleet")
+        applied = done(decide, title, again=number > 1)
+        codes.append(exit_of_apply(applied))
+        if not _is_whole(applied):
+            say("error: not everything was done, so the records stay; call uninstall again")
+            return first_exit_code([*codes, ExitCode.PARTIAL])
+        if number and (not applied.plan.actions or not any(removal.left())):
+            break
+    codes += [ExitCode.PARTIAL for _ in removal.own_objects(world)]
+    for ref in removal.left():
+        codes.append(ExitCode.PARTIAL)
+        say(f"warning: {ref}: carries a key of ours")
+    say("Next: remove what was installed, as `kubectl delete -k` of what was applied does.")
+    return first_exit_code(codes)
+
+
+def _is_whole(applied: Applied) -> bool:
+    done = all(one.status is OutcomeStatus.APPLIED for one in applied.outcomes)
+    return done and not applied.dropped and not applied.plan.unknown and not applied.declined
+
+
+class _Removal:
+    """What is of ours on the clusters of `fleet`; `every_fleet`: that of every Fleet is."""
+
+    def __init__(self, options: RunOptions, fleet: Fleet, *, every_fleet: bool) -> None:
+        live = LiveSettings(options.now, fleet.namespace, options.settings)
+        opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
+        self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}
+        self._fleet = fleet
+        self._every_fleet = every_fleet
+        self._fleets = None if every_fleet else fleet_names(fleet)
+
+    def woken(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        """Return what `restore --all` does."""
+        restoration = Restoration(any_fleet=self._every_fleet, repairs=True)
+        idle = decide_restore(policies.fleet, state, run, restoration)
+        placed = decide_scales_to_restore(policies.fleet, state, restoration.objects, any_fleet=self._every_fleet)
+        return idle.joined(placed)
+
+    def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
+        """Return what takes our keys off everything that the clusters of `state` serve."""
+        found = [one for name in state.clusters for one in self._marked(name)]
+        return decide_uninstall(found, self._fleets)
+
+    def own_objects(self, world: World) -> Iterator[ObjectRef]:
+        """Delete the ConfigMaps and Leases that runs write, the locks last; yield what could not be deleted."""
+        for name, access in world.accesses.items():
+            for one in sorted(self._own(name), key=lambda ref: ref.kind):
+                try:
+                    version = LEASES.api_version if one.kind == LEASES.kind else CONFIG_MAPS.api_version
+                    access.cluster.write(Write("delete", one, version))
+                except NotFoundError:
+                    continue
+                except ClusterError as error:
+                    say(f"warning: {reason_of(error)}")
+                    yield one
+
+    def left(self) -> Iterator[ObjectRef]:
+        """Yield what still carries a key of ours."""
+        for name in self._served:
+            yield from (one.ref for one in self._marked(name) if one.is_of(self._fleets))
+
+    def _own(self, cluster: str) -> list[ObjectRef]:
+        namespace = self._fleet.namespace
+        found = [
+            (resource.kind, _marked_object(ref, resource.api_version, metadata))
+            for resource in (CONFIG_MAPS, LEASES)
+            for served in self._served[cluster].kinds()
+            if (served.group, served.plural) == (resource.group, resource.plural)
+            for metadata in self._served[cluster].metadata(served)
+            if metadata.get("namespace") == namespace
+            for ref in [ObjectRef(cluster, namespace, resource.kind, str(metadata["name"]), resource.group)]
+        ]
+        return [one.ref for kind, one in found if _is_own(kind, one) and one.is_of(self._fleets)]
+
+    def _marked(self, cluster: str) -> Iterator[MarkedObject]:
+        """Yield what carries a key of ours outside of our own objects; a kind that may not be listed is said."""
+        own = set(self._own(cluster))
+        for served in self._served[cluster].kinds():
+            if (served.group, served.plural) in _NEVER_MARKED:
+                continue
+            try:
+                listed = self._served[cluster].metadata(served)
+            except ForbiddenError as error:
+                say(f"warning: {reason_of(error)}")
+                continue
+            version = f"{served.group}/{served.version}" if served.group else served.version
+            for metadata in listed:
+                ref = ObjectRef(cluster, metadata.get("namespace") or "", served.kind, metadata["name"], served.group)
+                one = _marked_object(ref, version, metadata)
+                if one.is_marked and ref not in own:
+                    yield one
+
+
+def _is_own(kind: str, one: MarkedObject) -> bool:
+    ours = all(one.labels.get(key) == value for key, value in OUR_LABELS.items())
+    return ours or (kind == CONFIG_MAPS.kind and one.ref.name.startswith(OUR_CONFIG_MAPS))
+
+
+def _marked_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> MarkedObject:
+    owners = metadata.get("ownerReferences") or ()
+    return MarkedObject(
+        ref,
+        version,
+        str(metadata.get("uid", "")),
+        metadata.get("annotations") or {},
+        metadata.get("labels") or {},
+        any(one.get("controller") for one in owners),
+    )

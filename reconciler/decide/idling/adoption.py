@@ -1,0 +1,99 @@
+"""What another tool has asleep -> the records that it would have, had the policies idled it in this run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, IDLED_TO, LAST_IDLED
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Notice, Phase, Verb
+from reconciler.decide.idling.decide import decide_idling
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
+from reconciler.policy.types import PolicySet
+
+NOT_ADOPTED = "notAdopted"
+
+
+def decide_adoption(
+    policies: PolicySet, state: ObservedState, run: Run, before: Mapping[ObjectRef, int], tool: str
+) -> DesiredState:
+    """Return the records of what `tool` has asleep, and what goes with them on Services and autoscalers.
+
+    `before` is how many replicas each had, a CronJob 1. No replicas are changed. What no policy wants idle now, or only
+    with something that runs, is left as it is and the run is partial. What was ever idled here is not the tool's.
+    """
+    seen = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
+    asleep = {ref: count for ref, count in before.items() if ref in seen and _is_asleep(seen[ref], count)}
+    awake = {name: _as_before(cluster, asleep) for name, cluster in state.clusters.items()}
+    desired = decide_idling(policies, replace(state, clusters=awake), run).desired
+    running = {one.group: one.ref for one in desired.decisions if one.idles and one.ref not in asleep}
+    idled = {one.group for one in desired.decisions if one.idles and one.ref in asleep} - running.keys()
+    decisions = tuple(_recorded(one, seen) for one in desired.decisions if one.group in idled)
+    left = asleep.keys() - {one.ref for one in decisions}
+    whys = {
+        **{one.ref: f"it {one.outcome}: {one.why}" for one in desired.explanations},
+        **{one.ref: f"with it {running[one.group]} would be" for one in desired.decisions if one.group in running},
+    }
+    notices = tuple(_left(sorted(left), asleep, whys, tool))
+    return DesiredState(decisions, notices=notices, explanations=desired.explanations)
+
+
+def _is_asleep(workload: Workload, before: int) -> bool:
+    known = (IDLED_AT, LAST_IDLED, AWAKE_SINCE)
+    return workload.spec_replicas < before and not any(key in workload.annotations for key in known)
+
+
+def _as_before(cluster: ObservedCluster, asleep: Mapping[ObjectRef, int]) -> ObservedCluster:
+    workloads = tuple(_awake(one, asleep[one.ref]) if one.ref in asleep else one for one in cluster.workloads)
+    return replace(cluster, workloads=workloads)
+
+
+def _awake(workload: Workload, replicas: int) -> Workload:
+    """Return `workload` as it was with `replicas`: all of them ready, and older than any minAge."""
+    if workload.suspend is not None:
+        return replace(workload, suspend=False, created_at=None)
+    counts = ("status_replicas", "ready_replicas", "available_replicas", "updated_replicas")
+    settled = {name: replicas for name in counts if getattr(workload, name) is not None}
+    seen = workload.generation
+    return replace(workload, replicas=replicas, observed_generation=seen, created_at=None, conditions=(), **settled)
+
+
+def _recorded(decision: Decision, seen: Mapping[ObjectRef, Workload]) -> Decision:
+    """Return `decision` without any change of replicas: they are down already."""
+    if not decision.idles:
+        return replace(decision, phase=Phase.REPAIR, wait_activator=False)
+    changes = tuple(_kept(one, seen[decision.ref]) for one in decision.changes)
+    return replace(
+        decision,
+        verb=Verb.REPAIR,
+        phase=Phase.REPAIR,
+        changes=changes,
+        replicas_before=None,
+        replicas_after=None,
+        victims=None,
+        downscale=None,
+        wait_activator=False,
+        event="",
+        idles=False,
+    )
+
+
+def _kept(change: FieldChange, workload: Workload) -> FieldChange:
+    """Return a change of replicas as a test that they are what was seen, and the record with at least so many."""
+    if change.path == ("metadata", "annotations", IDLED_TO):
+        return replace(change, after=str(max(int(change.after), workload.spec_replicas)))
+    if change.path[:1] != ("spec",):
+        return change
+    now = workload.suspend if workload.suspend is not None else workload.replicas
+    return replace(change, before=now, after=now)
+
+
+def _left(
+    left: Iterable[ObjectRef], before: Mapping[ObjectRef, int], whys: Mapping[ObjectRef, str], tool: str
+) -> Iterator[Notice]:
+    for ref in left:
+        why = whys.get(ref, "no policy selects it")
+        had = "it ran" if ref.kind == "CronJob" else f"{before[ref]} replicas before"
+        text = f"stays as {tool} left it ({had}), as it would not be idled now by itself: {why}"
+        yield Notice(NOT_ADOPTED, str(ref), text, partial=True)

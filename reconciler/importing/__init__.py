@@ -1,0 +1,1 @@
+"""What other tools are told by their manifests, as policies."""

@@ -1,0 +1,326 @@
+"""kube-downscaler, py-kube-downscaler and GoKubeDownscaler: annotations and flags -> IdlingPolicies.
+
+Source: py-kube-downscaler, kube_downscaler/scaler.py, autoscale_resource; GoKubeDownscaler,
+internal/pkg/values/scope.go.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
+from reconciler.importing.downscaler_flags import controller_of
+from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
+from reconciler.importing.manifests import Manifest
+from reconciler.importing.periods import (
+    Criterion,
+    Dialect,
+    PeriodError,
+    Periods,
+    all_of,
+    any_of,
+    during,
+    outside,
+    paired,
+    parse_periods,
+)
+
+PREFIX = "downscaler/"
+
+_KINDS = {
+    "cronjobs": "CronJob",
+    "deployments": "Deployment",
+    "rollouts": "Rollout",
+    "scaledobjects": "ScaledObject",
+    "stacks": "Stack",
+    "statefulsets": "StatefulSet",
+}
+_WITH_THEIR_TARGET = "horizontalpodautoscalers"
+_TIMES = ("uptime", "downtime", "upscale-period", "downscale-period")
+_FORCED = ("force-uptime", "force-downtime")
+_REPLICAS = ("downtime-replicas", "downscale-replicas")
+_SETTINGS = (*_TIMES, *_FORCED, *_REPLICAS, "grace-period")
+_WITHOUT_COUNTERPART = {
+    "scale-children": "has no counterpart: a policy selects each kind that it scales",
+    "upscale-excluded": "has no counterpart: what is excluded is woken",
+}
+_FLAGS_WITHOUT_COUNTERPART = {
+    "admission-controller": "has no counterpart: Jobs are not refused at admission",
+    "deployment-time-annotation": "has no counterpart; let what deploys write reconciler/exclude-until",
+    "upscale-target-only": "has no counterpart: what no policy selects any more is woken",
+}
+_WIDER = "the policies would select more, so they only observe; select what is meant, and take mode out"
+_LITERAL = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+_GO_DURATION = re.compile(r"(?:\d+h)?(?:\d+m)?(?:\d+s)?", re.ASCII)
+
+
+class _Setting(Struct, frozen=True):
+    """What one object is told. `criterion` None: it is never scaled down."""
+
+    criterion: Criterion | None
+    replicas: int = 0
+    min_age: str = "15m"
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.criterion, self.replicas, self.min_age], sort_keys=True)
+
+
+class _Selection(Struct, frozen=True):
+    """What a policy selects; `workloads` None: all of the kinds that the tool scales."""
+
+    priority: int
+    namespaces: Mapping[str, Any]
+    left_out: Sequence[Mapping[str, Any]] = ()
+    workloads: Mapping[str, Any] | None = None
+
+
+Scope = Mapping[str, str]
+"""What a workload, its Namespace or the flags say, by the name of the annotation without its prefix."""
+
+
+def import_downscaler(manifests: Iterable[Manifest], *, go: bool) -> Imported:
+    """Return the policies that do what the tool does by the annotations and flags in `manifests`."""
+    return _Import(list(manifests), go).imported()
+
+
+class _Import:
+    def __init__(self, manifests: Sequence[Manifest], go: bool) -> None:
+        self._go = go
+        self._gathering = Gathering()
+        self._controller = controller_of(manifests)
+        self._dialect = Dialect(
+            go, self._controller.flag("default-timezone"), self._controller.flag("default-weekframe")
+        )
+        self._namespaces = {one.name: one for one in manifests if one.kind == "Namespace"}
+        self._workloads = [one for one in manifests if one.kind in _KINDS.values() and not one.owned]
+        self._excluded, self._narrowed = self._scope()
+        self._kinds = self._included_kinds()
+
+    def imported(self) -> Imported:
+        for one in (*self._namespaces.values(), *self._workloads):
+            self._check_annotations(one)
+        left_out: list[Mapping[str, Any]] = []
+        of_workloads = self._of_workloads(left_out)
+        of_namespaces = self._of_namespaces(left_out)
+        self._default(left_out)
+        for names, setting in of_namespaces:
+            name = names[0] if len(names) == 1 else f"{names[0]}-and-{len(names) - 1}-more"
+            inside = [one for one in left_out if "workloads" in one and one["namespaces"]["include"][0] in names]
+            self._add(name, setting, _Selection(10, {"include": names}, inside))
+        for (namespace, kind, objects), setting in of_workloads:
+            selector = {"kinds": [kind], "include": objects}
+            self._add(f"{namespace}-{objects[0]}", setting, _Selection(20, {"include": [namespace]}, (), selector))
+        return self._gathering.imported()
+
+    def _add(self, name: str, setting: _Setting, selection: _Selection) -> None:
+        criterion = setting.criterion
+        assert criterion is not None
+        workloads = selection.workloads or {"kinds": self._kinds, **self._narrowed}
+        spec: dict[str, Any] = {
+            **({"mode": "Observe"} if self._observed else {}),
+            **({"priority": selection.priority} if selection.priority else {}),
+            "selector": {"namespaces": selection.namespaces, "workloads": workloads},
+            **({"exclude": [*selection.left_out]} if selection.left_out else {}),
+            "idleWhen": criterion.get("allOf", [criterion]),
+            "minAge": setting.min_age,
+            **({"idleReplicas": setting.replicas} if setting.replicas else {}),
+        }
+        self._gathering.add("IdlingPolicy", policy_name(name), spec, self._observed)
+
+    # What the tool looks at: kinds, namespaces and names, from its flags.
+
+    def _included_kinds(self) -> list[str]:
+        controller = self._controller
+        if controller.manifest is None:
+            annotated = {one.kind for one in self._workloads if _scope_of(one.annotations)}
+            return sorted({"Deployment", *annotated})
+        kinds = []
+        for plural in controller.listed("include-resources"):
+            if plural in _KINDS:
+                kinds.append(_KINDS[plural])
+            elif plural == _WITH_THEIR_TARGET:
+                self._lose_flag("include-resources", f"{plural}: autoscalers are idled with their targets")
+            else:
+                self._lose_flag("include-resources", f"{plural}: are not scaled here")
+        return sorted(kinds) or ["Deployment"]
+
+    def _scope(self) -> tuple[list[re.Pattern[str]], dict[str, Any]]:
+        """Return the patterns of namespaces that the tool leaves out, and how policies narrow their workloads."""
+        controller = self._controller
+        self._observed: list[Loss] = []
+        for flag, words in _FLAGS_WITHOUT_COUNTERPART.items():
+            if controller.flag(flag):
+                self._lose_flag(flag, words)
+        if controller.flag("explicit-include"):
+            self._observed.append(self._lose_flag("explicit-include", _WIDER))
+        patterns = self._patterns("exclude-namespaces")
+        narrowed: dict[str, Any] = {}
+        labels = controller.listed("matching-labels")
+        if len(labels) == 1 and re.fullmatch(r"[\w./-]+=[\w.-]+", labels[0], re.ASCII):
+            key, _, value = labels[0].partition("=")
+            narrowed["matchLabels"] = {key: value}
+        elif labels:
+            self._observed.append(self._lose_flag("matching-labels", f'"{",".join(labels)}": {_WIDER}'))
+        names = self._globs("exclude-deployments")
+        if names:
+            narrowed["exclude"] = names
+        return patterns, narrowed
+
+    def _patterns(self, flag: str) -> list[re.Pattern[str]]:
+        found = []
+        for one in self._controller.listed(flag):
+            try:
+                found.append(re.compile(one))
+            except re.error as error:
+                self._lose_flag(flag, f'"{one}" is no regular expression: {error}')
+        return found
+
+    def _globs(self, flag: str) -> list[str]:
+        """Return the values of a flag as patterns of names; a regular expression that is none is lost."""
+        globs = []
+        for one in self._controller.listed(flag):
+            glob = one.strip("^$").replace(".*", "*")
+            if _LITERAL.fullmatch(glob.replace("*", "x")):
+                globs.append(glob)
+            else:
+                self._observed.append(self._lose_flag(flag, f'"{one}" is no pattern of names: {_WIDER}'))
+        return globs
+
+    def _lose_flag(self, flag: str, words: str) -> Loss:
+        assert self._controller.manifest is not None
+        return self._gathering.lose(self._controller.manifest, f"--{flag}", words)
+
+    def _is_excluded(self, namespace: str) -> bool:
+        only = self._controller.listed("namespace")
+        return any(one.fullmatch(namespace) for one in self._excluded) or bool(only and namespace not in only)
+
+    # Three levels: what the flags say of everything, a Namespace of what is in it, a workload of itself.
+
+    def _default(self, left_out: Sequence[Mapping[str, Any]]) -> None:
+        controller = self._controller
+        if controller.manifest is None:
+            return
+        setting = self._setting(controller.manifest, [self._flags])
+        if setting is None or setting.criterion is None:
+            return
+        namespaces: dict[str, Any] = {}
+        if controller.listed("namespace"):
+            namespaces["include"] = controller.listed("namespace")
+        excluded = self._globs("exclude-namespaces")
+        if excluded:
+            namespaces["exclude"] = excluded
+        self._add("default", setting, _Selection(0, namespaces, left_out))
+
+    def _of_namespaces(self, left_out: list[Mapping[str, Any]]) -> list[tuple[list[str], _Setting]]:
+        found: dict[str, tuple[list[str], _Setting]] = {}
+        for one in self._namespaces.values():
+            scope = _scope_of(one.annotations)
+            if not scope or self._is_excluded(one.name):
+                continue
+            setting = self._setting(one, [scope, self._flags])
+            if setting is None or setting.criterion is None:
+                left_out.append({"namespaces": {"include": [one.name]}})
+            else:
+                found.setdefault(setting.key, ([], setting))[0].append(one.name)
+        return list(found.values())
+
+    def _of_workloads(self, left_out: list[Mapping[str, Any]]) -> list[tuple[tuple[str, str, list[str]], _Setting]]:
+        found: dict[tuple[str, str, str], tuple[tuple[str, str, list[str]], _Setting]] = {}
+        for one in self._workloads:
+            scope = _scope_of(one.annotations)
+            if not scope or self._is_excluded(one.namespace) or one.kind not in self._kinds:
+                continue
+            space = self._namespaces.get(one.namespace)
+            setting = self._setting(one, [scope, _scope_of(space.annotations) if space else {}, self._flags])
+            if setting is None or setting.criterion is None:
+                workloads = {"kinds": [one.kind], "include": [one.name]}
+                left_out.append({"namespaces": {"include": [one.namespace]}, "workloads": workloads})
+                continue
+            key = (one.namespace, one.kind, setting.key)
+            found.setdefault(key, ((one.namespace, one.kind, []), setting))[0][2].append(one.name)
+        return list(found.values())
+
+    @property
+    def _flags(self) -> Scope:
+        flags = self._controller.flags
+        names = {"uptime": "default-uptime", "downtime": "default-downtime"}
+        return {key: flags[name] for key in _SETTINGS if (name := names.get(key, key)) in flags}
+
+    # One object: what its scopes say, the closest first.
+
+    def _setting(self, manifest: Manifest, scopes: Sequence[Scope]) -> _Setting | None:
+        """Return what `scopes` say together, None where that cannot be carried over; it is left out then."""
+        try:
+            criterion = self._criterion(scopes)
+            return _Setting(criterion, self._replicas(scopes), self._grace_period(scopes))
+        except PeriodError as error:
+            self._gathering.lose(manifest, "annotations" if len(scopes) > 1 else "flags", f"{error}; it is left out")
+            return None
+
+    def _criterion(self, scopes: Sequence[Scope]) -> Criterion | None:
+        merged: Scope = {key: value for scope in reversed(scopes) for key, value in scope.items()}
+        forced: Scope = merged
+        if self._go:  # there the closest scope that says any of them decides alone
+            merged, forced = _closest(scopes, _TIMES), _closest(scopes, _FORCED)
+        elif len(scopes) == 3:
+            forced = scopes[1]  # read on Namespaces only
+        idle = self._times(merged)
+        idle = any_of([during(self._parsed(forced.get("force-downtime", "never"))), idle])
+        up = self._parsed(forced.get("force-uptime", "never"))
+        return idle if up.never else all_of([outside(up), idle])
+
+    def _times(self, merged: Scope) -> Criterion | None:
+        up, down = merged.get("upscale-period", "never"), merged.get("downscale-period", "never")
+        if up != "never" or down != "never":
+            return outside(paired(up, down, self._dialect))
+        away = outside(self._parsed(merged.get("uptime", "always")))
+        return any_of([during(self._parsed(merged.get("downtime", "never"))), away])
+
+    def _parsed(self, text: str) -> Periods:
+        return parse_periods(text, self._dialect)
+
+    @staticmethod
+    def _replicas(scopes: Sequence[Scope]) -> int:
+        text = next((scope[key] for scope in scopes for key in _REPLICAS if key in scope), "0")
+        if not text.isdecimal():
+            raise PeriodError(f'downtime-replicas "{text}" is no number of replicas')
+        return int(text)
+
+    @staticmethod
+    def _grace_period(scopes: Sequence[Scope]) -> str:
+        text = next((scope["grace-period"] for scope in scopes if "grace-period" in scope), "900")
+        if text.isdecimal():
+            minutes, seconds = divmod(int(text), 60)
+            return f"{minutes}m" if minutes and not seconds else f"{text}s"
+        if text and _GO_DURATION.fullmatch(text):
+            return text
+        raise PeriodError(f'grace-period "{text}" is no duration')
+
+    def _check_annotations(self, manifest: Manifest) -> None:
+        for key, value in manifest.annotations.items():
+            name = key.removeprefix(PREFIX)
+            if key.startswith(PREFIX) and name in _WITHOUT_COUNTERPART:
+                self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
+            if key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
+                self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
+
+
+def _scope_of(annotations: Mapping[str, str]) -> Scope:
+    return {key: annotations[PREFIX + key] for key in _SETTINGS if PREFIX + key in annotations}
+
+
+def _closest(scopes: Sequence[Scope], keys: Sequence[str]) -> Mapping[str, str]:
+    return next((one for one in scopes if any(key in one for key in keys)), {})
+
+
+def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:
+    """Return how many replicas something had that now has `replicas`, None where the tool did not scale it down."""
+    text = annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
+    previous = 1 if text == "false" else int(text) if text.isdecimal() else 0  # of a CronJob: it was not suspended
+    return previous if previous > replicas else None

@@ -1,0 +1,79 @@
+"""The flags and variables of the controller of kube-downscaler, from the manifest of its Deployment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from reconciler.importing.manifests import Manifest, inside, mappings
+
+_IMAGE = re.compile(r"(?:^|/)(?:[a-z-]+-)?(?:kube-?downscaler|gokubedownscaler)(?:[:@]|$)", re.IGNORECASE)
+_WITHOUT_VALUE = {"debug", "dry-run", "enable-events", "explicit-include", "json-logs", "once", "upscale-target-only"}
+_DEFAULTS = {"exclude-namespaces": "kube-system", "include-resources": "deployments", "grace-period": "900"}
+
+
+class Controller(Struct, frozen=True):
+    """What the controller is told. `manifest` None: it is not among the manifests, and has its defaults."""
+
+    manifest: Manifest | None
+    flags: Mapping[str, str]
+
+    def flag(self, name: str) -> str:
+        """Return the value of a flag, "" for none."""
+        return self.flags.get(name, _DEFAULTS.get(name, ""))
+
+    def listed(self, name: str) -> list[str]:
+        """Return the values of a flag that has several, with commas between them."""
+        return [one.strip() for one in self.flag(name).split(",") if one.strip()]
+
+
+def controller_of(manifests: Iterable[Manifest]) -> Controller:
+    """Return the controller of kube-downscaler, GoKubeDownscaler or one of their relatives among `manifests`."""
+    every = list(manifests)
+    config = {
+        (one.namespace, one.name): {str(key): str(value) for key, value in (one.at("data") or {}).items()}
+        for one in every
+        if one.kind == "ConfigMap"
+    }
+    for one in every:
+        for container in mappings(one.at("spec", "template", "spec", "containers")):
+            if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in one.name:
+                return Controller(one, {**_variables(one, container, config), **_arguments(container)})
+    return Controller(None, {})
+
+
+def _variables(
+    manifest: Manifest, container: Mapping[str, object], config: Mapping[tuple[str, str], Mapping[str, str]]
+) -> dict[str, str]:
+    """Return the environment variables by the names of their flags: DEFAULT_UPTIME as default-uptime."""
+    found: dict[str, str] = {}
+    for source in mappings(container.get("envFrom")):
+        found |= config.get((manifest.namespace, str(inside(source, "configMapRef", "name"))), {})
+    for one in mappings(container.get("env")):
+        key = inside(one, "valueFrom", "configMapKeyRef")
+        value = one.get("value")
+        if key is not None:
+            value = config.get((manifest.namespace, str(key.get("name"))), {}).get(str(key.get("key")))
+        if value is not None:
+            found[str(one.get("name"))] = str(value)
+    return {name.lower().replace("_", "-"): value for name, value in found.items()}
+
+
+def _arguments(container: Mapping[str, object]) -> dict[str, str]:
+    given: Sequence[object] = [*_list(container.get("command")), *_list(container.get("args"))]
+    texts = [str(one) for one in given]
+    found: dict[str, str] = {}
+    for place, text in enumerate(texts):
+        name, is_set, value = text.lstrip("-").partition("=")
+        if not text.startswith("-"):
+            continue
+        if not is_set and name not in _WITHOUT_VALUE and place + 1 < len(texts):
+            value = texts[place + 1]
+        found[name] = value if value or is_set else "true"
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

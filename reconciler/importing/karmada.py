@@ -1,0 +1,211 @@
+"""Karmada: PropagationPolicies, and OverridePolicies of replicas -> FederatedReplicaSets.
+
+Source: karmada-io/karmada, pkg/apis/policy/v1alpha1/propagation_types.go and override_types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.importing.imported import Gathering, Imported, Loss
+from reconciler.importing.manifests import Manifest, inside, mappings
+from reconciler.importing.spread import WORKLOADS, clusters_in, exactly, label_selector, replicas_of, selected
+
+_POLICY_GROUP, _CLUSTER_GROUP = "policy.karmada.io", "cluster.karmada.io"
+_PROPAGATION = ("PropagationPolicy", "ClusterPropagationPolicy")
+_OVERRIDE = ("OverridePolicy", "ClusterOverridePolicy")
+_LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
+_WITHOUT_COUNTERPART = {
+    ("dependentOverrides",): _LEFT_TO_OTHERS,
+    ("failover", "application"): "has no counterpart; see progressDeadline and unschedulableAfter",
+    ("failover", "cluster"): "has no counterpart; see clusterGracePeriod",
+    ("placement", "clusterAffinities"): "only the first group is carried over",
+    ("placement", "clusterTolerations"): "has no counterpart; see `state` of a cluster",
+    ("placement", "spreadConstraints"): "has no counterpart; see minReplicas and maxReplicas",
+    ("placement", "workloadAffinity"): "has no counterpart",
+    ("propagateDeps",): _LEFT_TO_OTHERS,
+    ("suspension", "dispatchingOnClusters"): "has no counterpart; see `state` of a cluster",
+}
+
+
+def import_karmada(manifests: Iterable[Manifest]) -> Imported:
+    """Return a FederatedReplicaSet for each workload that a policy propagates; clusters are those that are named."""
+    return _Import(list(manifests)).imported()
+
+
+class _Target(Struct, frozen=True):
+    """A workload that a policy propagates; `workload` None: it is not among the manifests."""
+
+    kind: str
+    namespace: str
+    name: str
+    workload: Manifest | None
+
+    def is_selected_by(self, selector: Mapping[str, Any]) -> bool:
+        """Return whether a resource selector selects it."""
+        if selector.get("kind") != self.kind or (selector.get("namespace") or self.namespace) != self.namespace:
+            return False
+        if selector.get("name"):
+            return bool(selector["name"] == self.name)
+        labels = label_selector(selector.get("labelSelector"))
+        return self.workload is not None and labels.matches(self.workload.labels)
+
+
+class _Import:
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._gathering = Gathering()
+        self._known = clusters_in(manifests, _CLUSTER_GROUP, "Cluster")
+        self._named: dict[str, Mapping[str, str]] = dict(self._known)
+        self._workloads = [one for one in manifests if one.kind in WORKLOADS and not one.owned]
+        in_group = [one for one in manifests if one.group == _POLICY_GROUP]
+        self._policies = [one for one in in_group if one.kind in _PROPAGATION]
+        self._overrides = [one for one in in_group if one.kind in _OVERRIDE]
+
+    def imported(self) -> Imported:
+        done = set[tuple[str, str, str]]()
+        self._check_overrides()
+        # A policy of a namespace wins over one of all, a name over a label, then the higher priority.
+        for policy in sorted(self._policies, key=lambda one: (one.kind != _PROPAGATION[0], -self._priority(one))):
+            losses = list(self._without_counterpart(policy))
+            for target in self._targets(policy):
+                key = (target.kind, target.namespace, target.name)
+                if key not in done:
+                    done.add(key)
+                    self._add(policy, target, losses)
+        return self._gathering.imported(self._named)
+
+    @staticmethod
+    def _priority(policy: Manifest) -> int:
+        found = policy.at("spec", "priority")
+        return found if type(found) is int else 0
+
+    def _without_counterpart(self, policy: Manifest) -> Iterator[Loss]:
+        for path, words in _WITHOUT_COUNTERPART.items():
+            if policy.at("spec", *path):
+                yield self._gathering.lose(policy, f"spec.{'.'.join(path)}", words)
+
+    def _targets(self, policy: Manifest) -> Iterator[_Target]:
+        for number, one in enumerate(mappings(policy.at("spec", "resourceSelectors"))):
+            kind, name = str(one.get("kind", "")), str(one.get("name") or "")
+            field = f"spec.resourceSelectors[{number}]"
+            if kind not in WORKLOADS:
+                self._gathering.lose(policy, field, f"{kind} {_LEFT_TO_OTHERS}")
+                continue
+            namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(one.get("namespace") or "")
+            every = (_Target(found.kind, found.namespace, found.name, found) for found in self._workloads)
+            found = [
+                target
+                for target in every
+                if target.namespace == (namespace or target.namespace) and target.is_selected_by(one)
+            ]
+            yield from found
+            if not found and name and namespace:
+                yield _Target(kind, namespace, name, None)
+            elif not found:
+                self._gathering.lose(policy, field, f"no {kind} that it selects is among the manifests")
+
+    def _add(self, policy: Manifest, target: _Target, losses: Iterable[Loss]) -> None:
+        replicas = replicas_of(target.workload, "spec", "replicas")
+        if replicas is None:
+            name = f"{target.kind} {target.namespace}/{target.name}"
+            words = f"{name} is not among the manifests, so its replicas are not known"
+            self._gathering.lose(policy, "spec.resourceSelectors", words)
+            return
+        names = self._clusters(policy)
+        if not names:
+            words = "names no cluster that is known; no policy is made of it"
+            self._gathering.lose(policy, "spec.placement", words)
+            return
+        lost = [*losses]
+        preferences, total = self._preferences(policy, names, replicas, lost)
+        total = self._overridden(target, preferences, total)
+        spec = {
+            "replicas": total,
+            **({"paused": True} if policy.at("spec", "suspension", "dispatching") else {}),
+            **({} if policy.at("spec", "conflictResolution") == "Overwrite" else {"onConflict": "Abort"}),
+            "preferences": {"rebalance": True, "clusters": preferences},
+            "targetRef": {"apiVersion": WORKLOADS[target.kind], "kind": target.kind, "name": target.name},
+        }
+        self._gathering.add("FederatedReplicaSet", target.name, spec, lost, target.namespace)
+
+    def _clusters(self, policy: Manifest) -> list[str]:
+        placement = policy.at("spec", "placement") or {}
+        groups = mappings(placement.get("clusterAffinities"))
+        names = self._affine(groups[0] if groups else placement.get("clusterAffinity"))
+        for one in names:
+            self._named.setdefault(one, {})
+        return names
+
+    def _affine(self, affinity: Any) -> list[str]:
+        """Return the clusters of an affinity; without names those that are known."""
+        found = affinity if isinstance(affinity, Mapping) else {}
+        names = [str(one) for one in found.get("clusterNames") or ()] or list(self._known)
+        if found.get("labelSelector"):
+            names = [one for one in selected(self._known, found["labelSelector"]) if one in names]
+        return [one for one in names if one not in (found.get("exclude") or ())]
+
+    # Replicas. Duplicated: as many in each; Divided: by weight.
+
+    def _preferences(
+        self, policy: Manifest, names: Sequence[str], replicas: int, lost: list[Loss]
+    ) -> tuple[dict[str, dict[str, int]], int]:
+        scheduling = policy.at("spec", "placement", "replicaScheduling") or {}
+        where = "spec.placement.replicaScheduling"
+        if scheduling.get("replicaSchedulingType", "Duplicated") != "Divided":
+            return {name: exactly(replicas) for name in names}, replicas * len(names)
+        if scheduling.get("replicaDivisionPreference") == "Aggregated":
+            words = "Aggregated: has no counterpart; all have the same weight, give those to fill first a larger one"
+            lost.append(self._gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
+        elif inside(scheduling, "weightPreference", "dynamicWeight"):
+            words = "has no counterpart; all have the same weight, and what cannot run moves"
+            lost.append(self._gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
+        weights = dict.fromkeys(names, 0)
+        for one in mappings(inside(scheduling, "weightPreference", "staticWeightList")):
+            for name in self._affine(one.get("targetCluster")):
+                if name in weights:
+                    weights[name] = max(weights[name], int(one.get("weight") or 0))
+        if not any(weights.values()):
+            weights = dict.fromkeys(names, 1)
+        return {name: {"weight": weight} for name, weight in weights.items()}, replicas
+
+    def _overridden(self, target: _Target, preferences: dict[str, dict[str, int]], total: int) -> int:
+        """Put the replicas that overrides give single clusters into `preferences`; return the replicas of all."""
+        for policy in self._overrides:
+            if policy.kind == _OVERRIDE[0] and policy.namespace != target.namespace:
+                continue
+            chosen = mappings(policy.at("spec", "resourceSelectors"))
+            if chosen and not any(map(target.is_selected_by, chosen)):
+                continue
+            for affinity, count in _replica_overrides(policy):
+                for cluster in self._affine(affinity):
+                    if cluster in preferences:
+                        total += count - preferences[cluster].get("minReplicas", 0)
+                        preferences[cluster] = exactly(count)
+        return total
+
+    def _check_overrides(self) -> None:
+        for policy in self._overrides:
+            for number, rule in enumerate(_rules(policy)):
+                for key, value in (rule.get("overriders") or {}).items():
+                    if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
+                        field = f"spec.overrideRules[{number}].overriders.{key}"
+                        self._gathering.lose(policy, field, _LEFT_TO_OTHERS)
+
+
+def _rules(policy: Manifest) -> list[Mapping[str, Any]]:
+    """Return the rules of an OverridePolicy; the old form is one rule."""
+    spec = policy.at("spec") or {}
+    old = (
+        [{"targetCluster": spec.get("targetCluster"), "overriders": spec["overriders"]}] if "overriders" in spec else []
+    )
+    return [*mappings(spec.get("overrideRules")), *old]
+
+
+def _replica_overrides(policy: Manifest) -> Iterator[tuple[Any, int]]:
+    for rule in _rules(policy):
+        for one in mappings(inside(rule, "overriders", "plaintext")):
+            if one.get("path") == "/spec/replicas" and type(one.get("value")) is int:
+                yield rule.get("targetCluster"), one["value"]

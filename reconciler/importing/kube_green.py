@@ -1,0 +1,230 @@
+"""kube-green: SleepInfos -> IdlingPolicies, and what its Secrets remember of what is asleep.
+
+Source: kube-green, api/v1alpha1/sleepinfo_types.go, internal/controller/sleepinfo/sleepinfodata.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
+from reconciler.importing.manifests import Manifest, mappings
+from reconciler.importing.periods import PeriodError, check_zone, downtimes
+
+SLEEP_INFO = ("kube-green.com", "SleepInfo")
+MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cronjobs-info")
+"""The keys of the Secret of a SleepInfo."""
+
+_A_DAY = 24 * 60
+_KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
+_STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
+_MOST_WINDOWS = 50
+_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "CronJob": "batch"}
+
+
+def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
+    """Return the policies of SleepInfos; those of one namespace and selection are one, idle while any of them is."""
+    gathering = Gathering()
+    together: dict[str, list[Manifest]] = {}
+    for one in manifests:
+        if (one.group, one.kind) == SLEEP_INFO:
+            wakes = "" if one.at("spec", "wakeUpAt") else one.name
+            alike = [one.namespace, wakes, one.at("spec", "timeZone"), _selection(one)]
+            together.setdefault(json.dumps(alike, sort_keys=True, default=str), []).append(one)
+    of_namespace: dict[str, int] = {}
+    for alike in together.values():
+        first = alike[0]
+        number = of_namespace.setdefault(first.namespace, 0)
+        of_namespace[first.namespace] += 1
+        _add(gathering, alike, number)
+    return gathering.imported()
+
+
+def _selection(one: Manifest) -> Mapping[str, Any]:
+    spec = one.at("spec") or {}
+    keys = ("excludeRef", "includeRef", "suspendCronJobs", *(key for _, key, _ in _KINDS))
+    return {key: spec[key] for key in keys if key in spec}
+
+
+def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
+    """Add the policies of SleepInfos that differ only in their times. `number` others of the namespace came before."""
+    losses = [loss for one in alike for loss in _without_counterpart(gathering, one)]
+    windows: dict[str, None] = {}
+    for one in alike:
+        try:
+            windows |= dict.fromkeys(_windows(one))
+        except PeriodError as error:
+            gathering.lose(one, "spec", f"{error}; it is left out")
+    if not windows:
+        return
+    first = alike[0]
+    if number:
+        words = "selects beside another SleepInfo of its namespace; what both select follows the highest priority"
+        losses.append(gathering.lose(first, "spec", words))
+    for selector in _selectors(first):
+        if not selector["kinds"]:
+            gathering.lose(first, "spec", "selects nothing; no policy is made of it")
+            continue
+        spec = {
+            **({"priority": number} if number else {}),
+            "selector": {"namespaces": {"include": [first.namespace]}, "workloads": selector},
+            **_excluded_by_kind(first),
+            "idleWhen": [{"schedule": {"timeZone": _zone(first), "downtime": [*windows]}}],
+            "minAge": "0s",
+            **({} if first.at("spec", "wakeUpAt") else {"wake": "OnSignal"}),
+        }
+        gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
+
+
+def _without_counterpart(gathering: Gathering, one: Manifest) -> Iterator[Loss]:
+    for patch in mappings(one.at("spec", "patches")):
+        target = patch.get("target") if isinstance(patch.get("target"), Mapping) else {}
+        kind = dict(target or {}).get("kind", "")
+        words = f"a patch of {kind} has no counterpart: only replicas, suspend, and what holds autoscalers are changed"
+        yield gathering.lose(one, "spec.patches", words)
+
+
+# Times. A SleepInfo is two moments a day, a policy is a state: from each moment to sleep to the next one to wake.
+
+
+def _windows(one: Manifest) -> tuple[str, ...]:
+    """Return when a SleepInfo sleeps; what never wakes by itself does from each moment on, for an hour.
+
+    Raises:
+        PeriodError: its times cannot be read.
+    """
+    check_zone(_zone(one))
+    sleeps = _moments(one, "sleepAt")
+    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else {(at + 60) % (7 * _A_DAY) for at in sleeps}
+    found = downtimes(sleeps, wakes)
+    if not found or len(found) > _MOST_WINDOWS:
+        raise PeriodError(f"its times are {len(found)} windows a week, expected 1 to {_MOST_WINDOWS}")
+    return tuple(found)
+
+
+def _zone(one: Manifest) -> str:
+    return str(one.at("spec", "timeZone") or "UTC")
+
+
+def _moments(one: Manifest, field: str) -> set[int]:
+    """Return the moments of a week that `field` names on the weekdays of the SleepInfo, in minutes since Monday."""
+    hours, _, minutes = str(one.at("spec", field) or "").partition(":")
+    days = {(day - 1) % 7 for day in _cron(str(one.at("spec", "weekdays") or ""), 0, 6, "weekdays")}
+    found = {(hour, minute) for hour in _cron(hours, 0, 23, field) for minute in _cron(minutes, 0, 59, field)}
+    return {day * _A_DAY + hour * 60 + minute for day in days for hour, minute in found}
+
+
+def _cron(text: str, least: int, most: int, field: str) -> set[int]:
+    """Return the numbers that a field of cron stands for.
+
+    Raises:
+        PeriodError: it is none.
+    """
+    found = set[int]()
+    for part in text.split(","):
+        match = _STEPS.fullmatch(part)
+        if match is None:
+            raise PeriodError(f'{field} "{text}" cannot be read as cron does')
+        start, _, end = match[1].partition("-")
+        first = least if start == "*" else int(start)
+        last = int(end) if end else most if start == "*" or match[2] else first
+        if not least <= first <= last <= most:
+            raise PeriodError(f'{field} "{text}" is out of range, expected {least} to {most}')
+        found |= set(range(first, last + 1, int(match[2] or 1) or 1))
+    return found
+
+
+# What is selected.
+
+
+def _selectors(one: Manifest) -> list[dict[str, Any]]:
+    """Return what is selected. A name in includeRef narrows its kind only; two names of a kind match nothing."""
+    spec = one.at("spec") or {}
+    kinds = [kind for kind, key, default in _KINDS if spec.get(key, default)]
+    kinds += ["CronJob"] if spec.get("suspendCronJobs") else []
+    included, excluded = mappings(spec.get("includeRef")), mappings(spec.get("excludeRef"))
+    labels = {key: value for ref in included for key, value in (ref.get("matchLabels") or {}).items()}
+    expressions = [
+        {"key": key, "operator": "NotIn", "values": [value]}
+        for ref in excluded
+        for key, value in (ref.get("matchLabels") or {}).items()
+    ]
+    by_labels = {
+        **({"matchLabels": labels} if labels else {}),
+        **({"matchExpressions": expressions} if expressions else {}),
+    }
+    names = {
+        kind: {str(ref["name"]) for ref in included if ref.get("name") and ref.get("kind") == kind} for kind in kinds
+    }
+    rest = [kind for kind in kinds if not names[kind]]
+    narrowed = [{"kinds": [kind], "include": sorted(names[kind])} for kind in kinds if len(names[kind]) == 1]
+    whole = [{"kinds": rest}] if rest or not narrowed else []
+    return [{**one, **by_labels} for one in (*whole, *narrowed)]
+
+
+def _excluded_by_kind(one: Manifest) -> dict[str, Any]:
+    by_kind: dict[str, list[str]] = {}
+    for ref in mappings(one.at("spec", "excludeRef")):
+        if ref.get("name") and ref.get("kind"):
+            by_kind.setdefault(str(ref["kind"]), []).append(str(ref["name"]))
+    excluded = [{"workloads": {"kinds": [kind], "include": names}} for kind, names in by_kind.items()]
+    return {"exclude": excluded} if excluded else {}
+
+
+# What is asleep: a Secret of each SleepInfo remembers how it was.
+
+
+def asleep_by_kube_green(secrets: Iterable[Manifest]) -> dict[tuple[str, str, str, str], int]:
+    """Return the replicas that objects had before kube-green, by (namespace, group, kind, name); a CronJob has 1."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for one in secrets:
+        if not one.name.startswith("sleepinfo-"):
+            continue
+        data = {key: _decoded(value) for key, value in (one.at("data") or {}).items()}
+        data |= {str(key): str(value) for key, value in (one.at("stringData") or {}).items()}
+        if data.get("operation-type") != "SLEEP":
+            continue
+        for kind, name, replicas in (*_restored(data), *_of_old_form(data)):
+            found[one.namespace, _GROUPS[kind], kind, name] = replicas
+    return found
+
+
+def _restored(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Yield kind, name and replicas of what a merge patch would restore."""
+    for target, patches in _json(data.get("original-resource-info", "{}"), {}).items():
+        kind = target.partition(".")[0]
+        for name, patch in patches.items() if kind in _GROUPS else ():
+            spec = _json(patch, {}).get("spec", {})
+            replicas = spec.get("replicas")
+            if kind == "CronJob" and not spec.get("suspend"):
+                yield kind, name, 1
+            elif kind != "CronJob" and (replicas is None or type(replicas) is int):
+                yield kind, name, 1 if replicas is None else replicas
+
+
+def _of_old_form(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
+    for one in _json(data.get("deployment-replicas", "[]"), []):
+        yield "Deployment", one["name"], int(one["replicas"])
+    for one in _json(data.get("cronjobs-info", "[]"), []):
+        if not one.get("suspend"):
+            yield "CronJob", one["name"], 1
+
+
+def _json(text: str, otherwise: Any) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return otherwise
+    return value if isinstance(value, type(otherwise)) else otherwise
+
+
+def _decoded(value: Any) -> str:
+    try:
+        return base64.b64decode(str(value), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,135 @@
+"""KubeFed: federated ReplicaSets and Deployments with their ReplicaSchedulingPreferences -> FederatedReplicaSets.
+
+Source: kubernetes-retired/kubefed, pkg/apis/scheduling/v1alpha1 and docs/userguide.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.importing.imported import Gathering, Imported, Loss
+from reconciler.importing.manifests import Manifest, inside, mappings
+from reconciler.importing.spread import clusters_in, exactly, replicas_of, selected
+
+_CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
+_TARGETS = {"FederatedDeployment": "Deployment", "FederatedReplicaSet": "ReplicaSet"}
+_REPLICAS = "/spec/replicas"
+_LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
+
+
+def import_kubefed(manifests: Iterable[Manifest]) -> Imported:
+    """Return a FederatedReplicaSet for each federated workload; clusters are those that are registered or named."""
+    return _Import(list(manifests)).imported()
+
+
+class _Import:
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._gathering = Gathering()
+        self._known = clusters_in(manifests, _CORE, "KubeFedCluster")
+        self._named: dict[str, Mapping[str, str]] = dict(self._known)
+        self._federated = {
+            (one.kind, one.namespace, one.name): one
+            for one in manifests
+            if one.group == _TYPES and one.kind in _TARGETS
+        }
+        self._preferences = {
+            (str(one.at("spec", "targetKind")), one.namespace, one.name): one
+            for one in manifests
+            if (one.group, one.kind) == (_SCHEDULING, "ReplicaSchedulingPreference")
+        }
+        self._others = [one for one in manifests if one.group == _TYPES and one.kind not in _TARGETS]
+
+    def imported(self) -> Imported:
+        for other in self._others:
+            self._gathering.lose(other, "spec", f"a {other.kind} {_LEFT_TO_OTHERS}")
+        for key, one in self._federated.items():
+            self._add(one, self._preferences.get(key))
+        for key, one in self._preferences.items():
+            if key in self._federated:
+                continue
+            if key[0] in _TARGETS:
+                self._add(one, one)
+            else:
+                self._gathering.lose(one, "spec.targetKind", f'"{key[0]}" has no counterpart')
+        return self._gathering.imported(self._named)
+
+    def _add(self, one: Manifest, preference: Manifest | None) -> None:
+        lost = list(self._without_counterpart(one, preference))
+        clusters = self._clusters_of(one) if preference is None else self._scheduled(one, preference, lost)
+        for name in clusters:
+            if name != "*":
+                self._named.setdefault(name, {})
+        if not clusters:
+            self._gathering.lose(one, "spec.placement", "names no cluster that is known; no policy is made of it")
+            return
+        total = sum(one["minReplicas"] for one in clusters.values()) if preference is None else None
+        if preference is not None:
+            total = replicas_of(preference, "spec", "totalReplicas")
+        kind = _TARGETS.get(one.kind) or _TARGETS[str(one.at("spec", "targetKind"))]
+        rebalance = preference is not None and bool(preference.at("spec", "rebalance"))
+        spec = {
+            "replicas": total,
+            "rounding": "KubeFed",
+            "preferences": {"rebalance": rebalance, "clusters": clusters},
+            **self._workload(one, kind),
+        }
+        self._gathering.add("FederatedReplicaSet", one.name, spec, lost, one.namespace)
+
+    @staticmethod
+    def _workload(one: Manifest, kind: str) -> Mapping[str, Any]:
+        """Return what a FederatedReplicaSet says of its pods: those of a ReplicaSet are ours to create."""
+        inner = one.at("spec", "template", "spec") if one.kind == "FederatedReplicaSet" else None
+        if isinstance(inner, Mapping) and inner.get("template"):
+            selector = inner.get("selector") or {"matchLabels": inside(inner, "template", "metadata", "labels")}
+            return {"selector": selector, "template": inner["template"]}
+        return {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": one.name}}
+
+    def _without_counterpart(self, one: Manifest, preference: Manifest | None) -> Iterator[Loss]:
+        for number, override in enumerate(mappings(one.at("spec", "overrides"))):
+            for change in mappings(override.get("clusterOverrides")):
+                path = str(change.get("path"))
+                if path != _REPLICAS:
+                    yield self._gathering.lose(one, f"spec.overrides[{number}]", f"{path} {_LEFT_TO_OTHERS}")
+                elif preference is not None:
+                    words = "replicas follow the ReplicaSchedulingPreference"
+                    yield self._gathering.lose(one, f"spec.overrides[{number}]", words)
+
+    # Without a ReplicaSchedulingPreference every cluster has the replicas of the template.
+
+    def _clusters_of(self, one: Manifest) -> dict[str, dict[str, int]]:
+        count = replicas_of(one, "spec", "template", "spec", "replicas") or 0
+        overridden = {
+            str(override.get("clusterName")): change["value"]
+            for override in mappings(one.at("spec", "overrides"))
+            for change in mappings(override.get("clusterOverrides"))
+            if change.get("path") == _REPLICAS and type(change.get("value")) is int
+        }
+        return {name: exactly(overridden.get(name, count)) for name in self._placed(one)}
+
+    def _placed(self, one: Manifest) -> list[str]:
+        listed = one.at("spec", "placement", "clusters")
+        if isinstance(listed, list):
+            return [str(cluster.get("name")) for cluster in mappings(listed)]
+        selector = one.at("spec", "placement", "clusterSelector")
+        return [] if selector is None else selected(self._known, selector)
+
+    def _scheduled(self, one: Manifest, preference: Manifest, lost: list[Loss]) -> dict[str, dict[str, int]]:
+        stated = preference.at("spec", "clusters") or {"*": {"weight": 1}}
+        clusters = {name: _numbers(value) for name, value in stated.items()}
+        if not preference.at("spec", "intersectWithClusterSelector"):
+            return clusters
+        selector = one.at("spec", "placement", "clusterSelector")
+        if selector is None or not self._known:
+            words = "the clusters are not known; take out of the policy those that the clusterSelector does not select"
+            lost.append(self._gathering.lose(preference, "spec.intersectWithClusterSelector", words))
+            return clusters
+        names = selected(self._known, selector)
+        return {
+            name: clusters.get(name, clusters.get("*", {})) for name in names if name in clusters or "*" in clusters
+        }
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    keys = ("weight", "minReplicas", "maxReplicas")
+    return {key: value[key] for key in keys if isinstance(value, Mapping) and type(value.get(key)) is int}

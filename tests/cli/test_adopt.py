@@ -1,0 +1,107 @@
+"""`reconciler adopt` on snapshots: records without a change of replicas, and what is left as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.way.calls import Folder
+
+NIGHT, MORNING = "2026-11-20T22:00:00Z", "2026-11-23T07:30:00Z"
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: east, clusters: [{name: east}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [Deployment, CronJob]}}
+  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
+"""
+WORKLOADS = """
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: dev}
+spec: {selector: {app: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: dev, annotations: {downscaler/original-replicas: "3"}}
+spec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: dev}
+spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: dev, annotations: {downscaler/original-replicas: "1"}}
+spec: {suspend: true}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: off, namespace: dev}
+spec: {replicas: 0, selector: {matchLabels: {app: off}}, template: {metadata: {labels: {app: off}}}}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path) -> Folder:
+    desk = Folder(tmp_path)
+    desk.write("policies/all.yaml", POLICIES)
+    desk.write("snapshot/east/dev.yaml", WORKLOADS)
+    return desk
+
+
+def call(desk: Folder, verb: str, now: str, *more: str):
+    return desk.call(verb, *more, "--snapshot", "snapshot", "--now", now)
+
+
+def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(desk):
+    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    assert said.code == 0, said
+    assert said.out.startswith("Adopt in Fleet mine (snapshot, Fri 2026-11-20 22:00 UTC)\n\nNo scale changes.")
+    assert call(desk, "plan", NIGHT, "--detailed-exitcode").code == 0, call(desk, "plan", NIGHT, "-v").out
+    woken = call(desk, "apply", MORNING, "--auto-approve")
+    assert "CronJob/nightly  suspend   true -> false  wake" in woken.out, woken
+    assert "Deployment/web   replicas  0 -> 3         wake" in woken.out, woken
+    assert "off" not in woken.out
+
+
+def test_what_the_policies_would_not_idle_now_is_left_and_said(desk):
+    said = call(desk, "adopt", "2026-11-20T12:00:00Z", "kube-downscaler", "--auto-approve")
+    assert said.code == 6
+    notice = "stays as kube-downscaler left it (3 replicas before), as it would not be idled now by itself: it stays"
+    assert notice in said.out
+    assert "metadata update" not in said.out
+
+
+def test_what_goes_idle_only_with_something_that_runs_is_left(desk):
+    running = WORKLOADS.replace("name: off", "name: api").replace("app: off", "app: web")
+    running = running.replace("namespace: dev}\nspec: {replicas: 0", "namespace: dev}\nspec: {replicas: 2")
+    desk.write("snapshot/east/dev.yaml", running)
+    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    assert said.code == 6, said
+    assert "by itself: with it east/dev/Deployment/api would be" in said.out
+
+
+def test_what_was_woken_here_is_no_longer_what_the_tool_remembers(desk):
+    call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    call(desk, "apply", MORNING, "--auto-approve")
+    said = call(desk, "adopt", "2026-11-23T22:00:00Z", "kube-downscaler", "--auto-approve")
+    assert said.out.endswith("Nothing to adopt: kube-downscaler has nothing asleep.\n")
+
+
+def test_the_secrets_of_kube_green_are_in_no_snapshot(desk):
+    said = call(desk, "adopt", NIGHT, "kube-green", "--auto-approve")
+    assert said.code == 64
+    assert "--snapshot: has no Secrets" in said.err
+
+
+def test_without_a_terminal_it_asks_for_approval_beforehand(desk):
+    assert "there is no terminal to ask on" in call(desk, "adopt", NIGHT, "kube-downscaler").err
+    assert "there is no terminal to ask on" in desk.call("uninstall").err
+    assert "has nothing to uninstall" in call(desk, "uninstall", NIGHT, "--yes").err

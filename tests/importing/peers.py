@@ -1,0 +1,31 @@
+"""Manifests of other tools as text -> the policies that the verb prints, checked as `validate` checks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.way.calls import Folder
+
+
+def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], str]:
+    """Return the specs of the policies by name, and what is said on stderr; the policies validate."""
+    desk = Folder(folder)
+    desk.write("in/peer.yaml", manifests)
+    said = desk.call("import", peer, "in")
+    assert said.code == 0, said.err
+    desk.write("policies/all.yaml", said.out)
+    valid = desk.call("validate")
+    assert valid.code == 0, (valid.err, said.out)
+    documents = list(yaml.safe_load_all(said.out))
+    specs = {one["metadata"]["name"]: one["spec"] for one in documents}
+    return specs, said.err
+
+
+def lost(said: str) -> list[str]:
+    """Return what is not carried over, without the file."""
+    prefix = "not carried over: in/peer.yaml:"
+    lines = [line.removeprefix(prefix) for line in said.splitlines() if line.startswith(prefix)]
+    return [line.split(": ", 1)[1] for line in lines]

@@ -1,0 +1,212 @@
+"""Annotations and flags of py-kube-downscaler and GoKubeDownscaler -> policies that validate."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.importing.downscaler import asleep_by_downscaler
+from tests.importing.peers import imported, lost
+
+UP = "Mon-Fri 07:30-20:30 Europe/Berlin"
+SPACE = """
+apiVersion: v1
+kind: Namespace
+metadata: {{name: {name}, annotations: {{{annotations}}}}}
+---
+"""
+WEB = """
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}, namespace: dev, annotations: {{{annotations}}}}}
+spec: {{replicas: 2}}
+---
+"""
+CONTROLLER = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: downscaler, namespace: kube-downscaler}}
+spec:
+  template:
+    spec:
+      containers:
+        - name: downscaler
+          image: "{image}"
+          args: [{args}]
+          env: [{{name: DEFAULT_TIMEZONE, value: Europe/Rome}}]
+          envFrom: [{{configMapRef: {{name: settings}}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings, namespace: kube-downscaler}}
+data: {{EXCLUDE_NAMESPACES: "kube-.*,monitoring"}}
+---
+"""
+
+
+def space(name: str = "dev", **annotations: str) -> str:
+    return SPACE.format(name=name, annotations=_written(annotations))
+
+
+def web(name: str = "web", kind: str = "Deployment", **annotations: str) -> str:
+    return WEB.format(name=name, kind=kind, annotations=_written(annotations))
+
+
+def controller(*args: str, image: str = "ghcr.io/caas-team/py-kube-downscaler:26.4.0") -> str:
+    return CONTROLLER.format(image=image, args=", ".join(f'"{one}"' for one in args))
+
+
+def _written(annotations: dict[str, str]) -> str:
+    return ", ".join(f'downscaler/{key.replace("_", "-")}: "{value}"' for key, value in annotations.items())
+
+
+def uptime(*windows: str, zone: str = "Europe/Berlin") -> dict[str, object]:
+    return {"schedule": {"timeZone": zone, "uptime": [*windows]}}
+
+
+def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
+    specs, said = imported(tmp_path, "kube-downscaler", space("a", uptime=UP) + space("b", uptime=UP))
+    assert specs["a-and-1-more"] == {
+        "priority": 10,
+        "selector": {"namespaces": {"include": ["a", "b"]}, "workloads": {"kinds": ["Deployment"]}},
+        "idleWhen": [uptime("Mon-Fri 07:30-20:30")],
+        "minAge": "15m",
+    }
+    assert lost(said) == []
+    assert (
+        "`reconciler adopt kube-downscaler` takes over what it has asleep, `reconciler plan` has nothing to do" in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "criteria", "more"),
+    [
+        ({"uptime": UP}, [uptime("Mon-Fri 07:30-20:30")], {}),
+        (
+            {"downtime": "Sat-Sun 00:00-24:00 UTC"},
+            [{"schedule": {"timeZone": "UTC", "downtime": ["Sat-Sun 00:00-24:00"]}}],
+            {},
+        ),
+        (
+            {"uptime": UP, "downtime": "Wed-Wed 12:00-13:00 UTC"},
+            [
+                {
+                    "anyOf": [
+                        {"schedule": {"timeZone": "UTC", "downtime": ["Wed-Wed 12:00-13:00"]}},
+                        uptime("Mon-Fri 07:30-20:30"),
+                    ]
+                }
+            ],
+            {},
+        ),
+        ({"uptime": UP, "downtime_replicas": "1"}, [uptime("Mon-Fri 07:30-20:30")], {"idleReplicas": 1}),
+        ({"uptime": UP, "grace_period": "60"}, [uptime("Mon-Fri 07:30-20:30")], {"minAge": "1m"}),
+        (
+            {"upscale_period": "Mon-Fri 07:00-08:00 UTC", "downscale_period": "Mon-Fri 19:00-20:00 UTC"},
+            [uptime("Mon-Fri 07:00-19:00", zone="UTC")],
+            {},
+        ),
+        (
+            {"uptime": UP, "force_uptime": "2026-12-01T00:00:00+00:00-2026-12-02T00:00:00+00:00"},
+            [uptime("2026-12-01T00:00:00/2026-12-02T00:00:00", zone="UTC"), uptime("Mon-Fri 07:30-20:30")],
+            {},
+        ),
+        (
+            {"force_downtime": "2026-12-01T00:00:00+00:00-2026-12-02T00:00:00+00:00"},
+            [{"schedule": {"timeZone": "UTC", "downtime": ["2026-12-01T00:00:00/2026-12-02T00:00:00"]}}],
+            {},
+        ),
+        ({"force_downtime": "true"}, [{"schedule": {"timeZone": "UTC", "downtime": ["00:00-24:00"]}}], {}),
+    ],
+)
+def test_what_a_namespace_is_annotated_with(tmp_path, annotations, criteria, more):
+    specs, _ = imported(tmp_path, "kube-downscaler", space(**annotations))
+    assert specs["dev"]["idleWhen"] == criteria
+    assert more.items() <= specs["dev"].items()
+
+
+def test_a_workload_that_says_something_else_wins_over_its_namespace(tmp_path):
+    manifests = space(uptime=UP) + web(uptime="Mon-Fri 10:00-12:00 UTC") + web("job", "CronJob", uptime=UP)
+    specs, _ = imported(tmp_path, "kube-downscaler", manifests)
+    assert specs["dev"]["priority"] < specs["dev-web"]["priority"]
+    assert specs["dev-web"]["selector"] == {
+        "namespaces": {"include": ["dev"]},
+        "workloads": {"kinds": ["Deployment"], "include": ["web"]},
+    }
+    assert specs["dev-job"]["selector"]["workloads"]["kinds"] == ["CronJob"]
+
+
+@pytest.mark.parametrize("value", ["always", "sometimes"])
+def test_a_workload_that_is_always_up_or_cannot_be_read_is_left_out(tmp_path, value):
+    specs, said = imported(tmp_path, "kube-downscaler", space(uptime=UP) + web(uptime=value))
+    left_out = {"namespaces": {"include": ["dev"]}, "workloads": {"kinds": ["Deployment"], "include": ["web"]}}
+    assert specs["dev"]["exclude"] == [left_out]
+    assert "dev-web" not in specs
+    assert bool(lost(said)) == (value == "sometimes")
+
+
+def test_flags_variables_and_a_config_map_of_the_controller_are_the_default(tmp_path):
+    flags = ("--default-uptime=Mon-Fri 08:00-18:00", "--include-resources", "deployments,statefulsets,jobs")
+    manifests = controller(*flags, "--exclude-deployments=downscaler") + space("kube-public", uptime=UP)
+    specs, said = imported(tmp_path, "kube-downscaler", manifests)
+    assert specs["default"] == {
+        "selector": {
+            "namespaces": {"exclude": ["kube-*", "monitoring"]},
+            "workloads": {"kinds": ["Deployment", "StatefulSet"], "exclude": ["downscaler"]},
+        },
+        "idleWhen": [uptime("Mon-Fri 08:00-18:00", zone="Europe/Rome")],
+        "minAge": "15m",
+    }
+    assert set(specs) == {"imported", "default"}  # kube-public is excluded
+    assert lost(said) == ["Deployment downscaler: --include-resources: jobs: are not scaled here"]
+
+
+@pytest.mark.parametrize(
+    "flag", ["--exclude-namespaces=(dev|test)-[0-9]+", "--matching-labels=team=a,team=b", "--explicit-include"]
+)
+def test_policies_that_would_select_more_only_observe(tmp_path, flag):
+    specs, said = imported(tmp_path, "kube-downscaler", controller("--default-uptime=" + UP, flag))
+    assert specs["default"]["mode"] == "Observe"
+    assert "they only observe" in "".join(lost(said))
+
+
+def test_one_matching_label_narrows(tmp_path):
+    flags = ("--default-uptime=" + UP, "--matching-labels=team=a")
+    specs, _ = imported(tmp_path, "kube-downscaler", controller(*flags))
+    assert specs["default"]["selector"]["workloads"]["matchLabels"] == {"team": "a"}
+
+
+def test_in_go_kube_downscaler_the_closest_scope_decides_alone(tmp_path):
+    manifests = space(uptime=UP) + web(downtime="Mon-Fri 20:00-06:00 UTC", grace_period="5m")
+    go, _ = imported(tmp_path / "go", "go-kube-downscaler", manifests)
+    assert go["dev-web"]["idleWhen"] == [
+        {"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00", "Mon-Fri 00:00-06:00"]}}
+    ]
+    assert go["dev-web"]["minAge"] == "5m"
+    py, _ = imported(tmp_path / "py", "kube-downscaler", space(uptime=UP) + web(downtime="Sat-Sat 01:00-02:00 UTC"))
+    assert [*py["dev-web"]["idleWhen"][0]] == ["anyOf"]
+
+
+def test_what_has_no_counterpart_is_said_with_object_and_annotation(tmp_path):
+    manifests = space(uptime=UP, exclude="Mon-Fri 10:00-11:00 UTC") + web(scale_children="true")
+    _, said = imported(tmp_path, "go-kube-downscaler", manifests)
+    assert lost(said) == [
+        "Namespace dev: downscaler/exclude: is read as a whole: it is excluded at all times",
+        "Deployment web: downscaler/scale-children: has no counterpart: a policy selects each kind that it scales",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "replicas", "had"),
+    [
+        ("3", 0, 3),
+        ("3", 1, 3),
+        ("3", 3, None),
+        ("false", 0, 1),
+        ("true", 0, None),
+        ("1", 0, 1),
+        ("50%", 0, None),
+        ("", 0, None),
+    ],
+)
+def test_what_is_asleep_has_fewer_replicas_than_it_had(text, replicas, had):
+    assert asleep_by_downscaler({"downscaler/original-replicas": text}, replicas) == had

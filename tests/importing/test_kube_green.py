@@ -1,0 +1,134 @@
+"""SleepInfos of kube-green, and the Secrets in which it remembers -> policies that validate, and replicas."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.importing.kube_green import asleep_by_kube_green
+from reconciler.importing.manifests import Manifest
+from tests.importing.peers import imported, lost
+
+
+def sleep_info(name: str = "nights", namespace: str = "dev", **spec: Any) -> str:
+    value = {
+        "apiVersion": "kube-green.com/v1alpha1",
+        "kind": "SleepInfo",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"weekdays": "1-5", "sleepAt": "20:00", "wakeUpAt": "08:00", **spec},
+    }
+    return yaml.safe_dump(value) + "---\n"
+
+
+def schedule(*downtime: str, zone: str = "UTC") -> list[dict[str, object]]:
+    return [{"schedule": {"timeZone": zone, "downtime": [*downtime]}}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"timeZone": "Europe/Rome"}, schedule("Mon-Thu 20:00-08:00", "Fri 20:00-Mon 08:00", zone="Europe/Rome")),
+        ({"weekdays": "*"}, schedule("20:00-08:00")),
+        ({"weekdays": "0,6"}, schedule("Sat 20:00-08:00", "Sun 20:00-Sat 08:00")),
+        ({"weekdays": "*/2", "sleepAt": "1:30", "wakeUpAt": "05:00"}, schedule("Tue,Thu,Sat-Sun 01:30-05:00")),
+        (
+            {"weekdays": "1", "sleepAt": "10,14:00", "wakeUpAt": "12,16:00"},
+            schedule("Mon 10:00-12:00", "Mon 14:00-16:00"),
+        ),
+    ],
+)
+def test_two_moments_are_the_time_between_them(tmp_path, spec, expected):
+    specs, said = imported(tmp_path, "kube-green", sleep_info(**spec))
+    assert specs["dev-nights"]["idleWhen"] == expected
+    assert "wake" not in specs["dev-nights"]
+    assert lost(said) == []
+
+
+def test_what_never_wakes_by_itself_waits_for_a_signal(tmp_path):
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(wakeUpAt=None))
+    assert specs["dev-nights"]["wake"] == "OnSignal"
+    assert specs["dev-nights"]["idleWhen"] == schedule("Mon-Fri 20:00-21:00")
+
+
+@pytest.mark.parametrize(
+    ("spec", "workloads"),
+    [
+        ({}, {"kinds": ["Deployment", "StatefulSet"]}),
+        ({"suspendCronJobs": True, "suspendStatefulSets": False}, {"kinds": ["Deployment", "CronJob"]}),
+        (
+            {"includeRef": [{"matchLabels": {"green": "yes"}}]},
+            {"kinds": ["Deployment", "StatefulSet"], "matchLabels": {"green": "yes"}},
+        ),
+        (
+            {"excludeRef": [{"matchLabels": {"green": "no"}}]},
+            {
+                "kinds": ["Deployment", "StatefulSet"],
+                "matchExpressions": [{"key": "green", "operator": "NotIn", "values": ["no"]}],
+            },
+        ),
+    ],
+)
+def test_what_is_selected(tmp_path, spec, workloads):
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(**spec))
+    assert specs["dev-nights"]["selector"] == {"namespaces": {"include": ["dev"]}, "workloads": workloads}
+
+
+def test_a_name_is_excluded_in_its_kind_only(tmp_path):
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gateway"}
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(excludeRef=[ref]))
+    assert specs["dev-nights"]["exclude"] == [{"workloads": {"kinds": ["Deployment"], "include": ["gateway"]}}]
+
+
+def test_a_name_is_included_in_its_kind_only(tmp_path):
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(includeRef=[ref]))
+    assert specs["dev-nights"]["selector"]["workloads"] == {"kinds": ["StatefulSet"]}
+    assert specs["dev-nights-2"]["selector"]["workloads"] == {"kinds": ["Deployment"], "include": ["web"]}
+
+
+def test_sleep_infos_of_one_selection_are_one_policy_of_all_their_moments(tmp_path):
+    manifests = sleep_info(weekdays="5", wakeUpAt="23:00") + sleep_info("more", weekdays="1", sleepAt="12:00")
+    specs, _ = imported(tmp_path, "kube-green", manifests)
+    assert specs["dev-nights"]["idleWhen"] == schedule("Fri 20:00-23:00", "Mon 12:00-Mon 08:00")
+    assert set(specs) == {"imported", "dev-nights"}
+
+
+def test_what_has_no_counterpart_is_said(tmp_path):
+    patch = {"target": {"group": "apps", "kind": "ReplicaSet"}, "patch": "- {op: remove, path: /spec}"}
+    _, said = imported(tmp_path, "kube-green", sleep_info(patches=[patch]) + sleep_info("odd", sleepAt="25:00"))
+    first, second = lost(said)
+    assert first.startswith("SleepInfo nights: spec.patches: a patch of ReplicaSet has no counterpart")
+    assert second.startswith('SleepInfo odd: spec: sleepAt "25" is out of range, expected 0 to 23; it is left out')
+
+
+def secret(**data: Any) -> Manifest:
+    encoded = {key.replace("_", "-"): base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return Manifest({"metadata": {"name": "sleepinfo-nights", "namespace": "dev"}, "data": encoded}, "a")
+
+
+def test_what_a_secret_remembers_is_how_it_was():
+    patches = {
+        "Deployment.apps": {"web": '{"spec":{"replicas":3}}', "one": '{"spec":{"replicas":null}}'},
+        "CronJob.batch": {"nightly": '{"spec":{"suspend":null}}'},
+        "ReplicaSet.apps": {"other": "{}"},
+    }
+    now = secret(operation_type="SLEEP", original_resource_info=json.dumps(patches))
+    assert asleep_by_kube_green([now]) == {
+        ("dev", "apps", "Deployment", "web"): 3,
+        ("dev", "apps", "Deployment", "one"): 1,
+        ("dev", "batch", "CronJob", "nightly"): 1,
+    }
+    old = secret(
+        operation_type="SLEEP",
+        deployment_replicas='[{"name":"web","replicas":4}]',
+        cronjobs_info='[{"name":"nightly","suspend":false},{"name":"off","suspend":true}]',
+    )
+    assert asleep_by_kube_green([old]) == {
+        ("dev", "apps", "Deployment", "web"): 4,
+        ("dev", "batch", "CronJob", "nightly"): 1,
+    }
+    assert asleep_by_kube_green([secret(operation_type="WAKE_UP", original_resource_info=json.dumps(patches))]) == {}

@@ -1,0 +1,206 @@
+"""Karmada's and KubeFed's policies of replicas -> FederatedReplicaSets that validate."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.importing.peers import imported, lost
+
+WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+
+
+def yaml_of(*manifests: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(manifests)
+
+
+def an_object(
+    version: str, kind: str, name: str = "web", labels: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", **({"labels": labels} if labels else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def karmada(kind: str = "PropagationPolicy", **spec: Any) -> dict[str, Any]:
+    return an_object("policy.karmada.io/v1alpha1", kind, **{"resourceSelectors": [WEB], **spec})
+
+
+def placed(*names: str, **scheduling: Any) -> dict[str, Any]:
+    return {"clusterAffinity": {"clusterNames": [*names]}, "replicaScheduling": scheduling}
+
+
+def weights(**by_name: int) -> dict[str, Any]:
+    listed = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in by_name.items()]
+    return {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"staticWeightList": listed},
+    }
+
+
+DEPLOYMENT = an_object("apps/v1", "Deployment", labels={"app": "web"}, replicas=6)
+EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
+
+
+@pytest.mark.parametrize(
+    ("placement", "replicas", "clusters"),
+    [
+        (placed("east", "west"), 12, {"east": EXACTLY, "west": EXACTLY}),
+        (placed("east", "west", **weights(east=2, west=1)), 6, {"east": {"weight": 2}, "west": {"weight": 1}}),
+        (placed("east", "west", replicaSchedulingType="Divided"), 6, {"east": {"weight": 1}, "west": {"weight": 1}}),
+    ],
+)
+def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
+    specs, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
+    assert specs["web"] == {
+        "replicas": replicas,
+        "onConflict": "Abort",
+        "preferences": {"rebalance": True, "clusters": clusters},
+        "targetRef": WEB,
+    }
+    assert [one["name"] for one in specs["imported"]["clusters"]] == ["east", "west"]
+    assert lost(said) == []
+
+
+def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
+    clusters = [
+        {**an_object("cluster.karmada.io/v1alpha1", "Cluster", name, {"region": region})}
+        for name, region in (("east", "eu"), ("west", "us"), ("north", "eu"))
+    ]
+    affinity = {"clusterAffinity": {"labelSelector": {"matchLabels": {"region": "eu"}}, "exclude": ["north"]}}
+    selector = {"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"app": "web"}}}
+    policy = karmada(resourceSelectors=[selector], placement=affinity)
+    specs, _ = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, *clusters, policy))
+    assert specs["web"]["preferences"]["clusters"] == {"east": EXACTLY}
+    assert {"name": "west", "labels": {"region": "us"}} in specs["imported"]["clusters"]
+
+
+def test_karmada_replicas_of_an_override_are_those_of_its_clusters(tmp_path):
+    rule = {
+        "targetCluster": {"clusterNames": ["west"]},
+        "overriders": {
+            "plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 2}],
+            "imageOverrider": [{"component": "Tag", "operator": "replace", "value": "2"}],
+        },
+    }
+    override = karmada("OverridePolicy", overrideRules=[rule])
+    manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east", "west")), override)
+    specs, said = imported(tmp_path, "karmada", manifests)
+    assert specs["web"]["replicas"] == 8
+    assert specs["web"]["preferences"]["clusters"]["west"] == {"minReplicas": 2, "maxReplicas": 2}
+    assert lost(said) == [
+        "OverridePolicy web: spec.overrideRules[0].overriders.imageOverrider: "
+        "is left to what creates the workloads (kustomize, Helm, Argo CD)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (
+            {"placement": {**placed("east"), "spreadConstraints": [{"maxGroups": 2}]}},
+            "spec.placement.spreadConstraints",
+        ),
+        ({"placement": placed("east"), "propagateDeps": True}, "spec.propagateDeps"),
+        (
+            {"placement": placed("east", replicaSchedulingType="Divided", replicaDivisionPreference="Aggregated")},
+            "spec.placement.replicaScheduling.replicaDivisionPreference",
+        ),
+        (
+            {
+                "placement": placed("east"),
+                "resourceSelectors": [WEB, {"apiVersion": "v1", "kind": "Service", "name": "a"}],
+            },
+            "spec.resourceSelectors[1]",
+        ),
+    ],
+)
+def test_what_karmada_says_besides_is_said_and_written_above_the_policy(tmp_path, spec, field):
+    _, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(**spec)))
+    (words,) = lost(said)
+    assert words.startswith(f"PropagationPolicy web: {field}: ")
+    if "resourceSelectors" not in spec:
+        text = (tmp_path / "policies/all.yaml").read_text()
+        assert re.search(rf"^# Not carried over: in/peer.yaml:\d+:1: {re.escape(words)}$", text, re.MULTILINE)
+
+
+def test_karmada_without_the_workload_has_no_number(tmp_path):
+    other = an_object("apps/v1", "Deployment", "api", replicas=1)
+    manifests = yaml_of(other, karmada(placement=placed("east"), resourceSelectors=[WEB, {**WEB, "name": "api"}]))
+    specs, said = imported(tmp_path, "karmada", manifests)
+    assert set(specs) == {"imported", "api"}
+    assert "Deployment shop/web is not among the manifests" in lost(said)[0]
+
+
+def federated(kind: str = "FederatedDeployment", **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}}
+    placement = {"clusters": [{"name": "east"}, {"name": "west"}]}
+    return an_object("types.kubefed.io/v1beta1", kind, **{"template": template, "placement": placement, **spec})
+
+
+def preference(**spec: Any) -> dict[str, Any]:
+    kind = "ReplicaSchedulingPreference"
+    return an_object("scheduling.kubefed.io/v1alpha1", kind, **{"targetKind": "FederatedDeployment", **spec})
+
+
+def test_kubefed_preferences_are_the_same_here(tmp_path):
+    clusters = {"east": {"weight": 2, "minReplicas": 1}, "*": {"weight": 1, "maxReplicas": 4}}
+    manifests = yaml_of(federated(), preference(totalReplicas=10, rebalance=True, clusters=clusters))
+    specs, _ = imported(tmp_path, "kubefed", manifests)
+    assert specs["web"] == {
+        "replicas": 10,
+        "rounding": "KubeFed",
+        "preferences": {"rebalance": True, "clusters": clusters},
+        "targetRef": WEB,
+    }
+
+
+def test_kubefed_without_preferences_has_the_replicas_of_the_template_in_each_cluster(tmp_path):
+    change = {"clusterOverrides": [{"path": "/spec/replicas", "value": 5}], "clusterName": "west"}
+    specs, said = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change])))
+    assert specs["web"]["replicas"] == 8
+    assert specs["web"]["preferences"]["clusters"] == {
+        "east": {"minReplicas": 3, "maxReplicas": 3},
+        "west": {"minReplicas": 5, "maxReplicas": 5},
+    }
+    assert lost(said) == []
+
+
+def test_a_federated_replica_set_of_kubefed_keeps_its_template(tmp_path):
+    specs, _ = imported(tmp_path, "kubefed", yaml_of(federated("FederatedReplicaSet")))
+    assert specs["web"]["template"] == TEMPLATE
+    assert specs["web"]["selector"] == {"matchLabels": {"app": "web"}}
+
+
+def test_kubefed_clusters_by_selector(tmp_path):
+    clusters = [
+        an_object("core.kubefed.io/v1beta1", "KubeFedCluster", name, {"region": region})
+        for name, region in (("east", "eu"), ("west", "us"))
+    ]
+    placement = {"clusterSelector": {"matchLabels": {"region": "eu"}}}
+    both = preference(totalReplicas=4, intersectWithClusterSelector=True, clusters={"*": {"weight": 1}})
+    specs, _ = imported(tmp_path, "kubefed", yaml_of(*clusters, federated(placement=placement), both))
+    assert specs["web"]["preferences"]["clusters"] == {"east": {"weight": 1}}
+
+
+def test_what_kubefed_says_besides_is_said(tmp_path):
+    change = {"clusterName": "west", "clusterOverrides": [{"path": "/spec/paused", "value": True}]}
+    secret = an_object("types.kubefed.io/v1beta1", "FederatedSecret", "key")
+    _, said = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change]), secret))
+    left = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
+    assert lost(said) == [
+        f"FederatedSecret key: spec: a FederatedSecret {left}",
+        f"FederatedDeployment web: spec.overrides[0]: /spec/paused {left}",
+    ]
+
+
+def test_a_list_is_its_items_and_nothing_at_all_is_refused(tmp_path):
+    listed = {"apiVersion": "v1", "kind": "List", "items": [federated()]}
+    specs, _ = imported(tmp_path, "kubefed", yaml_of(listed))
+    assert "web" in specs
+    with pytest.raises(AssertionError, match="no policy can be made of kubefed in in: 1 objects were read"):
+        imported(tmp_path, "kubefed", yaml_of(DEPLOYMENT))

@@ -1,0 +1,93 @@
+"""What `reconciler rbac` prints, applied to a real API server: runs with exactly these rights do all they should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.live import deployed, rights_world
+from tests.live.asked import kinds
+from tests.live.deployed import APPLY, PLAN
+from tests.live.scene import Scene
+from tests.real.fixtures import missing_part_skips
+from tests.real.objects import manifests
+from tests.real.worlds import Paths, create_missing, deployment_path, wait_until
+from tests.way.calls import Folder
+
+pytestmark = pytest.mark.real
+
+WITHOUT_CUSTOM = rights_world.POLICIES.replace(", CloneSet", "")
+_ACCOUNTS = [deployed.DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml")]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The cluster of `rights_world`, where our ServiceAccounts have no rights yet."""
+    from tests.real.control_plane import API_ONLY, ControlPlane
+    from tests.real.proxy import Proxy
+
+    folder = Folder(tmp_path_factory.mktemp("rights"))
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
+    with missing_part_skips():
+        plane.start()
+    try:
+        create_missing(plane.api, manifests(*_ACCOUNTS))
+        with Proxy(plane.access(), folder.path / "proxy") as proxy:
+            tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
+            yield Scene(plane, proxy, folder, {account: proxy.access(token) for account, token in tokens.items()})
+    finally:
+        plane.stop()
+
+
+@pytest.fixture
+def granted(scene: Scene) -> Iterator[Any]:
+    """A function that grants what is printed for policies, which it writes; all is taken back in the end."""
+    paths = Paths(scene.api)
+    made: list[Any] = []
+
+    def grant(policies: str, *arguments: str) -> list[deployed.Grant]:
+        scene.folder.write("policies/all.yaml", policies)
+        said = scene.folder.call("rbac", "policies", *arguments)
+        assert (said.code, said.err) == (0, "")
+        made.extend(yaml.safe_load_all(said.out))
+        create_missing(scene.api, made)
+        rights = list(deployed.grants(made))
+        wait_until(lambda: all(deployed.may(scene.api, one, APPLY) for one in rights), "the rights to be there")
+        return rights
+
+    yield grant
+    for one in made:
+        scene.api.delete(paths.of(one))
+
+
+def test_runs_with_all_features_need_all_that_is_printed_and_no_more(scene: Scene, granted: Any) -> None:
+    rights = granted(rights_world.POLICIES, "--activator")
+    scene.fill()
+
+    said = scene.apply(APPLY)
+
+    assert said.code == 0, said.out + said.err
+    again = {("get", "events"), ("patch", "events")}  # where a change fails once more
+    every = {(one.group, one.resource, one.verb, one.own, one.name) for one in rights}
+    assert {one for one in every if (one[2], one[1]) not in again} == kinds(scene.proxy.requests, deployed.OWN)
+    assert [request for request in scene.proxy.requests if request.status == 403] == []
+    scene.come_to_rest()
+
+
+def test_kinds_that_no_policy_names_are_no_business_of_a_run(scene: Scene, granted: Any) -> None:
+    """The cluster has CloneSets, which may be read neither by a plan nor by an apply."""
+    granted(WITHOUT_CUSTOM)
+    scene.fill()
+
+    planned, said = scene.plan(PLAN), scene.apply(APPLY)
+
+    assert (planned.code, said.code) == (0, 0), said.out + said.err
+    assert "Unknown" not in planned.out + said.out
+    assert scene.api.get(deployment_path("dev", "api"))["spec"]["replicas"] == 0
+    refused = {
+        request.path.rpartition("/")[2].partition("?")[0] for request in scene.proxy.requests if request.status == 403
+    }
+    assert refused == {"clonesets.apps.kruise.io", "leases"}, "CloneSets, and what dead activators left"

@@ -1,0 +1,284 @@
+"""Moving in from kube-downscaler and out again on a real cluster: no pod more or less, and nothing of ours is left.
+
+`KUBE_DOWNSCALER` may hold the command line of py-kube-downscaler, which then really runs; else its writes are made here
+as it makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.model import Write
+from tests.live.one_cluster import Desk
+from tests.real.api import Api, Object
+from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.objects import a_crd, a_deployment, a_namespace, a_node, a_service, an_object
+from tests.real.worlds import create, wait_for_ready, wait_until
+
+_KINDS = {
+    "deployments": "apps/v1",
+    "statefulsets": "apps/v1",
+    "cronjobs": "batch/v1",
+    "horizontalpodautoscalers": "autoscaling/v2",
+}
+_FLAGS = ("--include-resources=deployments,statefulsets,cronjobs", "--grace-period=0", "--exclude-deployments=kept")
+_OURS = ("reconciler/", "idling.kubernetes.io/", "scale.kubernetes.io/")
+
+
+def stamp(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S+00:00")
+
+
+@pytest.fixture
+def night() -> tuple[datetime, datetime]:
+    """A night that began an hour ago, and ends in eight."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    return now - timedelta(hours=1), now + timedelta(hours=8)
+
+
+@pytest.fixture
+def plane(control_planes: Callable[..., list[ControlPlane]]) -> ControlPlane:
+    """A cluster of its own: all that is on it is looked at."""
+    (plane,) = control_planes(1)
+    create(plane.api, [a_namespace("reconciler"), a_namespace("dev"), a_node("node")])
+    return plane
+
+
+@pytest.fixture
+def space(plane: ControlPlane, night: tuple[datetime, datetime]) -> str:
+    """A namespace that kube-downscaler is to put to sleep, and its controller, which was stopped."""
+    api, namespace = plane.api, "dev"
+    downtime = f"{stamp(night[0])}-{stamp(night[1])}"
+    api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"downscaler/downtime": downtime}}})
+    database = a_deployment("db", 2, kind="StatefulSet")
+    database["spec"]["serviceName"] = "db"
+    controller = a_deployment("downscaler", 0)
+    controller["spec"]["template"]["spec"]["containers"] = [
+        {"name": "a", "image": "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "args": [*_FLAGS]}
+    ]
+    up = [a_deployment("web", 3), a_deployment("kept", 1), database]
+    create(api, [a_service("web"), *up, a_cron_job(), controller], namespace)
+    for name, replicas in (("web", 3), ("kept", 1)):
+        wait_for_ready(api, namespace, name, replicas)
+    wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
+    return namespace
+
+
+def a_cron_job() -> Object:
+    job = {"containers": [{"name": "a", "image": "registry.example/a:1"}], "restartPolicy": "Never"}
+    spec = {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": {"template": {"spec": job}}}}
+    return an_object("batch/v1", "CronJob", "nightly", spec=spec)
+
+
+def pods(api: Api, namespace: str) -> dict[str, str]:
+    """Return the pods that are not being deleted, and the uid of each."""
+    found = [one["metadata"] for one in api.items(f"/api/v1/namespaces/{namespace}/pods")]
+    return {one["name"]: one["uid"] for one in found if "deletionTimestamp" not in one}
+
+
+def workloads(api: Api, namespace: str) -> Iterator[tuple[str, Object]]:
+    for plural, version in _KINDS.items():
+        for one in api.items(f"/apis/{version}/namespaces/{namespace}/{plural}"):
+            yield f"/apis/{version}/namespaces/{namespace}/{plural}/{one['metadata']['name']}", one
+
+
+def specs(api: Api, namespace: str) -> dict[str, Any]:
+    return {path: one["spec"] for path, one in workloads(api, namespace)}
+
+
+def run_kube_downscaler(plane: ControlPlane, namespace: str, folder: Path) -> None:
+    """Let kube-downscaler put `namespace` to sleep."""
+    command = os.environ.get("KUBE_DOWNSCALER")
+    if command:
+        arguments = [*shlex.split(command), "--once", f"--namespace={namespace}", *_FLAGS]
+        environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("member")), "HOME": str(folder)}
+        done = subprocess.run(arguments, env=environment, check=False, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return
+    for path, one in workloads(plane.api, namespace):
+        if one["metadata"]["name"] in ("kept", "downscaler"):
+            continue
+        cron = "schedule" in one["spec"]
+        had = "1" if cron else str(one["spec"]["replicas"])
+        spec = {"suspend": True} if cron else {"replicas": 0}
+        plane.api.patch(path, {"metadata": {"annotations": {"downscaler/original-replicas": had}}, "spec": spec})
+
+
+def marked(api: Api) -> list[str]:
+    """Return every object of the API server with an annotation, label or finalizer of ours, also in templates."""
+    found = []
+    roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.get("/apis")["groups"])]
+    for root in roots:
+        for resource in api.get(root)["resources"]:
+            if "/" in resource["name"] or "list" not in resource["verbs"]:
+                continue
+            for one in api.items(f"{root}/{resource['name']}"):
+                metadata = deepcopy(one["metadata"])
+                metadata.pop("managedFields", None)
+                template = one.get("spec", {}).get("template", {}) if isinstance(one.get("spec"), dict) else {}
+                text = json.dumps([metadata, template.get("metadata") if isinstance(template, dict) else None])
+                if any(f'"{key}' in text for key in _OURS):
+                    found.append(f"{resource['kind']} {metadata.get('namespace', '')}/{metadata['name']}: {text}")
+    return found
+
+
+def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_is_left(
+    plane: ControlPlane, space: str, night: tuple[datetime, datetime], tmp_path: Path
+) -> None:
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    before, up = specs(api, space), pods(api, space)
+    run_kube_downscaler(plane, space, tmp_path)
+    wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
+    asleep = pods(api, space)
+    assert asleep.items() <= up.items()
+
+    said = desk.call("import", "kube-downscaler", "--context", "member")
+    assert said.code == 0, said.err
+    desk.write("policies/imported.yaml", said.out)
+    assert desk.call("validate").code == 0, said.out
+    adopted = desk.call("adopt", "kube-downscaler", "--yes")
+    assert adopted.code == 0, adopted
+    assert "Applied: 3 of 3 metadata updates." in adopted.out, adopted.out
+    assert desk.call("plan", "--detailed-exitcode").code == 0, desk.call("plan", "-v").out
+    again = desk.call("adopt", "kube-downscaler", "--yes")
+    assert again.out.endswith("\nNothing to adopt: kube-downscaler has nothing asleep.\n"), again
+    late = (night[1] - timedelta(minutes=5)).isoformat()
+    assert desk.call("plan", "--detailed-exitcode", "--now", late).code == 0
+    assert pods(api, space) == asleep
+
+    morning = (night[1] + timedelta(minutes=1)).isoformat()
+    woken = desk.call("apply", "--auto-approve", "--now", morning)
+    assert woken.code == 0, woken
+    assert specs(api, space) == before
+    wait_until(lambda: len(pods(api, space)) == 6, "6 pods")
+    assert asleep.items() <= pods(api, space).items()
+
+    again_up = pods(api, space)
+    gone = desk.call("uninstall", "--yes")
+    assert gone.code == 0, gone
+    assert marked(api) == []
+    assert pods(api, space) == again_up
+    assert specs(api, space) == before
+
+
+def test_what_kube_green_remembers_in_a_secret_is_taken_over(
+    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
+) -> None:
+    (plane,) = control_planes(1, parts=API_ONLY)
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    create(api, [a_crd("SleepInfo", "kube-green.com"), a_namespace("reconciler"), a_namespace("dev")])
+    restored = {"Deployment.apps": {"web": '{"spec":{"replicas":3}}'}, "CronJob.batch": {"nightly": '{"spec":{}}'}}
+    memory = {"operation-type": "SLEEP", "original-resource-info": json.dumps(restored)}
+    spec = {"weekdays": "*", "sleepAt": "20:00", "wakeUpAt": "08:00", "suspendCronJobs": True}
+    info = an_object("kube-green.com/v1alpha1", "SleepInfo", "nights", spec=spec)
+    secret = an_object("v1", "Secret", "sleepinfo-nights", stringData=memory)
+    suspended = a_cron_job()
+    suspended["spec"]["suspend"] = True
+    create(api, [a_deployment("web", 0), suspended, a_deployment("off", 0), info, secret], "dev")
+    said = desk.call("import", "kube-green", "--context", "member", "--out", "policies/imported.yaml")
+    assert said.code == 0, said
+    at_night = ("--now", "2035-11-20T23:00:00Z")
+    adopted = desk.call("adopt", "kube-green", "--yes", *at_night)
+    assert adopted.code == 0, adopted
+    assert desk.call("plan", "--detailed-exitcode", *at_night).code == 0
+    woken = desk.call("apply", "--auto-approve", "--now", "2035-11-21T08:01:00Z")
+    assert "Plan: 0 to create, 2 to change (2 wake), 0 to delete." in woken.out, woken
+    assert specs(api, "dev")["/apis/apps/v1/namespaces/dev/deployments/web"]["replicas"] == 3
+
+
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: member, clusters: [{name: member}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [CronJob]}}
+  idleWhen: [{schedule: {timeZone: UTC, downtime: ["00:00-24:00"]}}]
+  minAge: 0s
+---
+apiVersion: reconciler/v1alpha1
+kind: FederatedReplicaSet
+metadata: {name: placed, namespace: shop}
+spec:
+  replicas: 5
+  preferences: {clusters: {member: {weight: 1}}}
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
+"""
+
+
+def an_autoscaler() -> Object:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"minReplicas": 2, "maxReplicas": 6, "scaleTargetRef": target}
+    return an_object("autoscaling/v2", "HorizontalPodAutoscaler", "web", spec=spec)
+
+
+def settle(api: Api) -> None:
+    """Say of each Deployment what its controller would say: there is none here."""
+    for path in ("/apis/apps/v1/namespaces/dev/deployments/web", "/apis/apps/v1/namespaces/shop/deployments/placed"):
+        one = api.get(path)
+        counts = dict.fromkeys(
+            ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), one["spec"]["replicas"]
+        )
+        api.patch(f"{path}/status", {"status": {**counts, "observedGeneration": one["metadata"]["generation"]}})
+
+
+class Crash(BaseException):
+    """What nobody catches: the process is gone."""
+
+
+def test_uninstall_goes_on_wherever_it_was_stopped(
+    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plane,) = control_planes(1, parts=API_ONLY)
+    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    create(api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
+    create(api, [a_service("web"), a_deployment("web", 3), an_autoscaler(), a_cron_job()], "dev")
+    create(api, [a_deployment("placed", 8)], "shop")
+    excluded = {"metadata": {"annotations": {"reconciler/exclude": "false"}}}
+    api.patch("/api/v1/namespaces/shop", excluded)
+    before = [specs(api, "dev"), specs(api, "shop")]
+    desk.write("policies/all.yaml", POLICIES)
+    written = 0
+
+    def write(cluster: KubernetesCluster, one: Write) -> None:
+        nonlocal written
+        if written == 0:
+            raise Crash
+        written -= 1
+        real(cluster, one)
+
+    real = KubernetesCluster.write
+    for crash_after in range(100):
+        settle(api)
+        idled = desk.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
+        assert "Replicas: 6 fewer (member)." in idled.out, (crash_after, idled)
+        written = crash_after
+        with monkeypatch.context() as patched:
+            patched.setattr(KubernetesCluster, "write", write)
+            try:
+                whole = desk.call("uninstall", "--yes")
+            except Crash:
+                whole = None
+        gone = desk.call("uninstall", "--yes")
+        assert gone.code == 0, (crash_after, gone)
+        assert marked(api) == [], crash_after
+        assert [specs(api, "dev"), specs(api, "shop")] == before, crash_after
+        if whole is not None and whole.code == 0:
+            assert crash_after > 10
+            return
+    raise AssertionError("it never ended")
