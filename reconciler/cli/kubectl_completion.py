@@ -6,10 +6,12 @@ Source: kubernetes/kubectl pkg/cmd/plugin/plugin_completion.go, and the directiv
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 
 from click.shell_completion import CompletionItem, ShellComplete
 
 from reconciler.cli.app import COMPLETE, cli
+from reconciler.cli.output import show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
 
 _NO_FILES, _FILES, _FOLDERS = 4, 0, 16
@@ -21,12 +23,14 @@ def main() -> None:
     mend_streams()
     *before, begun = sys.argv[1:] or [""]
     items = ShellComplete(cli, {}, "kubectl reconciler", COMPLETE).get_completions(before, begun)
-    sys.stdout.write(_as_cobra_reads(items))
+    show_rows(_as_cobra_reads(items))
     flush_streams()
 
 
-def _as_cobra_reads(items: list[CompletionItem]) -> str:
-    """Return a line for each item, with its description after a tab, and last the number that tells what else."""
-    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in items if item.type == "plain"]
+def _as_cobra_reads(items: list[CompletionItem]) -> Iterator[Sequence[str]]:
+    """Yield the value of each item, with its description where it has one, and last the number that tells what else."""
+    for item in items:
+        if item.type == "plain":
+            yield (str(item.value), item.help) if item.help else (str(item.value),)
     directive = next((_DIRECTIVES[item.type] for item in items if item.type != "plain"), _NO_FILES)
-    return "".join(f"{line}\n" for line in [*lines, f":{directive}"])
+    yield (f":{directive}",)

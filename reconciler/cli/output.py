@@ -45,6 +45,11 @@ def show_lines(lines: Iterable[str]) -> None:
     show("".join(f"{escaped(line)}\n" for line in lines))
 
 
+def show_rows(rows: Iterable[Sequence[str]]) -> None:
+    """Print each of `rows` on stdout, as one line with tabs between its cells, whatever they hold."""
+    _print("".join("\t".join(map(escaped, row)) + "\n" for row in rows), nl=False)
+
+
 def show_workflow_command(command: str, properties: dict[str, object], message: str) -> None:
     """Print a command to GitHub's runners, which puts `message` beside a line of a file.
 

@@ -52,6 +52,13 @@ spec:
 """Everything in one namespace is idle at all times."""
 
 
+def deployed_values() -> dict[str, str]:
+    """The variables to which its Deployment gives a value."""
+    [made] = [one for one in manifests(COMPONENT / "deployment.yaml") if one["kind"] == "Deployment"]
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+
+
 def install(plane: ControlPlane) -> None:
     """Make the namespace, the rights of an activator, and the admission policies, which are in force then."""
     create_missing(plane.api, [a_namespace(OWN), *manifests(COMPONENT / "rights.yaml")])
@@ -122,7 +129,7 @@ class ActivatorProcess:
         arguments = ["-m", "reconciler", "activator", "--context", "member", "--pod-namespace", OWN]
         arguments += ["--pod-name", self.name, "--pod-uid", self.uid, "--pod-ips", ",".join(self.addresses)]
         arguments += self._flags
-        environment = {"KUBECONFIG": str(kubeconfig), "RECONCILER_CREDENTIALS_DIR": str(folder)}
+        environment = {"KUBECONFIG": str(kubeconfig), "RECONCILER_CREDENTIALS_DIR": str(folder), **deployed_values()}
         log = self.plane.logs / f"{self.name}.log"
         command = sys.executable
         if self.descriptors is not None:

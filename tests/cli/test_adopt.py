@@ -63,7 +63,9 @@ def call(desk: Folder, verb: str, now: str, *more: str):
 def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(desk):
     said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     assert said.code == 0, said
-    assert said.out.startswith("Adopt in Fleet mine (snapshot, Fri 2026-11-20 22:00 UTC)\n\nNo scale changes.")
+    assert said.out.startswith(
+        "Adopt in Fleet mine (snapshot, Fri 2026-11-20 22:00, times in UTC)\n\nNo scale changes."
+    )
     assert call(desk, "plan", NIGHT, "--detailed-exitcode").code == 0, call(desk, "plan", NIGHT, "-v").out
     woken = call(desk, "apply", MORNING, "--auto-approve")
     assert "CronJob/nightly  suspend   true -> false  wake" in woken.out, woken
