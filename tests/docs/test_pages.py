@@ -12,7 +12,7 @@ from reconciler.policy.policy_schemas import policy_schema
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
 
-LANGUAGES = {"console", "text", "yaml", "json", "python", "sh", "promql"}
+LANGUAGES = {"console", "text", "yaml", "json", "python", "sh", "bash", "promql"}
 FLEET = """\
 apiVersion: reconciler/v1alpha1
 kind: Fleet

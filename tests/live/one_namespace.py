@@ -22,6 +22,7 @@ kind: IdlingPolicy
 metadata: {{name: nights}}
 spec:
   selector: {{namespaces: {{include: ["{namespace}"]}}, {selector}}}
+  limits: {{workloads: 100}}
   idleReplicas: {floor}
   idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["{downtime}"]}}}}]
 """

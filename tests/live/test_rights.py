@@ -127,10 +127,9 @@ def test_a_change_that_fails_once_more_raises_the_count_of_its_event(scene: Scen
         codes = [scene.apply(APPLY).code for _ in range(2)]
 
     events = scene.api.items("/api/v1/namespaces/dev/events")
-    [event] = [one for one in events if one["type"] == "Warning"]
+    [event] = [one for one in events if one["type"] == "Warning" and "patch statefulsets.apps" in one["message"]]
     assert (codes, event["reason"], event["count"]) == ([6, 6], "Failed", 2)
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("StatefulSet", "db")
-    assert "patch statefulsets.apps" in event["message"]
     asked = kinds(scene.proxy.requests, deployed.OWN)
     assert {("", resource, verb, False, "") for verb, resource in _AGAIN} <= asked
 
