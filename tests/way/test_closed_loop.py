@@ -24,6 +24,9 @@ SEEDS = share_of(240)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {
+    "a lower floor, and a Service in front, that a limit of replicas holds back": (
+        ("idling", "a", 4), ("run", 130), ("run", 60), ("limits", 3), ("idling", "c", 10), ("run", 60),
+    ),
     "what a removed policy released, in a cluster that the next one does not name": (
         ("spread", 9, 6), ("rest",), ("spread", None, 9), ("refuse", 5, (6, 8)), ("spread", 2, 1),
     ),

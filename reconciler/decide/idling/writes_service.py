@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ from reconciler.decide.idling.write_context import (
     decision_on,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import record_after, stays_idle_as_before
+from reconciler.decide.idling.writes_workload import goes_lower, record_after, stays_idle_as_before
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import Endpoints, Service
 
@@ -70,6 +71,12 @@ class ServiceTargets(Struct, frozen=True):
         """Those that are listed and wake in this run."""
         listed = {target.ref(self.service.ref) for target in self.listed}
         return tuple(choice for choice in self.choices if choice.action in _UP_NOW and choice.ref in listed)
+
+    @property
+    def goes_lower(self) -> bool:
+        """Whether something that is idle already goes down to a lower floor in this run."""
+        records = {target.ref(self.service.ref): record for target, record in self.idle.items()}
+        return any(one.ref in records and goes_lower(one, records[one.ref]) for one in self.choices)
 
     @property
     def listed(self) -> tuple[UnidleTarget, ...]:
@@ -185,7 +192,10 @@ def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
     cause, group = Cause(policy, context.places.get(policy, ""), (reason(code),)), context.group(behind.service.ref)
-    return _ServiceWrite(decision_on(behind.service.service, verb, cause, group, order=(2,), needs=first), after)
+    fields: dict[str, Any] = {"order": (2,), "needs": first}
+    if verb is Verb.RECORD and behind.goes_lower:  # what holds that back holds this back too
+        fields |= {"phase": Phase.DECREASE, "order": (2,) if first else (0,)}
+    return _ServiceWrite(decision_on(behind.service.service, verb, cause, group, **fields), after)
 
 
 def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:

@@ -336,13 +336,12 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
     changes = (change, *annotation_changes(scale.written.annotations, wanted))
     if not moved:
         return _decision(choice, cause, context, changes=changes)
-    down = scale.replicas > record.idled_to and choice.state is not IdleState.HPA_NOT_PINNED
     return _decision(
         choice,
         cause,
         context,
         changes=changes,
-        phase=Phase.DECREASE if down else Phase.REPAIR,
+        phase=Phase.DECREASE if goes_lower(choice, record) else Phase.REPAIR,
         replicas_before=scale.replicas,
         replicas_after=record.idled_to,
     )
@@ -354,6 +353,12 @@ def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
     """
     same = json_object(annotations.get(CAUSE)).get("policy") == cause.policy
     return same and cause.reasons[:1] == (reason(ReasonCode.RECORD_UPDATED),)
+
+
+def goes_lower(choice: Choice, record: Record) -> bool:
+    """Return whether what is idle already goes down to the floor of `record`, which is a lower one."""
+    is_above = choice.subject.scale.replicas > record.idled_to and choice.state is not IdleState.HPA_NOT_PINNED
+    return is_above and _moves(choice, record)
 
 
 def _moves(choice: Choice, record: Record) -> bool:
