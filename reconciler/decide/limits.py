@@ -51,7 +51,7 @@ class LimitedPolicy(Struct, frozen=True):
     lifted: bool = False
 
 
-class Pool(Struct, frozen=True):
+class LimitPool(Struct, frozen=True):
     """The number that the policies of a pool share, in one `cluster`, or in all of them (""). `base` is what a share
     is taken of, 0 where the number is `stated`.
 
@@ -176,22 +176,24 @@ class Rules(Struct, frozen=True):
     def policy(self, owner: PolicyKey) -> LimitedPolicy:
         return self.policies.get(owner, self.gone)
 
-    def pools(self) -> Iterator[Pool]:
+    def pools(self) -> Iterator[LimitPool]:
         """Yield every pool, in the order in which they hold back."""
         for owner, policy in self.policies.items():
             numbers = ((unit, policy.limits.of(unit)) for unit in UNITS)
-            yield from (Pool(owner[1], unit, number, owner=owner) for unit, number in numbers if number is not None)
+            yield from (
+                LimitPool(owner[1], unit, number, owner=owner) for unit, number in numbers if number is not None
+            )
         default = self.fleet.limits.default
         together = {unit: sum(base[unit] for base in self.bases.clusters.values()) for unit in UNITS}
         for unit in UNITS:
             for name, base in self.bases.clusters.items():
-                yield Pool(FLEET_DEFAULT, unit, _share(default.per_cluster, unit, base[unit]), base[unit], name)
-            yield Pool(FLEET_DEFAULT, unit, _share(default.fleet, unit, together[unit]), together[unit])
+                yield LimitPool(FLEET_DEFAULT, unit, _share(default.per_cluster, unit, base[unit]), base[unit], name)
+            yield LimitPool(FLEET_DEFAULT, unit, _share(default.fleet, unit, together[unit]), together[unit])
         for tenant in self.fleet.tenants:
             for unit, least in _TENANT_LEAST.items():
                 stated, inside = tenant.limits.of(unit), self.bases.tenants[tenant.name][unit]
                 number = max(least, math.ceil(_TENANT_SHARE * inside)) if stated is None else stated
-                pool = Pool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
+                pool = LimitPool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
                 yield pool if stated is None else replace(pool, base=0, stated=True)
 
     def weight(self, decision: Decision, unit: str) -> int:
@@ -329,7 +331,7 @@ class _Counted:
         idled = [(ref, owner) for ref, owner in rules.bases.idled.items() if ref not in again]
         self._spent = Counter((cluster, owner) for ref, owner in idled for cluster in ("", ref.cluster))
 
-    def in_pool(self, pool: Pool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
+    def in_pool(self, pool: LimitPool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
         """Yield what each of those that share `pool` takes of it."""
         taking = self._taking.get((pool.unit, pool.cluster), {})
         for owner in taking if pool.owner is None else taking.keys() & {pool.owner}:
@@ -339,14 +341,14 @@ class _Counted:
     def sum(self, decisions: Iterable[Decision], unit: str) -> int:
         return sum(self._weights.get((unit, decision.key), 0) for decision in decisions)
 
-    def spent(self, pool: Pool) -> int:
+    def spent(self, pool: LimitPool) -> int:
         """Return what those that share `pool` took of it in the last 24 hours, as far as records say so."""
         if pool.unit != "workloads":
             return 0
         spent = ((owner, number) for (cluster, owner), number in self._spent.items() if cluster == pool.cluster)
         return sum(number for owner, number in spent if pool.has(owner, self._rules.policy(owner)))
 
-    def wanted(self, pool: Pool) -> int:
+    def wanted(self, pool: LimitPool) -> int:
         """Return what those that share `pool` took of it, and all that they want."""
         return self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
 
