@@ -118,14 +118,15 @@ def _fresh(run: TrackedRun, control: Control, approval: Approval, told: Notifica
     options = run.options
     try:
         policies = options.policies(partly=True)
-        applied = apply(policies, run.metrics.opened(options.world(policies.fleet)), options.request(), control)
+        world = run.metrics.opened(options.world(policies.fleet))
+        applied = apply(policies, world, options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
     except Exception as error:
         if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
             raise
         return _due_only(run, control, approval, told, error)
-    told.about(applied, policies.fleet)
+    told.about(applied, policies.fleet, world)
     _report(applied, approval, run)
     return exit_of_apply(applied, options.fail_on)
 
@@ -147,8 +148,9 @@ def _due_only(
     for line in lines:
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    applied = apply_wakes_due(fleet, run.metrics.opened(options.world(fleet)), options.request(), control)
-    told.about(applied, fleet, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
+    world = run.metrics.opened(options.world(fleet))
+    applied = apply_wakes_due(fleet, world, options.request(), control)
+    told.about(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
@@ -188,7 +190,7 @@ def _saved(
     applied = apply_saved(
         made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.callbacks
     )
-    told.about(applied, fleet)
+    told.about(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
+from reconciler.apply.history import keeper
+from reconciler.apply.told import not_told_yet
 from reconciler.backends.credential_sources import allowed_file, secret_in
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.webhooks import SECONDS, deliver, message_to
@@ -15,23 +19,25 @@ from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
 from reconciler.errors import ReconcilerError, UsageError, reason_of
 from reconciler.pipeline import Applied
+from reconciler.plan.model import Plan
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.types import Fleet, Notification
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from reconciler.time_limit import GRACE_SECONDS
+from reconciler.world import World
 
 
 class Notifications:
     """Keeps what a run has to tell until its end."""
 
     def __init__(self) -> None:
-        self.found: tuple[Applied, Fleet] | None = None
+        self.found: tuple[Applied, Fleet, World] | None = None
         self.problem = ""
 
-    def about(self, applied: Applied, fleet: Fleet, problem: str = "") -> None:
+    def about(self, applied: Applied, fleet: Fleet, world: World, problem: str = "") -> None:
         """The run of `fleet` did this; `problem`: why it did no more than wake, "" where the policies were used."""
         if not applied.declined:
-            self.found, self.problem = (applied, fleet), problem
+            self.found, self.problem = (applied, fleet, world), problem
 
 
 @contextmanager
@@ -55,15 +61,19 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
     """Send what is to be told; yield why something was not."""
     if kept.found is None:
         return
-    applied, fleet = kept.found
+    applied, fleet, world = kept.found
     receivers = [(one, "") for one in fleet.notify]
     receivers += [(one, tenant.name) for tenant in fleet.tenants for one in tenant.notify]
     if not receivers:
         return
     limit = options.limit.within(SECONDS, grace=GRACE_SECONDS)
-    facts = facts_of(applied.plan, applied.outcomes, fleet)
-    if kept.problem:
-        facts = (Fact("Failed", f"Fleet {fleet.name}", kept.problem), *facts)
+    wrong = (Fact("Failed", f"Fleet {fleet.name}", kept.problem),) if kept.problem else ()
+    facts = (*wrong, *facts_of(applied.plan, applied.outcomes, fleet))
+    news = world.readers.pool.submit(fleet.home, partial(_news, facts, applied.plan, fleet, world), urgent=True)
+    if limit.within(SECONDS / 2).until(lambda seconds: wait([news], seconds).done) and not news.exception():
+        facts = news.result()
+    else:
+        yield "what was told before is not known, so that it may be told again"
     requests = {}
     for receiver, tenant in receivers:
         message = Message.of(applied.plan, facts, receiver.on, tenant)
@@ -75,6 +85,16 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
             yield f"{name}: {error}"
     for name, why in deliver(requests, limit).items():
         yield f"{name} to {why}"
+
+
+def _news(facts: tuple[Fact, ...], plan: Plan, fleet: Fleet, world: World) -> tuple[Fact, ...]:
+    """Return `facts` without what lasts and was told already; all of them where nothing can be kept."""
+    home = keeper(plan, world.accesses, fleet)
+    if home is None:
+        return facts
+    lasting = {fact.key for fact in facts if fact.lasts}
+    new = not_told_yet(lasting, home, fleet.namespace, plan.made_at)
+    return tuple(fact for fact in facts if not fact.lasts or fact.key in new)
 
 
 def _request(receiver: Notification, message: Message, sources: CredentialSources) -> HttpRequest:
@@ -90,7 +110,8 @@ def _request(receiver: Notification, message: Message, sources: CredentialSource
     url = given(receiver.url) or _secret_address(read("urlFile", str(receiver.url_file), "an address"))
     token = "" if receiver.token_file is None else read("tokenFile", receiver.token_file, "a token")
     if token and not (receiver.allow_insecure_auth or url.startswith("https://")):
-        raise UsageError('urlFile begins with "http://" beside tokenFile, expected "https://"')
+        words = 'the address begins with "http://" beside tokenFile, expected "https://"'
+        raise UsageError(f"{words}; or say allowInsecureAuth: true")
     return message_to(url, *body_of(message, receiver.format), token)
 
 

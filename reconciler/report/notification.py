@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.apply.events import event_message, failure_message
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.annotations import format_time
+from reconciler.decide.annotations import digest, format_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
 from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.plan.model import Action, Effect, Plan, effect_of
@@ -24,6 +24,8 @@ from reconciler.report.summary import held_of
 from reconciler.untrusted_text import short
 
 T = TypeVar("T")
+
+_LONGEST_LINE = 500
 
 _WORDS: Mapping[NotifyOn, str] = {
     "Failed": "failed",
@@ -54,6 +56,16 @@ class Fact(Struct, frozen=True):
     policy: str = ""
     tenant: str = ""
     number: int = 1
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the next run finds it again, unless something changes meanwhile."""
+        return self.on not in _EFFECTS.values()
+
+    @property
+    def key(self) -> str:
+        """What is the same each time that it is found again."""
+        return digest([self.on, self.about], 12)
 
 
 def facts_of(plan: Plan, outcomes: Sequence[Outcome], fleet: Fleet) -> tuple[Fact, ...]:
@@ -138,15 +150,21 @@ class Message(Struct, frozen=True):
 
     def sections(self, item: Callable[[str], T], most: int) -> Iterator[tuple[str, list[T]]]:
         """Yield a heading for each sort of fact, with its lines as `item` makes them: as many as `most` bytes hold."""
-        for on, facts in groupby(self.facts, key=lambda fact: fact.on):
-            lines = [short(fact.text) for fact in facts]
-            fitting = _fitting([item(line) for line in lines], most)
-            left = len(lines) - len(fitting)
+        for on, found in groupby(self.facts, key=lambda fact: fact.on):
+            facts = list(found)
+            fitting = _fitting((item(_line(fact.text)) for fact in facts), most)
+            left = len(facts) - len(fitting)
             yield _WORDS[on].capitalize(), [*fitting, *([item(f"and {left} more")] if left else [])]
 
 
-def _fitting(items: Sequence[T], most: int) -> list[T]:
-    """Return the first of `items` that fit, as JSON, into `most` bytes together."""
+def _line(text: str) -> str:
+    """Return `text` as one line that fits anywhere."""
+    line = short(text)
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
+
+
+def _fitting(items: Iterable[T], most: int) -> list[T]:
+    """Return the first of `items` that fit, as JSON, into `most` bytes together; the others are not even made."""
     found: list[T] = []
     for item in items:
         most -= len(msgspec.json.encode(item))
@@ -172,10 +190,10 @@ def _cloud_event(message: Message) -> dict[str, Any]:
     Source: cloudevents/spec v1.0.2, cloudevents/spec.md and formats/json-format.md.
     """
     plan = message.plan
-    happened = [
+    happened = (
         {"on": one.on, "about": short(one.about), "policy": short(one.policy), "text": short(one.text)}
         for one in message.facts
-    ]
+    )
     told = _fitting(happened, _EVENT_BYTES)
     tenant = {"tenant": message.tenant} if message.tenant else {}
     return {
@@ -192,7 +210,7 @@ def _cloud_event(message: Message) -> dict[str, Any]:
             "revision": short(plan.revision),
             "counts": message.counts,
             "happened": told,
-            "omitted": len(happened) - len(told),
+            "omitted": len(message.facts) - len(told),
         },
     }
 
