@@ -17,7 +17,7 @@ from reconciler.cli.output import say
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
-from reconciler.errors import ReconcilerError, UsageError, reason_of
+from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.fields import given
@@ -70,10 +70,12 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
     wrong = (Fact("Failed", f"Fleet {fleet.name}", kept.problem),) if kept.problem else ()
     facts = (*wrong, *facts_of(applied.plan, applied.outcomes, fleet))
     news = world.readers.pool.submit(fleet.home, partial(_news, facts, applied.plan, fleet, world), urgent=True)
-    if limit.within(SECONDS / 2).until(lambda seconds: wait([news], seconds).done) and not news.exception():
+    in_time = limit.within(SECONDS / 2).until(lambda seconds: wait([news], seconds).done)
+    problem = news.exception() if in_time else UnreachableError(f"{fleet.home}: no answer in time")
+    if problem is None:
         facts = news.result()
     else:
-        yield "what was told before is not known, so that it may be told again"
+        yield f"what was told before is not known, and may be told again: {reason_of(problem)}"
     requests = {}
     for receiver, tenant in receivers:
         message = Message.of(applied.plan, facts, receiver.on, tenant)

@@ -76,7 +76,7 @@ def notifications_of(
         url = given(one.url)
         if (url is None) == (given(one.url_file) is None):
             what = "has neither url nor urlFile" if url is None else "has url and urlFile"
-            document.add(here, f"{what}, expected one of the two")
+            document.add(here, f"{what}, expected exactly one of the two")
         if url is not None and one.format != "CloudEvents":
             document.add((*here, "url"), f"is the secret of a receiver of format {one.format}, expected urlFile")
         if url is not None and one.token_file is not None and not (one.allow_insecure_auth or url.startswith("https:")):
