@@ -179,15 +179,6 @@ def test_what_stands_at_the_floor_holds_nothing_back():
     assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
 
 
-def test_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
-    api = HorizontalPodAutoscaler(a_ref("api", kind="HPA"), "uid-hpa", ("Deployment", "api"), maximum=9, minimum=0)
-    outcome = decided(behind(SERVICE, by_labels=(WEB, API), autoscalers=(api,)))
-    assert idled(outcome) == []
-    assert "Deployment/api behind Service/web stays awake: HorizontalPodAutoscaler/api scales to zero itself" in why_of(
-        outcome
-    )
-
-
 class TestSharedTargets:
     """Service web in front of web and api, Service api in front of api and db, Service alone in front of alone."""
 

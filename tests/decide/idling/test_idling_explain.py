@@ -381,9 +381,6 @@ class TestAutoscalersThatHold:
             ),
             pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
             pytest.param(
-                a_policy(), {"autoscalers": (replace(hpa, minimum=0),)}, "scales to zero itself", id="it scales to zero"
-            ),
-            pytest.param(
                 a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
                 id="something else keeps it up first",
             ),
