@@ -14,7 +14,6 @@ from reconciler.model import (
     Condition,
     Endpoints,
     EndpointSlice,
-    HorizontalPodAutoscaler,
     ObjectRef,
     ObservedState,
     OwnerReference,

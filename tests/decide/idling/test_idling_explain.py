@@ -6,7 +6,6 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.records import UnidleTarget, targets_text
