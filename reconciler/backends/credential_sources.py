@@ -99,7 +99,7 @@ def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnect
 
 
 def secret_in(field: str, file: str, what: str) -> str:
-    """Return `what` stands in `file`, which the Fleet names as `field`: "a token" is one word, others are one line.
+    """Return `what` is in `file`, which the Fleet names as `field`: "a token" is one word, anything else one line.
 
     Raises:
         UnauthorisedError: that is not there.
