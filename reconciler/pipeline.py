@@ -44,9 +44,13 @@ from reconciler.plan.differences import Compared
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.time_limit import TimeLimit
 from reconciler.world import World
 
 _ROUNDS = 8
+
+_FRESH_SECONDS = 30.0
+"""For so long what was read before the locks were taken may be written by."""
 
 Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
 Compare = Callable[[], Compared]
@@ -244,13 +248,14 @@ def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tupl
 def apply(
     policies: PolicySet, world: World, request: RunRequest, control: Control, decide: Decide = decide_all
 ) -> Applied:
-    """Plan, take the locks of what is to be written, plan again and carry that out. Nothing to do takes no lock.
+    """Plan, take the locks of what is to be written, and carry that out: planned again where somebody had one of them
+    meanwhile, or was asked. Nothing to do takes no lock.
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
     """
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
-        early = _EarlyWakes(_Planner(policies, world, request, decide), control, locks)
-        applied = early.before(_applied(replace(early.planner, delayed=early.carry_out), control, locks))
+        early = _EarlyWakes(_Planner(policies, world.noting_locks(), request, decide), control, locks)
+        applied = early.before(_applied(early, control, locks))
         if applied.declined or control.caller or world.readers.limit.over:
             return applied
         return replace(applied, lost=(*applied.lost, *_told(applied.plan, policies.fleet, world)))
@@ -268,8 +273,10 @@ def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
         yield f"no Event of the Fleet was written: {reason_of(error)}"
 
 
-def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
+def _applied(early: _EarlyWakes, control: Control, locks: Locks) -> Applied:
+    planner = replace(early.planner, delayed=early.carry_out)
     fleet, world, callbacks = planner.policies.fleet, planner.world, planner.request.callbacks
+    fresh = TimeLimit(_FRESH_SECONDS)
     state, first = planner.planned()
     if not first.actions:
         return Applied(first)
@@ -279,8 +286,12 @@ def _applied(planner: _Planner, control: Control, locks: Locks) -> Applied:
     if not control.approve(first):
         return Applied(first, declined=True)
     callbacks.stage(Stage.LOCK)
-    locks.take({action.ref.cluster for action in first.actions}, lambda: planner.delayed(state))
+    names = {action.ref.cluster for action in first.actions}
+    locks.take(names, lambda: planner.delayed(state))
     left_out = locks.left_out
+    if control.wakes_early and locks.were_free(names) and not (early.has_written or fresh.over):
+        callbacks.stage(Stage.APPLY)
+        return carry_out(first, fleet, world, control, left_out)
     unknown = {name: first.unknown[name] for name in first.unknown_since if name not in first.clusters}
     _, again = replace(planner, world=world.without(unknown)).planned()
     callbacks.stage(Stage.APPLY)
@@ -296,6 +307,11 @@ class _EarlyWakes:
         self._locks = locks
         self._seen: set[str] = set()
         self._applied: list[Applied] = []
+
+    @property
+    def has_written(self) -> bool:
+        """Whether something was carried out, so that the clusters are not what was read any more."""
+        return bool(self._applied)
 
     def carry_out(self, state: ObservedState) -> None:
         """Wake what is due or requested on the clusters of `state`, each once in a run, where their locks are free."""

@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -51,6 +52,19 @@ class World(Struct, frozen=True):
         if cluster not in self.accesses:
             raise ReconcilerError(self.sources[cluster].error)
         return self.accesses[cluster]
+
+    def noting_locks(self) -> World:
+        """Return this world where who has the lock of a cluster is noted before that is read."""
+
+        def begin(name: str, source: Source) -> None:
+            source.begin()
+            self.accesses[name].lock.look()
+
+        noting = {
+            name: replace(source, begin=partial(begin, name, source)) if name in self.accesses else source
+            for name, source in self.sources.items()
+        }
+        return replace(self, sources=noting)
 
     def without(self, unreachable: Mapping[str, str]) -> World:
         """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""

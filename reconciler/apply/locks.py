@@ -61,6 +61,7 @@ class Locks:
         self._guard = threading.Lock()
         self._attempts: dict[str, Future[LeftOut | None]] = {}
         self._taken: set[str] = set()
+        self._undisturbed: set[str] = set()
         self._over = False
 
     def __enter__(self) -> Locks:
@@ -97,6 +98,12 @@ class Locks:
             if waiting and not reported and soon.over:
                 reported = True
                 delayed()
+
+    def were_free(self, names: Collection[str]) -> bool:
+        """Return whether all the locks of `names` are ours, and nobody had one since the reading of its cluster began:
+        what was read is as good as read under the locks.
+        """
+        return self._undisturbed.issuperset(names)
 
     @property
     def left_out(self) -> dict[str, LeftOut]:
@@ -137,7 +144,8 @@ class Locks:
         if self._limit.over:
             return LeftOut(self._limit.why)
         try:
-            access.lock.acquire(self._limit.within(self._timeout))
+            if access.lock.acquire(self._limit.within(self._timeout)):
+                self._undisturbed.add(access.cluster.name)
         except LockHeldError as error:
             return LeftOut(self._limit.why or str(error))
         return None

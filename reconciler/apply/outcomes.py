@@ -97,8 +97,11 @@ class Access(Struct, frozen=True):
 class _Unlocked:
     """In place of the lock of what is written without one."""
 
-    def acquire(self, limit: TimeLimit) -> None:  # noqa: ARG002 - it is free
+    def look(self) -> None:
         return
+
+    def acquire(self, limit: TimeLimit) -> bool:  # noqa: ARG002 - it is free
+        return False
 
     def held(self) -> bool:
         return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -81,6 +83,7 @@ class _Attempts:
         self._freezes = FreezeCheck(applying.accesses, applying.namespace, applying.run.now)
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
+        self._untold: dict[int, Callable[[], str]] = {}  # by the action's id, what writes its Event
         self._waits = Waits(actions, applying.accesses, applying.limit, self._done)
 
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -93,8 +96,25 @@ class _Attempts:
             lambda cluster, seconds: accesses[cluster].limit.sleep(seconds),
         )
         runs.carry_out(limit)
+        unwritten = self._tell_all()
         done = dict(self._done)
-        return tuple(done.get(action.id) or self._unfinished(action) for action in self._actions)
+        return tuple(
+            _remarked(done[action.id], unwritten.get(action.id, "")) if action.id in done else self._unfinished(action)
+            for action in self._actions
+        )
+
+    def _tell_all(self) -> dict[int, str]:
+        """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
+        applying, untold = self._applying, dict(self._untold)
+        clusters = {action.id: action.ref.cluster for action in self._actions}
+        futures = {one: applying.pool.submit(clusters[one], tell, urgent=True) for one, tell in untold.items()}
+        limit, waiting = applying.limit.for_what_is_in_flight(), set(futures.values())
+        while waiting and not limit.over:
+            _, waiting = wait(waiting, limit.step())
+        late = f"no Event was written: {limit.why}"
+        return {
+            one: late if future.cancel() or not future.done() else future.result() for one, future in futures.items()
+        }
 
     def _unfinished(self, action: Action) -> Outcome:
         """Return the outcome of an action that was not over when the run had to end."""
@@ -164,8 +184,15 @@ class _Attempts:
             outcome = replace(outcome, message=f"{outcome.message}; {who}", tenant=fault)
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
-        untold = _tell(action, outcome, applying)
-        return replace(outcome, message="; ".join(part for part in (outcome.message, late, untold) if part))
+        if action.decision.event and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
+            self._untold[action.id] = partial(_tell, action, outcome, applying)
+        return _remarked(outcome, late)
+
+
+def _remarked(outcome: Outcome, remark: str) -> Outcome:
+    return (
+        replace(outcome, message="; ".join(part for part in (outcome.message, remark) if part)) if remark else outcome
+    )
 
 
 def _tried(action: Action, applying: Applying) -> Outcome:
@@ -203,8 +230,6 @@ def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
 
     Return why one was not written, "" where all is well.
     """
-    if not action.decision.event or not (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
-        return ""
     event = failure_event(action, applying.run, outcome) if outcome.failure else event_of(action, applying.run)
     try:
         applying.access(action.decision).cluster.write(event)

@@ -196,8 +196,12 @@ class PodPickerClient(Protocol):
 class Lock(Protocol):
     """One writer at a time in one cluster."""
 
-    def acquire(self, limit: TimeLimit) -> None:
-        """Take the lock; it is tried once, also where `limit` is over.
+    def look(self) -> None:
+        """Note who has it now: what is read of the cluster from here on may be as good as read under the lock."""
+
+    def acquire(self, limit: TimeLimit) -> bool:
+        """Take the lock, and return whether surely nobody had it since `look`; it is tried once, also where `limit` is
+        over.
 
         Raises:
             LockHeldError: somebody else held it all that time.

@@ -131,7 +131,6 @@ class Observation:
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
         for name in names:
             source = sources.get(name, Source(error="not opened"))
-            source.begin()
             self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted[name], self._told, pool))
         for name in names:
             self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))
@@ -211,6 +210,7 @@ def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: 
     found: ObservedCluster | str = source.error
     if source.cluster is not None:
         try:
+            source.begin()
             found = _ClusterReader(name, source, wanted, tell, pool).observed()
         except Exception as error:  # noqa: BLE001 - the one place where a reading fails: its cluster alone is unknown
             found = reason_of(error).removeprefix(f"{name}: ")

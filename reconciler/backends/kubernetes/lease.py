@@ -88,11 +88,22 @@ class LeaseLock:
         self._offset = 0.0  # the server's time, less that of our clock
         self._seen = ""  # the version that somebody else holds, and since when we know it
         self._seen_at = 0.0
+        self._looked_at = ""  # the version that nobody held when the cluster was begun to be read
+        self._is_undisturbed = False
         self._done = threading.Event()
         self._renewing: threading.Thread | None = None
 
-    def acquire(self, limit: TimeLimit) -> None:
-        """Take the lease, at least try once; nothing happens when it is ours already.
+    def look(self) -> None:
+        """Note the version of the Lease, where it was given back: whoever takes it makes another one."""
+        if self.held():
+            return
+        self._looked_at = ""
+        with suppress(ClusterError):  # whoever takes it says why it cannot be read
+            lease = self._lease(self._ask("get"), "get")
+            self._looked_at = "" if lease.spec.holder_identity else lease.metadata.resource_version
+
+    def acquire(self, limit: TimeLimit) -> bool:
+        """Take the lease, at least try once; nothing happens when it is ours already; see `Lock.acquire`.
 
         Raises:
             LockHeldError: somebody else held it all that time. ClusterError: it cannot be read or written.
@@ -101,13 +112,14 @@ class LeaseLock:
             holder = self._try()
             if not holder:
                 self._begin()
-                return
+                return self._is_undisturbed
             if limit.over:
                 raise LockHeldError(
                     f"{self._cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
                     "try again later"
                 )
             limit.sleep(_POLL_SECONDS)
+        return self._is_undisturbed
 
     def held(self) -> bool:
         """Return whether it is still ours, surely: nobody else can have taken it yet."""
@@ -185,6 +197,7 @@ class LeaseLock:
             self._hold(lease.metadata.resource_version, {} if is_ours else self._taking(lease.spec))
         except (ConflictError, InvalidError, NotFoundError):
             return _FASTER
+        self._is_undisturbed = lease.metadata.resource_version == self._looked_at
         return ""
 
     def _is_free(self, lease: LockManifest, began: float) -> bool:

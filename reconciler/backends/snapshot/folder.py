@@ -230,8 +230,11 @@ class FileLock:
         self._holder = holder
         self._descriptor: int | None = None
 
-    def acquire(self, limit: TimeLimit) -> None:
-        """Take the lock, at least try once; nothing happens when it is ours already.
+    def look(self) -> None:
+        """Note nothing: a file does not tell who had it meanwhile."""
+
+    def acquire(self, limit: TimeLimit) -> bool:
+        """Take the lock, at least try once; nothing happens when it is ours already. What comes back: False.
 
         Raises:
             LockHeldError: somebody else held it all that time. ClusterError: the file cannot be made.
@@ -245,10 +248,11 @@ class FileLock:
                     f"{self._path}: {words}, expected a regular file, in a folder to write to"
                 ) from error
             if taken:
-                return
+                break
             if limit.over:
                 raise LockHeldError(f"{self._path}: held by {self._words()}, expected it free; try again later")
             limit.sleep(_POLL_SECONDS)
+        return False
 
     def held(self) -> bool:
         """Return whether the file we locked is still the one at its place."""

@@ -66,6 +66,28 @@ def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server: ControlPl
     assert a_lease(api_server, api_namespace)["holderIdentity"] == ""
 
 
+def test_whether_nobody_had_it_since_we_looked(api_server: ControlPlane, api_namespace: str) -> None:
+    one, other = (Holder(api_server, api_namespace, name).lock for name in ("one", "other"))
+
+    def passed(lock: LeaseLock) -> bool:
+        undisturbed = lock.acquire(TimeLimit(0))
+        lock.release()
+        return undisturbed
+
+    one.look()
+    assert not passed(one), "there is no Lease yet"
+    one.look()
+    assert passed(one), "nobody had it"
+    assert not passed(one), "we had it ourselves, and did not look again"
+    one.look()
+    assert not passed(other), "that one never looked"
+    assert not passed(one), "another one had it meanwhile"
+    other.acquire(TimeLimit(0))
+    one.look()
+    other.release()
+    assert not passed(one), "another one had it when we looked"
+
+
 def test_a_lease_is_renewed_while_it_is_held(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,10 @@ class Held:
     def __init__(self) -> None:
         self.lost = False
 
-    def acquire(self, limit: TimeLimit) -> None: ...
+    def look(self) -> None: ...
+
+    def acquire(self, limit: TimeLimit) -> bool:
+        return False
 
     def held(self) -> bool:
         return not self.lost
