@@ -91,9 +91,7 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
 def _without_counterpart(gathering: Gathering, one: Manifest) -> Iterator[Loss]:
     for kind, idles in _patches(one):
         if not idles:
-            words = (
-                f"a patch of {kind} has no counterpart: only replicas, suspend, and what holds autoscalers are changed"
-            )
+            words = f"a patch of {kind} has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
             yield gathering.lose(one, "spec.patches", words)
 
 

@@ -65,7 +65,7 @@ def stamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S+00:00")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def night() -> tuple[datetime, datetime]:
     """A night that began an hour ago, and ends in eight."""
     now = datetime.now(UTC).replace(microsecond=0)
@@ -73,12 +73,14 @@ def night() -> tuple[datetime, datetime]:
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A cluster for one tool after the other: all that is on it is looked at."""
+def plane(tmp_path_factory: pytest.TempPathFactory, night: tuple[datetime, datetime]) -> Iterator[ControlPlane]:
+    """A cluster for one tool after the other, with a namespace to put to sleep: all that is on it is looked at."""
+    dev = a_namespace("dev")
+    dev["metadata"]["annotations"] = {"downscaler/downtime": f"{stamp(night[0])}-{stamp(night[1])}"}
     with contextlib.ExitStack() as started:
         with missing_part_skips():
             plane = started.enter_context(ControlPlane(tmp_path_factory.mktemp("plane")))
-        create(plane.api, [a_namespace("reconciler"), a_node("node")])
+        create(plane.api, [a_namespace("reconciler"), dev, a_node("node")])
         yield plane
 
 
@@ -89,24 +91,23 @@ def tool(request: pytest.FixtureRequest) -> Tool:
 
 
 @pytest.fixture
-def space(plane: ControlPlane, tool: Tool, night: tuple[datetime, datetime]) -> Iterator[str]:
+def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
     """A namespace that the tool is to put to sleep, and its controller, which was stopped."""
     api, namespace = plane.api, "dev"
-    annotated = a_namespace(namespace)
-    annotated["metadata"]["annotations"] = {"downscaler/downtime": f"{stamp(night[0])}-{stamp(night[1])}"}
     database = a_deployment("db", 2, kind="StatefulSet")
     database["spec"]["serviceName"] = "db"
     controller = a_deployment("downscaler", 0)
     controller["spec"]["template"]["spec"]["containers"] = [{"name": "a", "image": tool.image, "args": [*_FLAGS]}]
     up = [a_deployment("web", 3), a_deployment("kept", 1), database]
-    create(api, [annotated])
     create(api, [a_service("web"), *up, a_cron_job(), controller], namespace)
     for name, replicas in (("web", 3), ("kept", 1)):
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
     yield namespace
-    api.delete(f"/api/v1/namespaces/{namespace}")
-    wait_until(lambda: api.find(f"/api/v1/namespaces/{namespace}") is None, "the namespace is gone")
+    api.delete(f"/api/v1/namespaces/{namespace}/services")
+    for plural, version in _KINDS.items():
+        api.delete(f"/apis/{version}/namespaces/{namespace}/{plural}")
+    wait_until(lambda: not pods(api, namespace), "no pods")
 
 
 def a_cron_job() -> Object:
