@@ -336,8 +336,8 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
     None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
-    idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that; 0 for
-    a CronJob. `selected`: `policy` selects it; else it only owns the records.
+    idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that; 0
+    for a CronJob. `selected`: `policy` selects it; else it only owns the records.
     """
 
     ref: ObjectRef

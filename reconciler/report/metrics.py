@@ -256,32 +256,31 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> Iterator[Gauge]:
     That of policies that are not there is counted together.
     """
     known = _known_policies(plan)
-    idled: dict[ObjectRef, tuple[str, int]] = {}
-    seen: set[tuple[str, str]] = set()
-    for one in plan.explanations:
-        if one.job != "idling" or not one.policy:
-            continue
-        seen.add((one.ref.cluster, one.policy))
-        if one.idled is not None:
-            idled[one.idled[0]] = one.idled[1], one.asleep
-    for action in applied:
-        effect = effect_of(action.decision)
-        if effect is Effect.IDLE:
-            suspends = workload_kind(action.ref.kind).scaled_by == "Suspend"
-            idled[action.ref] = action.policy, 0 if suspends else action.decision.removed
-        elif effect is Effect.WAKE:
-            idled.pop(action.ref, None)
     workloads, replicas = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for ref, (policy, fewer) in idled.items():
+    for ref, (policy, asleep) in _idle_after(plan, applied).items():
         key = ref.cluster, policy if policy in known else _NO_POLICY
         workloads[key] += 1
-        replicas[key] += fewer
-    keys = sorted({(cluster, policy) for cluster, policy in seen if policy in known} | workloads.keys())
+        replicas[key] += asleep
+    selecting = {(one.ref.cluster, one.policy) for one in plan.explanations if one.job == "idling"}
+    keys = sorted({key for key in selecting if key[1] in known} | workloads.keys())
     for name, explained, counts in (
         ("reconciler_idled_workloads", "Workloads that stand at their idled count because of a policy.", workloads),
         ("reconciler_idled_replicas", "Replicas that idle workloads have fewer than before they were idled.", replicas),
     ):
         yield Gauge(name, explained, [({"cluster": key[0], "policy": key[1]}, counts[key]) for key in keys])
+
+
+def _idle_after(plan: Plan, applied: Iterable[Action]) -> dict[ObjectRef, tuple[str, int]]:
+    """Return what is idle after this run: by which policy, and how many replicas fewer it has for that."""
+    found = {one.idled[0]: (one.idled[1], one.asleep) for one in plan.explanations if one.policy and one.idled}
+    for action in applied:
+        effect = effect_of(action.decision)
+        if effect is Effect.IDLE:
+            suspends = workload_kind(action.ref.kind).scaled_by == "Suspend"
+            found[action.ref] = action.policy, 0 if suspends else action.decision.removed
+        elif effect is Effect.WAKE:
+            found.pop(action.ref, None)
+    return found
 
 
 def _held_back(plan: Plan) -> list[tuple[dict[str, str], float]]:

@@ -203,9 +203,7 @@ def pressing(plan: Plan) -> dict[str, list[str]]:
     """Return what needs somebody, by its sort; sorts of which there is none are left out."""
     words = reasons_in(plan)
     told = {
-        title: [
-            f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in plan.notices if one.kind == kind
-        ]
+        title: [f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in plan.notices if one.kind == kind]
         for kind, title in _TITLES.items()
     }
     found = {

@@ -103,7 +103,9 @@ def runs_of_a_week() -> Iterator[tuple[datetime, datetime, str]]:
         idling("held", "qa", 1),
         document("FederatedReplicaSet", "web", "shop", replicas=4, selector={"matchLabels": LABELS}, template=TEMPLATE),
     ]
-    steps = list(RandomFleet(documents, {"a": [*manifests, *held], "b": manifests}, frozenset()).simulation().play(START, END))
+    steps = list(
+        RandomFleet(documents, {"a": [*manifests, *held], "b": manifests}, frozenset()).simulation().play(START, END)
+    )
     for step, until in zip(steps, [*(one.at for one in steps[1:]), END], strict=True):
         stages = {"observe": 1.5, "plan": 0.1, "apply": 0.4}
         yield step.at, until, render_metrics(Measured(step.plan, step.outcomes, stages, {"a": TRAFFIC}, 0.0))
@@ -116,7 +118,7 @@ def scraped(start: datetime, end: datetime) -> range:
 
 
 def at_the_gateway(sample: Any, at: int) -> float:
-    """Return the value of `sample` when it was scraped: something goes wrong in the last hour, which no forecast does."""
+    """Return the value of `sample` when it was scraped: in the last hour something goes wrong, which no forecast does."""
     if sample.name.endswith("last_success_timestamp_seconds"):
         return at - at % 600
     return sample.value + (sample.name.endswith(WRONG) and END.timestamp() - at <= 3600)
@@ -145,7 +147,10 @@ def a_week() -> list[Series]:
         served.first_byte(at % 7)
         for one in (sample for family in of_activators(served.text()) for sample in family.samples):
             add(one, at, one.value, pod="activator-0")
-    forbidden = {"cluster": "a", "tenant": "shop"}  # of a tenant whose ServiceAccount may not: a forecast has no accounts
+    forbidden = {
+        "cluster": "a",
+        "tenant": "shop",
+    }  # of a tenant whose ServiceAccount may not: a forecast has no accounts
     late = [(at, 1.0) for at in scraped(END - timedelta(hours=1), END)]
     found = [Series(name, dict(labels), samples) for (name, labels), samples in series.items()]
     return [*found, Series("reconciler_tenant_forbidden_changes", forbidden, late)]
