@@ -38,19 +38,18 @@ from reconciler.world import World
 @option(
     "--wake-form",
     metavar="URL",
-    default="",
     help="With -o html: the form that wakes, with {object} and {for} where these go.",
     group="Output",
 )
 @output_option("text", "json", "yaml", "html")
-def status_command(subject: str | None, policies: str, wake_form: str, output: str, **flags: Any) -> int:
+def status_command(subject: str | None, policies: str, wake_form: str | None, output: str, **flags: Any) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
     CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
     """
     options = RunOptions.of(policies, flags)
-    form = check_wake_form(wake_form) if wake_form else ""
+    form = "" if wake_form is None else check_wake_form(wake_form)
     found = _status(options, options.policies())
     if output == "text":
         show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))

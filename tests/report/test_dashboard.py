@@ -118,7 +118,7 @@ def scraped(start: datetime, end: datetime) -> range:
 
 
 def at_the_gateway(sample: Any, at: int) -> float:
-    """Return the value of `sample` when it was scraped: in the last hour something goes wrong, which no forecast does."""
+    """Return the value of `sample` when it was scraped: in the last hour something is wrong, as in no forecast."""
     if sample.name.endswith("last_success_timestamp_seconds"):
         return at - at % 600
     return sample.value + (sample.name.endswith(WRONG) and END.timestamp() - at <= 3600)
