@@ -36,6 +36,7 @@ PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
 TENANTS = DEPLOY / "components" / "tenants"
 ALERTS = DEPLOY / "components" / "monitoring" / "prometheus-rule.yaml"
+DASHBOARD = DEPLOY / "components" / "monitoring" / "grafana-dashboard.yaml"
 FREEZE = DEPLOY / "components" / "freeze" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("member/admission", "components/placement", "components/clone-sets")
