@@ -102,6 +102,11 @@ class Connection:
         with self._alone(limit):
             return self._opened(limit)
 
+    def access(self, limit: TimeLimit) -> ServerAccess:
+        """Return what the kubeconfig says, read anew; errors as of `endpoint`."""
+        with self._alone(limit):
+            return self._access(limit)
+
     def header(self, limit: TimeLimit) -> str | None:
         """Return the Authorization header's value, None where a client certificate or nothing says who we are."""
         with self._alone(limit):
