@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
+from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection, weakness_of
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.kubeconfig_file import (
@@ -54,7 +54,7 @@ _ADMISSION = {
 
 
 @verb("connect")
-@click.argument("member", metavar="[MEMBER]", required=False)
+@click.argument("subject", metavar="[MEMBER]", required=False)
 @policies_option()
 @option(
     "--admin-context", metavar="NAME", default_words="MEMBER", help="The context of the kubeconfig to set it up with."
@@ -76,7 +76,7 @@ _ADMISSION = {
 @option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
 @server_options
 @now_option
-def connect_command(member: str | None, rotates: bool, auto_approve: bool, **flags: Any) -> int:
+def connect_command(subject: str | None, rotates: bool, auto_approve: bool, **flags: Any) -> int:
     """Give runs from elsewhere access to MEMBER, a cluster of the Fleet: a ServiceAccount, its rights, a kubeconfig.
 
     What is to be done is shown first; what is there already stays. With --rotate the tokens of all members in FILE are
@@ -85,16 +85,16 @@ def connect_command(member: str | None, rotates: bool, auto_approve: bool, **fla
     options = RunOptions.of(flags["policies"], {**flags, "context": None})
     file, hub, secret = (flags[name] for name in ("file", "hub", "secret"))
     if rotates:
-        if member is not None or hub is not None or file is None:
+        if subject is not None or hub is not None or file is None:
             raise UsageError("--rotate: expected --file FILE, with or without --secret NAME, and nothing else")
         return rotate(file, secret, options)
-    if member is None:
+    if subject is None:
         raise UsageError("connect: expected the name of a cluster of the Fleet, or --rotate")
     if (file is None) == (hub is None):
         raise UsageError("connect: expected either --file FILE or --hub CONTEXT, where the entry goes")
     terminal_or(auto_approve, "connect")
     policies = options.policies()
-    setup = _Setup(_member(policies, member), policies, options, flags["admin_context"])
+    setup = _Setup(_member(policies, subject), policies, options, flags["admin_context"])
     place = KubeconfigFile(file) if hub is None else _secret_of(hub, secret or _SECRET, policies, options)
     wanted = setup.wanted(activator=flags["activator"], own_token=not flags["no_rotation"])
     return _connected(setup, place, wanted, flags["life"], asks=not auto_approve)
@@ -135,9 +135,7 @@ class _Setup:
         self.account = ServiceAccount(policies.fleet.namespace, RUN)
         self.entry_name = member.connection.context or name
         self.access = connection.access(options.settings.limit)
-        weakness = "" if self.access.verified else "insecure-skip-tls-verify"
-        if not self.access.is_secured:
-            weakness = "http"
+        weakness = weakness_of(self.access)
         if weakness:
             raise UsageError(
                 f"{name}: {connection.context}: {WEAKNESSES[weakness]}, expected https:// and an authority"

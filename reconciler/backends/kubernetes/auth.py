@@ -187,7 +187,7 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
         writer=HttpClient(pool, largest=_LARGEST_ANSWER),
         authorization=authorization,
         impersonation=access.impersonation,
-        weakness=_weakness(access),
+        weakness=weakness_of(access),
         certificate=_certificate(access),
         compressed=access.compressed,
     )
@@ -231,7 +231,8 @@ def _named(pem: Pem, files: ExitStack) -> str:
     return file.name
 
 
-def _weakness(access: ServerAccess) -> str:
+def weakness_of(access: ServerAccess) -> str:
+    """Return the key of WEAKNESSES that a connection has, "" for none."""
     if not access.is_secured:
         return "http"
     return "" if access.verified else "insecure-skip-tls-verify"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -110,7 +111,8 @@ def request_token(requests: ApiClient, cluster: str, account: ServiceAccount, li
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": int(max(life, SHORTEST).total_seconds())},
     }
-    path = f"/api/v1/namespaces/{account.namespace}/serviceaccounts/{account.name}/token"
+    namespace, name = (quote(one, safe="") for one in (account.namespace, account.name))
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     operation = Operation(cluster, "create", "serviceaccounts/token", account.namespace, account.name)
     request = ApiRequest("POST", path, operation, body=msgspec.json.encode(review), writes=True)
     status = answer_to(requests, request, _TokenRequest).status
