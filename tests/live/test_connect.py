@@ -359,3 +359,17 @@ def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, desk: Desk) 
 
     assert (said.code, said.err) == (64, "error: connect: there is no terminal to ask on, expected --auto-approve\n")
     assert ours(plane.api) == {}
+
+
+def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plane: ControlPlane, desk: Desk) -> None:
+    assert desk.call(*CONNECT).code == 0
+    file = desk.folder / "hub.kubeconfig"
+    stolen = token_in(file)
+    plane.api.delete(f"/api/v1/namespaces/{OWN}/serviceaccounts/reconciler")
+
+    assert desk.call(*CONNECT).code == 0
+
+    thief = plane.api.with_headers({"Authorization": f"Bearer {stolen}"})
+    wait_until(lambda: deployed.refusal(thief, "GET", "/version").startswith("401"), "the old token to be refused")
+    run = Desk(desk.folder, file)
+    wait_until(lambda: run.call("doctor").code == 0, "the new one to have the rights")
