@@ -25,12 +25,13 @@ def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any
     Raises:
         StaleError: a test failed. RefusedError: another operation does not fit the value, or a pointer is none.
     """
+    copied: dict[int, dict[Any, Any]] = {}
     for operation in operations:
         tokens = _tokens(operation.path, where)
         if operation.op == "test":
             _test(value, tokens, operation, where)
         else:
-            value = _changed(value, tokens, operation, where)
+            value = _changed(value, tokens, operation, where, copied)
     return value
 
 
@@ -102,8 +103,13 @@ def _at(value: Any, token: str) -> Any:
     return _ABSENT
 
 
-def _changed(value: Any, tokens: Sequence[str], operation: PatchOperation, where: str) -> Any:
-    """Return `value` changed below `tokens`; what is not on the way there is shared with the old value."""
+def _changed(
+    value: Any, tokens: Sequence[str], operation: PatchOperation, where: str, copied: dict[int, dict[Any, Any]]
+) -> Any:
+    """Return `value` changed below `tokens`; what is not on the way there is shared with the old value.
+
+    `copied` are the mappings that this patch copied already, by their id: those change in place.
+    """
     if not tokens:
         if operation.op == "remove":
             raise RefusedError(f"{where}: the whole object is removed by a patch, expected a path below it")
@@ -114,14 +120,18 @@ def _changed(value: Any, tokens: Sequence[str], operation: PatchOperation, where
     if not _has_place(value, token) if adds else inside is _ABSENT:
         words = f"{operation.op} {operation.path} does not fit the object, expected a path that is there"
         raise RefusedError(f"{where}: {words}")
-    if operation.op == "remove" and not below:
-        instead = []
-    else:
-        instead = [_changed(inside, below, operation, where) if below else operation.value]
+    removes = operation.op == "remove" and not below
+    instead = _changed(inside, below, operation, where, copied) if below else operation.value
     if isinstance(value, _MAPPING):
-        return {**value, token: instead[0]} if instead else {key: value[key] for key in value if key != token}
+        changed = copied.get(id(value)) or dict(value)
+        copied[id(changed)] = changed
+        if removes:
+            del changed[token]
+        else:
+            changed[token] = instead
+        return changed
     index = len(value) if token == "-" else int(token)
-    return [*value[:index], *instead, *value[index + (not adds) :]]
+    return [*value[:index], *([] if removes else [instead]), *value[index + (not adds) :]]
 
 
 def _has_place(value: Any, token: str) -> bool:

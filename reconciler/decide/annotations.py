@@ -220,6 +220,7 @@ def quoted(text: str | None) -> str:
     return f'"{text}"' if len(text) <= 60 else f'"{text[:60]}..."'
 
 
+@lru_cache(2048)  # a run that was done at one time names that on all that it wrote
 def parse_time(text: str) -> datetime | None:
     """Return an RFC 3339 time in UTC, None where `text` is none.
 

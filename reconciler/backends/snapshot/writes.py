@@ -64,6 +64,7 @@ class PlannedWrite:
         operations = [PatchOperation(one.op, one.path, plain(one.value)) for one in self._write.patch]
         changed = patched(served, operations, str(self._write.ref))
         self._check_fixed(served, changed)
+        self._check_json([one.value for one in operations])
         new = as_written(changed, stored)
         self.changes.checked = (new, self._check(new, entry))
         self._put(entry, new, stored)
@@ -168,14 +169,18 @@ class PlannedWrite:
         if self._write.ref.namespace:
             metadata["namespace"] = metadata.get("namespace") or self._write.ref.namespace
         head = {"apiVersion": self._write.api_version, "kind": self._write.ref.kind}
+        self._check_json(given)
         return without_empty_maps(head | given | {"metadata": metadata})
+
+    def _check_json(self, given: Any) -> None:
+        """Refuse what cannot be written as JSON: a number that is none, or half a surrogate pair."""
+        try:
+            json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError as error:
+            raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
 
     def _check(self, manifest: dict[str, Any], entry: ManifestEntry | None) -> ManifestEntry:
         """Refuse a manifest that the API server would refuse for its types."""
-        try:
-            json.dumps(manifest, ensure_ascii=False, allow_nan=False).encode()
-        except ValueError as error:
-            raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
         version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
         read = entry_of(FoundManifest(manifest, version, kind))
         if isinstance(read, ManifestEntry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum, auto
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -173,7 +174,7 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
     return max((request for request in signals if request is not None), default=None)
 
 
-class ServiceState(Struct, frozen=True):
+class ServiceState(Struct, frozen=True, dict=True):  # so that its record, which is asked for often, is kept
     """A Service that a policy selects, that carries records, that opts out, or with a wake request.
 
     `record` is ours, from the Service or else from its Endpoints; `foreign` somebody else's; `problem` says why one of
@@ -199,12 +200,12 @@ class ServiceState(Struct, frozen=True):
         """Whether some policy selects it."""
         return bool(self.verdict.won)
 
-    @property
+    @cached_property
     def readings(self) -> tuple[Reading[ServiceRecord], ...]:
         """What the records on it and on its Endpoints say."""
         return tuple(one for one in (self.on_service, self.on_endpoints) if one is not None)
 
-    @property
+    @cached_property
     def record(self) -> ServiceRecord | None:
         return next((one.record for one in self.readings if one.ours and one.record is not None), None)
 

@@ -6,7 +6,6 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.records import UnidleTarget, targets_text
@@ -380,9 +379,6 @@ class TestAutoscalersThatHold:
                 a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
             ),
             pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
-            pytest.param(
-                a_policy(), {"autoscalers": (replace(hpa, minimum=0),)}, "scales to zero itself", id="it scales to zero"
-            ),
             pytest.param(
                 a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
                 id="something else keeps it up first",
