@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
+import re
+import shutil
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -244,12 +249,12 @@ def test_it_is_renewed_past_half_of_its_life_and_not_before(
     assert (token_in(file) == token) is words.startswith("left")
 
 
-def rotated(desk: Desk, *more: str) -> Said:
+def rotated(desk: Desk) -> Said:
     """What rotation says once the API server knows of the rights."""
     found: list[Said] = []
 
     def done() -> bool:
-        found[:] = [desk.call("connect", "--rotate", "--file", "hub.kubeconfig", *more)]
+        found[:] = [desk.call("connect", "--rotate", "--file", "hub.kubeconfig")]
         return found[0].code == 0
 
     wait_until(done, "the right to ask for a token")
@@ -322,8 +327,8 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
     try:
         said = desk.call(*CONNECT)
         assert (said.code, said.err) == (0, ""), "it sees the admission policies"
-        late = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 50 * 86400))
-        assert rotated(desk, "--now", late).out.startswith("east: renewed")
+        write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": plane.access(a_token(plane, left=20))})
+        assert rotated(desk).out.startswith("east: renewed")
         thief = deployed.with_every_right(api, deployed.APPLY)
         create_missing(api, manifests(deployed.DEPLOY / "member" / "service-accounts.yaml"))
         for name, spec, allowed in (
@@ -373,3 +378,46 @@ def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plan
     wait_until(lambda: deployed.refusal(thief, "GET", "/version").startswith("401"), "the old token to be refused")
     run = Desk(desk.folder, file)
     wait_until(lambda: run.call("doctor").code == 0, "the new one to have the rights")
+
+
+PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "connect-members.md"
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+
+
+@needs_kubectl
+def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: ControlPlane, desk: Desk) -> None:
+    """With three contexts for the one API server."""
+    create_missing(plane.api, manifests(*deployed.MEMBER, deployed.OWN_TOKEN))
+    names = {name: plane.access() for name in ("eu-west", "us-east", "us-east-admin")}
+    write_kubeconfig(desk.kubeconfig, names)
+    clusters = "home: eu-west, clusters: [{name: us-east}, {name: eu-west, connection: {inCluster: true}}]"
+    desk.write(
+        "policies/all.yaml",
+        POLICIES.replace("home: east, clusters: [{name: east}]", clusters),
+    )
+    page = PAGE.read_text()
+    shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0].splitlines()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    said = desk.call(*shown[0].split()[2:], "--yes")
+
+    assert said.code == 0, said
+    expected = [line for line in shown[1:] if not line.startswith("Apply these changes?")]
+    assert [without_what_differs(line) for line in said.out.splitlines()] == list(map(without_what_differs, expected))
+    script = "set -eux\n" + "".join(blocks).replace("reconciler connect", "reconciler connect --yes")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=desk.folder,
+        env={**os.environ, "KUBECONFIG": str(desk.kubeconfig), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with a token of reconciler/reconciler for 90d at most" in done.stdout
+
+
+def without_what_differs(line: str) -> str:
+    return re.sub(r"https://\S+:|20\d\d-\d\d-\d\dT\S+Z", "", line)
