@@ -277,6 +277,7 @@ def pod(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
 
 
+CRON_JOB = deployed.ROTATION.with_name("cronjob.yaml")
 SECRET = f"/api/v1/namespaces/{OWN}/secrets/reconciler-kubeconfig"
 
 
@@ -298,7 +299,10 @@ def test_the_cron_job_renews_what_is_in_the_secret_with_the_one_right_it_has(
     api.patch(SECRET, {"data": {"kubeconfig": base64.b64encode(yaml.safe_dump(text).encode()).decode()}})
     mounted.write_text(secret_text(api))
     mounted.chmod(0o440)
-    rotate = ("connect", "--rotate", "--file", "mounted", "--secret", "reconciler-kubeconfig")
+    (cron_job,) = manifests(CRON_JOB)
+    api.create(f"/apis/batch/v1/namespaces/{OWN}/cronjobs", cron_job)
+    (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    rotate = [word.replace("/etc/reconciler/kubeconfig", "mounted") for word in container["args"]]
     wait_until(lambda: desk.call(*rotate).code == 0, "the right to patch")
     assert secret_text(api) != mounted.read_text()
     renewed = secret_text(api)
