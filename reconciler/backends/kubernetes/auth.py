@@ -201,7 +201,7 @@ def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
         return kubeconfig.own_access()
     given = settings.kubeconfig
     if given is not None:
-        given = allowed_file(settings, "kubeconfig", given)
+        given = allowed_file(settings.sources, settings.name, "kubeconfig", given)
         if not Path(given).expanduser().is_file():
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
