@@ -52,7 +52,7 @@ def test_no_role_has_a_wildcard_or_secrets_of_the_whole_cluster() -> None:
     assert len(rules) > 15
     assert [rule for _, rule in rules if any("*" in word for part in rule.values() for word in part)] == []
     secrets = [(one["kind"], rule.get("resourceNames")) for one, rule in rules if "secrets" in rule["resources"]]
-    assert secrets == [("Role", ["picker"])]
+    assert secrets == [("Role", ["picker"]), ("Role", ["reconciler-kubeconfig"])]
 
 
 def test_the_roles_are_bound_to_these_accounts_and_no_others() -> None:
