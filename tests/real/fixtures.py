@@ -65,7 +65,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     yield
     group = _group(item)
     if group in SHARED and _last_of[group] is item:
-        for fixture in item.session._fixturemanager._arg2fixturedefs[group]:
+        for fixture in item.session._fixturemanager.getfixturedefs(group, item) or ():
             fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
