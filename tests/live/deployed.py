@@ -38,6 +38,7 @@ TENANTS = DEPLOY / "components" / "tenants"
 ALERTS = DEPLOY / "components" / "monitoring" / "prometheus-rule.yaml"
 OWN_TOKEN = DEPLOY / "components" / "own-token" / "rights.yaml"
 ROTATION = DEPLOY / "components" / "rotation" / "rights.yaml"
+DASHBOARD = DEPLOY / "components" / "monitoring" / "grafana-dashboard.yaml"
 FREEZE = DEPLOY / "components" / "freeze" / "rights.yaml"
 CRON_JOB = DEPLOY / "base" / "cronjob.yaml"
 ADMISSION = ("member/admission", "components/placement", "components/clone-sets")

@@ -273,7 +273,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
         (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
-        (["monitoring"], [deployed.ALERTS], ("member/admission",)),
+        (["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
         (["no-admission"], [], ()),
         (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
         (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),

@@ -116,6 +116,26 @@ class TestExplanations:
         assert self.rows(of(a_policy("other", selector=labelled("no", "one")), web=web)) == rows
 
     @pytest.mark.parametrize(
+        ("web", "asleep"),
+        [
+            pytest.param({}, 0, id="it runs"),
+            pytest.param({"replicas": 0, "annotations": RECORD}, 3, id="idle"),
+            pytest.param({"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2, id="a floor"),
+            pytest.param({"replicas": 2, "annotations": RECORD}, 0, id="somebody scaled it up"),
+            pytest.param({"replicas": 0, "annotations": OC_RECORD}, 0, id="idled by somebody else"),
+            pytest.param(
+                {"kind": "CronJob", "replicas": 0, "suspend": True,
+                 "annotations": {**OURS, IDLED_AT: AT, "reconciler/previous-suspend": "false"}},
+                0, id="a CronJob has none of its own",
+            ),
+        ],
+    )  # fmt: skip
+    def test_how_many_replicas_are_asleep(self, web, asleep):
+        kinds = a_policy(selector=workloads_selector("Deployment", "CronJob"))
+        (one,) = of(kinds, web=web, services=()).desired.explanations
+        assert (one.asleep, one.idled is not None) == (asleep, asleep > 0 or web.get("kind") == "CronJob")
+
+    @pytest.mark.parametrize(
         ("cluster", "kinds", "words"),
         [
             pytest.param({}, ["Deployment"], "schedule office-hours-off", id="a workload is behind it"),
