@@ -30,6 +30,7 @@ COMPONENTS: Mapping[str, str] = {
     "kubeconfig": "kubeconfig",
     "own-token": "ownToken",
     "rotation": "rotation",
+    "notify": "notify",
 }
 """The folders of components, and what each is called in the values; their patches apply in this order."""
 
