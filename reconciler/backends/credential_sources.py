@@ -6,13 +6,14 @@ of theirs with our rights, and send them the content of any file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.connection_settings import ClusterConnection, PrometheusConnection
+from reconciler.connection_settings import ClusterConnection, CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
 
 DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
@@ -41,19 +42,20 @@ PROMETHEUS_FILES = {
 }
 """The files that a Fleet may name of a Prometheus, as it calls them."""
 
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 _PLUGINS = {"exec": "exec plugin", "auth-provider": "auth provider"}
 
 
-def allowed_file(connection: ClusterConnection, what: str, file: str) -> str:
-    """Return where `file`, which the Fleet names as `what` of a cluster, really is.
+def allowed_file(sources: CredentialSources, of: str, what: str, file: str) -> str:
+    """Return where `file`, which the Fleet names as `what` of a cluster or a receiver, really is.
 
     Raises:
         UnauthorisedError: that is outside of all folders for credentials, or a token of the pod itself.
     """
-    folders = connection.sources.folders
+    folders = sources.folders
     if folders is None:
         return file
-    where = f"{connection.name}: {what} {file} of the Fleet is"
+    where = f"{of}: {what} {file} of the Fleet is"
     try:
         found = Path(file).expanduser().resolve()
         around = [
@@ -89,11 +91,29 @@ def with_allowed_files(connection: ClusterConnection, reached: PrometheusConnect
         UnauthorisedError: one of them is outside of all folders for credentials.
     """
     found: dict[str, Any] = {
-        field: allowed_file(connection, what, file)
+        field: allowed_file(connection.sources, connection.name, what, file)
         for field, what in PROMETHEUS_FILES.items()
         if (file := getattr(reached, field)) is not None
     }
     return replace(reached, **found)
+
+
+def secret_in(field: str, file: str, what: str) -> str:
+    """Return `what` is in `file`, which the Fleet names as `field`: "a token" is one word, anything else one line.
+
+    Raises:
+        UnauthorisedError: that is not there.
+    """
+    try:
+        text = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UnauthorisedError(f"{field} {file} cannot be read ({error.strerror}), expected {what} in it") from None
+    except UnicodeDecodeError:
+        raise UnauthorisedError(f"{field} {file} is no text, expected {what} in it") from None
+    if not (_TOKEN.fullmatch(text) if what == "a token" else text and text.isprintable()):
+        is_ = "holds more than one word or line" if text else "is empty"
+        raise UnauthorisedError(f"{field} {file} {is_}, expected {what} in it")
+    return text
 
 
 def check_plugins(connection: ClusterConnection, users: Iterable[Mapping[str, Any]]) -> None:

@@ -10,12 +10,12 @@ import re
 import ssl
 from base64 import b64encode
 from datetime import datetime
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 import msgspec
 
+from reconciler.backends.credential_sources import secret_in
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.exchange import (
@@ -26,6 +26,7 @@ from reconciler.backends.http.exchange import (
 )
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.credentials import remember_authorization, remember_header, without_credentials
+from reconciler.errors import UnauthorisedError
 from reconciler.model import QueryAnswer, Sample
 from reconciler.time_limit import TimeLimit
 
@@ -37,7 +38,6 @@ _FORM = "application/x-www-form-urlencoded"
 _NO_POST = frozenset({405, 501})
 _ONE_MORE = RetryPolicy(attempts=2, statuses=frozenset({429, 503}), first_pause=0.25)
 _LONGEST_WORDS = 300
-_TOKEN = re.compile(r"[\x21-\x7e]+")
 _HEADERS = {"Accept": "application/json", "User-Agent": "reconciler"}
 _LEFT_OUT = ("PromQL info: ignored histogram", "PromQL info: incompatible sample types")
 """How infos begin that report samples which the result does without; the API gives them no code.
@@ -104,7 +104,7 @@ class PrometheusMetrics:
         """Return the answer to one rendered query; a failure is an answer with `error`, which never holds a secret."""
         try:
             return answer_of(self._body(text))
-        except _Wrong as error:
+        except (_Wrong, UnauthorisedError) as error:
             return QueryAnswer(error=f"{self._url}: {error}")
 
     def _body(self, text: str) -> bytes | bytearray:
@@ -163,9 +163,9 @@ class PrometheusMetrics:
     def _authorization(self) -> dict[str, str]:
         asked = self._connection
         if asked.bearer_token_file is not None:
-            value = f"Bearer {_secret_in('bearerTokenFile', asked.bearer_token_file, 'a token')}"
+            value = f"Bearer {secret_in('bearerTokenFile', asked.bearer_token_file, 'a token')}"
         elif asked.username is not None and asked.password_file is not None:
-            password = _secret_in("passwordFile", asked.password_file, "a password")
+            password = secret_in("passwordFile", asked.password_file, "a password")
             value = f"Basic {b64encode(f'{asked.username}:{password}'.encode()).decode()}"
         else:
             return {}
@@ -204,19 +204,6 @@ def _tls(asked: PrometheusConnection) -> ssl.SSLContext:
         files = " or ".join(filter(None, (asked.certificate_file, asked.key_file)))
         raise _Wrong(f"{files} cannot be read ({error.strerror}), expected a certificate and its key") from None
     return context
-
-
-def _secret_in(field: str, file: str, what: str) -> str:
-    try:
-        text = Path(file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise _Wrong(f"{field} {file} cannot be read ({error.strerror}), expected {what} in it") from None
-    except UnicodeDecodeError:
-        raise _Wrong(f"{field} {file} is no text, expected {what} in it") from None
-    if not (_TOKEN.fullmatch(text) if what == "a token" else text and text.isprintable()):
-        is_ = "holds more than one word or line" if text else "is empty"
-        raise _Wrong(f"{field} {file} {is_}, expected {what} in it")
-    return text
 
 
 def _expected(error: HttpError) -> str:

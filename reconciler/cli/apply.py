@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.notifications import Notifications, notifications
 from reconciler.cli.options import (
     DEFAULT_PATH,
     duration,
@@ -83,7 +84,7 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
     approval = Approval(output, options, ask=not auto_approve and not saved)
     with cut_by_signals(options.limit) as limit:
-        with tracked_run("apply", options, flags) as run:
+        with notifications(options) as told, tracked_run("apply", options, flags) as run:
             control = Control(
                 choose=run.progress.counted(approval.choose),
                 approve=approval.approve,
@@ -94,9 +95,9 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
                 report_dir=flags["report_dir"],
             )
             code = (
-                _saved(run, control, approval, {**flags, "ask": not auto_approve})
+                _saved(run, control, approval, told, {**flags, "ask": not auto_approve})
                 if saved
-                else _fresh(run, control, approval)
+                else _fresh(run, control, approval, told)
             )
             code = run.ended(code)
         return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
@@ -113,22 +114,26 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(run: TrackedRun, control: Control, approval: Approval) -> ExitCode:
+def _fresh(run: TrackedRun, control: Control, approval: Approval, told: Notifications) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
-        applied = apply(policies, run.metrics.opened(options.world(policies.fleet)), options.request(), control)
+        world = run.metrics.opened(options.world(policies.fleet))
+        applied = apply(policies, world, options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
     except Exception as error:
         if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
             raise
-        return _due_only(run, control, approval, error)
+        return _due_only(run, control, approval, told, error)
+    told.about(applied, policies.fleet, world)
     _report(applied, approval, run)
     return exit_of_apply(applied, options.fail_on)
 
 
-def _due_only(run: TrackedRun, control: Control, approval: Approval, problem: Exception) -> ExitCode:
+def _due_only(
+    run: TrackedRun, control: Control, approval: Approval, told: Notifications, problem: Exception
+) -> ExitCode:
     """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
@@ -139,15 +144,20 @@ def _due_only(run: TrackedRun, control: Control, approval: Approval, problem: Ex
         fleet, _ = read_fleet_for_wakes(options.path)
     except PolicyError:
         raise problem from None
-    for line in failure_lines(problem):
+    lines = failure_lines(problem)
+    for line in lines:
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    applied = apply_wakes_due(fleet, run.metrics.opened(options.world(fleet)), options.request(), control)
+    world = run.metrics.opened(options.world(fleet))
+    applied = apply_wakes_due(fleet, world, options.request(), control)
+    told.about(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[str, Any]) -> ExitCode:
+def _saved(
+    run: TrackedRun, control: Control, approval: Approval, told: Notifications, flags: dict[str, Any]
+) -> ExitCode:
     options, file = run.options, run.options.path
     made = read_saved(file, options, flags["max_plan_age"])
     policies, fleet = policies_at_hand(flags["policies"])
@@ -180,6 +190,7 @@ def _saved(run: TrackedRun, control: Control, approval: Approval, flags: dict[st
     applied = apply_saved(
         made, fleet, world, replace(control, choose=run.progress.counted(allowed), compare=left), options.callbacks
     )
+    told.about(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)
 

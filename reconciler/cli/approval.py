@@ -22,6 +22,13 @@ from reconciler.report.wording import what_of
 DECLINED = "declined at the prompt; nothing was done"
 
 
+def is_approved(question: str) -> bool:
+    """Return whether the person at the terminal says yes to `question`."""
+    say(f"{question} Only yes is accepted: ", nl=False)
+    with interruptible():
+        return sys.stdin.readline().strip() == "yes"
+
+
 class Approval:
     """Shows each plan of a run once, before its first write, and remembers what a person said yes to.
 
@@ -41,10 +48,8 @@ class Approval:
         if not self.ask:
             return True
         self._show(render_text(plan, None, self._call.style))
-        say("Apply these changes? Only yes is accepted: ", nl=False)
         self._approved = plan
-        with interruptible():
-            return sys.stdin.readline().strip() == "yes"
+        return is_approved("Apply these changes?")
 
     def choose(self, plan: Plan) -> tuple[Action, ...]:
         """Return what may be done of the plan made under the locks: what was approved, and wakes."""
@@ -125,10 +130,8 @@ class SavedPlanDifferences:
         if not found.differing:
             return
         self._tell(found)
-        say("Do these too? Only yes is accepted: ", nl=False)
-        with interruptible():
-            if sys.stdin.readline().strip() != "yes":
-                raise ReconcilerError(DECLINED)
+        if not is_approved("Do these too?"):
+            raise ReconcilerError(DECLINED)
         self._approved = frozenset(found.differing)
 
     def left(self, found: Compared) -> Compared:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -16,9 +17,11 @@ from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right
+from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
 from reconciler.cli.needed_rights import needed_rights, picker_secrets
 from reconciler.cli.tenant_accounts import TenantAccount, accounts_on, tenant_account
+from reconciler.decide.annotations import format_time
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
@@ -36,6 +39,9 @@ State = Literal["OK", "WARN", "FAIL"]
 CLOCK_TOLERANCE = timedelta(seconds=5)
 SAMPLES_TOLERANCE = timedelta(minutes=5)
 """A query looks back five minutes for the newest sample of a series."""
+
+EXPIRES_SOON = timedelta(days=7)
+"""A token that expires within this is warned of; one that is valid for less than twice as long, in its second half."""
 
 _OURS = "reconciler"
 _SAFE = {
@@ -145,9 +151,8 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
     try:
         server = case.preflight.server()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
-        return ClusterFindings(
-            case.name, (_no_server(case, error), *_checked("metrics", _metrics, case)), answers=False
-        )
+        others = (*_checked("credentials", _credentials, case), *_checked("metrics", _metrics, case))
+        return ClusterFindings(case.name, (_no_server(case, error), *others), answers=False)
     found = server.version or "unknown version"
     version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
     identity, uid = _identity(case)
@@ -156,6 +161,7 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
     findings = (
         version,
         *_tls(case),
+        *_checked("credentials", _credentials, case),
         identity,
         *_state(case),
         clock_finding(server.ahead),
@@ -229,6 +235,25 @@ def _tls(case: ClusterCheck) -> Iterator[Finding]:
     weakness = case.preflight.connection.weakness
     if weakness:
         yield Finding("tls", "FAIL", WEAKNESSES[weakness], _SAFE[weakness])
+
+
+def _credentials(case: ClusterCheck) -> Iterator[Finding]:
+    """Report when the token in the kubeconfig expires; one that something else renews is none of these."""
+    with suppress(ClusterError):  # what is wrong with a kubeconfig is a finding of the server
+        claims = case.preflight.token()
+        if claims is not None:
+            yield token_finding(case.name, claims, case.now)
+
+
+def token_finding(cluster: str, claims: TokenClaims, now: datetime) -> Finding:
+    """Return what is to be known of a token: soon it expires, which is a warning, or not."""
+    at = format_time(claims.expires)
+    if now < max(claims.half_life, claims.expires - EXPIRES_SOON):
+        return Finding("credentials", "OK", f"the token expires at {at}")
+    todo = f"`reconciler connect {cluster}`, or have it renewed by deploy/components/rotation"
+    if now >= claims.expires:
+        return Finding("credentials", "FAIL", f"the token expired at {at}", todo)
+    return Finding("credentials", "WARN", f"the token expires at {at}, in {age(claims.expires - now)}", todo)
 
 
 def _identity(case: ClusterCheck) -> tuple[Finding, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right
+from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right, token_right
 from reconciler.cli.needed_rights import PickerSecret, binding, manifest_lines, needed_rights, picker_secrets, role
 from reconciler.cli.options import option, path_argument, verb
 from reconciler.cli.output import say, show_lines
@@ -18,11 +18,14 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet, Writes
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 
-_PLAN, _RUN = "reconciler-plan", "reconciler"
+_PLAN, RUN = "reconciler-plan", "reconciler"
 """The ServiceAccounts of deploy/member."""
 
-_APPLY, _SECRETS = "reconciler-apply", "reconciler-picker-secrets"
+_APPLY, _SECRETS, _TOKEN = "reconciler-apply", "reconciler-picker-secrets", "reconciler-own-token"
 _KIND = re.compile(r"([A-Z][A-Za-z0-9]*)=([a-z][a-z0-9]*)\.([a-z0-9][-a-z0-9.]*)", re.ASCII)
+
+
+activator_option = option("--activator", is_flag=True, help="With the rights that runs need where activators are.")
 
 
 def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
@@ -47,10 +50,11 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
     metavar="KIND=PLURAL.GROUP",
     help="Where a custom kind that policies name is served; may be repeated. Rollout and CloneSet are known.",
 )
-@option("--activator", is_flag=True, help="With the rights that runs need where activators are.")
+@activator_option
+@option("--own-token", is_flag=True, help="With the right to renew its own token, for `connect --rotate`.")
 @option("--no-keda", is_flag=True, help="Without the rights on ScaledObjects, which no cluster has.")
 def rbac_command(
-    path: str, cluster: str | None, kinds: tuple[WorkloadKind, ...], activator: bool, no_keda: bool
+    path: str, cluster: str | None, kinds: tuple[WorkloadKind, ...], *, activator: bool, own_token: bool, no_keda: bool
 ) -> None:
     """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
 
@@ -64,13 +68,7 @@ def rbac_command(
         flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
     rights = needed_rights(policies, served, keda=not no_keda, activator=activator)
-    found = [one for one in roles(policies, rights) if writes or one["metadata"]["name"] == _PLAN]
-    for secret in picker_secrets(policies):
-        if _named(secret) is None:
-            say(
-                f"warning: DownscalePolicy {secret.policy}: its pod picker wants Secret {secret.name} in namespaces "
-                "that are selected by patterns; bind a Role in each, as deploy/components/picker-secrets does"
-            )
+    found = roles(policies, rights, writes=writes, own_token=own_token)
     show_lines(line for one in found for line in ("---", *manifest_lines(one)))
 
 
@@ -89,13 +87,26 @@ def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
     return policies.on(cluster), cluster.writes is not Writes.NOTHING
 
 
-def roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
-    """Yield the roles that grant `rights`, and those to read Secrets and to impersonate tenants, each with its binding.
+def roles(
+    policies: PolicySet, rights: Iterable[Right], *, writes: bool = True, own_token: bool = False
+) -> list[dict[str, Any]]:
+    """Return the roles that grant `rights`, and those to read Secrets and impersonate tenants, each with its binding.
 
-    What a plan needs is granted to both ServiceAccounts.
+    What a plan needs is granted to both ServiceAccounts, and where nothing is written nothing else but, with
+    `own_token`, to renew that. A Secret that no Role can be made for is said.
     """
+    every = _roles(policies, rights) if writes else (one for one in _roles(policies, rights) if _is_of_plan(one))
+    run = ServiceAccount(policies.fleet.namespace, RUN)
+    return [*every, *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ())]
+
+
+def _is_of_plan(one: Mapping[str, Any]) -> bool:
+    return bool(one["metadata"]["name"] == _PLAN)
+
+
+def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
     own = policies.fleet.namespace
-    run = ServiceAccount(own, _RUN)
+    run = ServiceAccount(own, RUN)
     tenants = {one.service_account for one in policies.fleet.tenants if one.service_account is not None}
     impersonated = [impersonation_right(ServiceAccount(own, name)) for name in sorted(tenants)]
     every = [*rights, *impersonated]
@@ -121,7 +132,13 @@ def _bound(
 def _secrets_by_namespace(policies: PolicySet) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for secret in picker_secrets(policies):
-        for namespace in _named(secret) or ():
+        named = _named(secret)
+        if named is None:
+            say(
+                f"warning: DownscalePolicy {secret.policy}: its pod picker wants Secret {secret.name} in namespaces "
+                "that are selected by patterns; bind a Role in each, as deploy/components/picker-secrets does"
+            )
+        for namespace in named or ():
             found.setdefault(namespace, set()).add(secret.name)
     return {namespace: found[namespace] for namespace in sorted(found)}
 

@@ -12,7 +12,7 @@ import click
 from reconciler.apply.history import Change, History
 from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.object_names import known_cluster, object_name
-from reconciler.cli.options import output_option, policies_option, verb, world_options
+from reconciler.cli.options import option, output_option, policies_option, verb, world_options
 from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, reason_of
@@ -27,6 +27,7 @@ from reconciler.report.status import (
     status_lines,
     status_values,
 )
+from reconciler.report.status_page import check_wake_form, render_status_page
 from reconciler.world import World
 
 
@@ -34,17 +35,26 @@ from reconciler.world import World
 @click.argument("subject", metavar="[OBJECT]", required=False)
 @policies_option()
 @world_options
-@output_option("text", "json", "yaml")
-def status_command(subject: str | None, policies: str, output: str, **flags: Any) -> int:
+@option(
+    "--wake-form",
+    metavar="URL",
+    help="With -o html: the form that wakes, with {object} and {for} where these go.",
+    group="Output",
+)
+@output_option("text", "json", "yaml", "html")
+def status_command(subject: str | None, policies: str, wake_form: str | None, output: str, **flags: Any) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
-    CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON and YAML always have everything.
+    CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
     """
     options = RunOptions.of(policies, flags)
+    form = "" if wake_form is None else check_wake_form(wake_form)
     found = _status(options, options.policies())
     if output == "text":
         show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))
+    elif output == "html":
+        show(render_status_page(found, form), output)
     else:
         show(as_text(status_values(found), output), output)
     return ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE

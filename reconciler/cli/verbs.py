@@ -31,6 +31,7 @@ GROUPS = {
         "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
         "unfreeze": "End a freeze.",
         "activator": "Run in a cluster: traffic wakes what is idle.",
+        "connect": "Give runs from elsewhere access to a cluster, and renew its token.",
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
         "rbac": "Print roles with the least rights that the policies need.",
     },
@@ -154,6 +155,14 @@ EXAMPLES = {
     "snapshot": (
         ("Write what a plan reads", "snapshot ./snapshot"),
         ("Write it again, of one context without a Fleet", "snapshot ./snapshot --context kind-dev --overwrite"),
+    ),
+    "connect": (
+        (
+            "Set up the cluster us-east with a context that may do so",
+            "connect us-east --admin-context us-east-admin --file hub.kubeconfig",
+        ),
+        ("Write to the Secret of the CronJob in eu-west", "connect us-east --hub eu-west"),
+        ("Renew the tokens that are past half of their life", "connect --rotate --file hub.kubeconfig"),
     ),
     "doctor": (
         ("Check every cluster of the Fleet", "doctor"),

@@ -1,7 +1,11 @@
 """Which autoscaler controls a workload, and how a HorizontalPodAutoscaler is pinned while its workload is idle.
 
 A workload that is idled to a floor of 1 or more would be scaled up again by its autoscaler: while it is idle both
-bounds of the autoscaler are that floor, and the wake gives it its bounds back.
+bounds of the autoscaler are that floor, and the wake gives it its bounds back. At a floor of 0 the autoscaler does
+nothing, unless its minimum is 0 too: then that is 1 while the workload is idle.
+
+Source: kubernetes pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler (scaling is disabled at zero replicas
+where minReplicas is not 0).
 """
 
 from __future__ import annotations
@@ -103,9 +107,11 @@ class PinnedAutoscaler(Struct, frozen=True):
         return self.floor is not None and self.is_pinned_at(self.floor) and self.bounds != self.previous
 
     def is_pinned_at(self, floor: int) -> bool:
-        if self.previous is None:
-            return False
-        return self.bounds == Bounds(floor, floor)
+        return self.previous is not None and self.bounds == held_bounds(floor, self.previous)
+
+    def needs_hold(self, floor: int) -> bool:
+        """Whether it would scale up again what is idled to `floor`, if it were not held there."""
+        return floor > 0 or self.own_bounds.minimum == 0
 
     def is_pinned_by_us(self, floor: int) -> bool:
         """Whether its bounds hold its workload at `floor`, or at another floor of ours."""
@@ -117,7 +123,7 @@ class PinnedAutoscaler(Struct, frozen=True):
         Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run
         may have died before it wrote them: then somebody did only if somebody else wrote its bounds since.
         """
-        if floor == 0 or self.problem or self.is_pinned_by_us(floor) or self.wake_begun:
+        if not self.needs_hold(floor) or self.problem or self.is_pinned_by_us(floor) or self.wake_begun:
             return False
         if self.previous is not None:
             return True
@@ -135,10 +141,11 @@ class PinnedAutoscaler(Struct, frozen=True):
         before, bounds = self.previous, self.bounds
         if before is None or self.floor is None or (self.wake_begun and not self.is_pinned):
             return bounds
-        if bounds.least != self.floor:
-            at_floor = bounds.maximum == self.floor
-            return replace(bounds, maximum=max(before.maximum, bounds.least)) if at_floor else bounds
-        if bounds.maximum == self.floor:
+        held = held_bounds(self.floor, before)
+        if bounds.least != held.least:
+            is_held = bounds.maximum == held.maximum
+            return replace(bounds, maximum=max(before.maximum, bounds.least)) if is_held else bounds
+        if bounds.maximum == held.maximum:
             return before
         return replace(bounds, minimum=before.minimum if before.least <= bounds.maximum else bounds.maximum)
 
@@ -150,6 +157,11 @@ class PinnedAutoscaler(Struct, frozen=True):
     def read_by(self, fleet: str) -> PinnedAutoscaler:
         """Return the hold as `fleet` may read it, which idled the workload."""
         return replace(self, problem="", holder="") if self.holder and self.holder == fleet else self
+
+
+def held_bounds(floor: int, own: Bounds) -> Bounds:
+    """Return the bounds that hold its workload at `floor`, where its own are `own`."""
+    return Bounds(floor, floor) if floor > 0 else Bounds(1, own.maximum)
 
 
 def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> PinnedAutoscaler:

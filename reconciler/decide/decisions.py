@@ -336,8 +336,8 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
     None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
-    idled count because of us before this run; None otherwise. `selected`: `policy` selects it; else it only owns the
-    records.
+    idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that; 0
+    for a CronJob. `selected`: `policy` selects it; else it only owns the records.
     """
 
     ref: ObjectRef
@@ -347,6 +347,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     reasons: Reasons
     lift: Counterfactual | CounterfactualWhenAsked | None = None
     idled: tuple[ObjectRef, str] | None = None
+    asleep: int = 0
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind

@@ -112,7 +112,6 @@ class ReasonCode(_Code):
     LEFT_TO_AUTOSCALER = "LeftToAutoscaler", "left to {autoscaler}"
     KEDA_LEFT = "KEDALeft", "autoscalers.keda: Leave"
     HPA_LEFT = "HPALeft", "{autoscaler} controls it (autoscalers.hpa: Leave)"
-    HPA_SCALES_TO_ZERO = "HPAScalesToZero", "{autoscaler} scales to zero itself (minReplicas 0)"
     HPA_UNREADABLE = "HPAUnreadable", "{autoscaler}: {problem}"
     HPA_PINNED_BY_FLEET = "HPAPinnedByFleet", "Fleet {fleet} pins {autoscaler}, but did not idle it"
     SET_BY_OTHERS = "SetByOthers", "{annotation} is set by another writer"

@@ -93,7 +93,7 @@ class _Import:
     def __init__(self, manifests: Sequence[Manifest], go: bool) -> None:
         self._go = go
         self._gathering = Gathering()
-        self._controller = controller_of(manifests)
+        self._controller = controller_of(manifests, go)
         self._dialect = Dialect(
             go, self._controller.flag("default-timezone"), self._controller.flag("default-weekframe")
         )
@@ -186,6 +186,8 @@ class _Import:
         globs = []
         for one in self._controller.listed(flag):
             glob = one.strip("^$").replace(".*", "*")
+            if self._go:  # there a pattern is looked for anywhere in the name
+                glob = re.sub(r"\*+", "*", "*" * (one[:1] != "^") + glob + "*" * (one[-1:] != "$"))
             if _LITERAL.fullmatch(glob.replace("*", "x")):
                 globs.append(glob)
             else:
@@ -198,7 +200,8 @@ class _Import:
 
     def _is_excluded(self, namespace: str) -> bool:
         only = self._controller.listed("namespace")
-        return any(one.fullmatch(namespace) for one in self._excluded) or bool(only and namespace not in only)
+        match = re.Pattern.search if self._go else re.Pattern.fullmatch
+        return any(match(one, namespace) for one in self._excluded) or bool(only and namespace not in only)
 
     # Three levels: what the flags say of everything, a Namespace of what is in it, a workload of itself.
 

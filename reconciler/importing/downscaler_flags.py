@@ -12,6 +12,8 @@ from reconciler.importing.manifests import Manifest, inside, mappings
 _IMAGE = re.compile(r"(?:^|/)(?:[a-z-]+-)?(?:kube-?downscaler|gokubedownscaler)(?:[:@]|$)", re.IGNORECASE)
 _WITHOUT_VALUE = {"debug", "dry-run", "enable-events", "explicit-include", "json-logs", "once", "upscale-target-only"}
 _DEFAULTS = {"exclude-namespaces": "kube-system", "include-resources": "deployments", "grace-period": "900"}
+_VARIABLES_FIRST = ("exclude-namespaces", "exclude-deployments")
+"""In GoKubeDownscaler, where their variables win over their flags."""
 
 
 class Controller(Struct, frozen=True):
@@ -29,9 +31,13 @@ class Controller(Struct, frozen=True):
         return [one.strip() for one in self.flag(name).split(",") if one.strip()]
 
 
-def controller_of(manifests: Iterable[Manifest]) -> Controller:
-    """Return the controller of kube-downscaler, GoKubeDownscaler or one of their relatives among `manifests`."""
+def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
+    """Return the controller of kube-downscaler, GoKubeDownscaler or one of their relatives among `manifests`.
+
+    Source: GoKubeDownscaler, internal/pkg/util/config.go, GetDefaultConfig and ParseConfigEnvVars.
+    """
     every = list(manifests)
+    defaults = {"exclude-namespaces": "kube-system,kube-downscaler"} if go else {}
     config = {
         (one.namespace, one.name): {str(key): str(value) for key, value in (one.at("data") or {}).items()}
         for one in every
@@ -40,8 +46,10 @@ def controller_of(manifests: Iterable[Manifest]) -> Controller:
     for one in every:
         for container in mappings(one.at("spec", "template", "spec", "containers")):
             if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in one.name:
-                return Controller(one, {**_variables(one, container, config), **_arguments(container)})
-    return Controller(None, {})
+                variables = _variables(one, container, config)
+                first = {name: variables[name] for name in _VARIABLES_FIRST if go and name in variables}
+                return Controller(one, {**defaults, **variables, **_arguments(container), **first})
+    return Controller(None, defaults)
 
 
 def _variables(

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
-from reconciler.importing.manifests import Manifest, mappings
+from reconciler.importing.manifests import Manifest, inside, mappings
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
+from reconciler.yaml.reader import marked
 
 SLEEP_INFO = ("kube-green.com", "SleepInfo")
 MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cronjobs-info")
@@ -25,6 +26,12 @@ _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendSt
 _STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
 _MOST_WINDOWS = 50
 _GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "CronJob": "batch"}
+_PATCHED = {
+    "Deployment": ("/spec/replicas", 0),
+    "StatefulSet": ("/spec/replicas", 0),
+    "CronJob": ("/spec/suspend", True),
+}
+"""What a patch of a kind sets, and to what, where it does what a policy does."""
 
 
 def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
@@ -47,7 +54,7 @@ def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
 
 def _selection(one: Manifest) -> Mapping[str, Any]:
     spec = one.at("spec") or {}
-    keys = ("excludeRef", "includeRef", "suspendCronJobs", *(key for _, key, _ in _KINDS))
+    keys = ("excludeRef", "includeRef", "patches", "suspendCronJobs", *(key for _, key, _ in _KINDS))
     return {key: spec[key] for key in keys if key in spec}
 
 
@@ -82,11 +89,18 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
 
 
 def _without_counterpart(gathering: Gathering, one: Manifest) -> Iterator[Loss]:
+    for kind, idles in _patches(one):
+        if not idles:
+            words = f"a patch of {kind} has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
+            yield gathering.lose(one, "spec.patches", words)
+
+
+def _patches(one: Manifest) -> Iterator[tuple[str, bool]]:
+    """Yield the kind that each patch changes, and whether it only does to it what a policy does."""
     for patch in mappings(one.at("spec", "patches")):
-        target = patch.get("target") if isinstance(patch.get("target"), Mapping) else {}
-        kind = dict(target or {}).get("kind", "")
-        words = f"a patch of {kind} has no counterpart: only replicas, suspend, and what holds autoscalers are changed"
-        yield gathering.lose(one, "spec.patches", words)
+        kind = str(inside(patch, "target", "kind") or "")
+        steps, _ = marked(str(patch.get("patch", "")))
+        yield kind, [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(kind)]
 
 
 # Times. A SleepInfo is two moments a day, a policy is a state: from each moment to sleep to the next one to wake.
@@ -147,6 +161,7 @@ def _selectors(one: Manifest) -> list[dict[str, Any]]:
     spec = one.at("spec") or {}
     kinds = [kind for kind, key, default in _KINDS if spec.get(key, default)]
     kinds += ["CronJob"] if spec.get("suspendCronJobs") else []
+    kinds += [kind for kind, idles in _patches(one) if idles and kind not in kinds]
     included, excluded = mappings(spec.get("includeRef")), mappings(spec.get("excludeRef"))
     labels = {key: value for ref in included for key, value in (ref.get("matchLabels") or {}).items()}
     expressions = [

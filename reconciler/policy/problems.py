@@ -220,7 +220,8 @@ def _too_small(error: Any, document: Document, path: Path) -> Iterator[Problem]:
 
 
 def _other(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    yield document.problem(path, f"is {shown(error.instance)}, expected {expectation(error.schema)}")
+    found = "may hold a secret and is not shown" if "x-secret" in error.schema else f"is {shown(error.instance)}"
+    yield document.problem(path, f"{found}, expected {expectation(error.schema)}")
 
 
 _WORDS: dict[str, Callable[[Any, Document, Path], Iterator[Problem]]] = {

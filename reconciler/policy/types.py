@@ -38,6 +38,7 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.fleet import Fleet, Prices
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
+from reconciler.policy.kinds.notifications import MessageFormat, Notification, NotifyOn
 from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
@@ -64,7 +65,10 @@ __all__ = (
     "IdlingPolicy",
     "Limits",
     "Logarithm",
+    "MessageFormat",
     "MetricCriterion",
+    "Notification",
+    "NotifyOn",
     "ObjectSelector",
     "Place",
     "PolicySet",

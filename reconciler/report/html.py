@@ -124,7 +124,7 @@ def page_template(room: str, name: str) -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("reconciler", f"{room}/templates"),
+        loader=PackageLoader("reconciler", "."),  # templates of other rooms extend that of report
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -132,7 +132,7 @@ def page_template(room: str, name: str) -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["one_line"] = one_line
-    return environment.get_template(name)
+    return environment.get_template(f"{room}/templates/{name}")
 
 
 def _plan_tiles(plan: Plan) -> tuple[tuple[int, str, str], ...]:

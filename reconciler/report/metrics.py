@@ -15,6 +15,7 @@ from reconciler.decide.decisions import EQUAL_PRIORITIES
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import is_metadata
+from reconciler.workload_kinds import workload_kind
 
 MetricLabels = Mapping[str, str]
 
@@ -199,11 +200,7 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
         list(_replicas(plan)),
     )
     if plan.explanations:  # a saved plan does not say who is idle already
-        yield Gauge(
-            "reconciler_idled_workloads",
-            "Workloads that stand at their idled count because of a policy.",
-            _idled(plan, applied),
-        )
+        yield from _idled(plan, applied)
     yield Gauge(
         "reconciler_held_back_workloads",
         "Workloads that a limit or a guard left as they are in the last run.",
@@ -253,32 +250,37 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
                     yield {"cluster": row.cluster, "namespace": namespace, "name": name, "state": state}, replicas
 
 
-def _idled(plan: Plan, applied: Iterable[Action]) -> list[tuple[dict[str, str], float]]:
-    """Return how many workloads are idle after this run by cluster and policy; 0 where a policy selects awake ones.
+def _idled(plan: Plan, applied: Iterable[Action]) -> Iterator[Gauge]:
+    """Yield what is idle after this run by cluster and policy; 0 where a policy selects awake ones.
 
-    Those of policies that are not there are counted together.
+    That of policies that are not there is counted together.
     """
     known = _known_policies(plan)
-    idled: dict[ObjectRef, str] = {}
-    seen: set[tuple[str, str]] = set()
-    for one in plan.explanations:
-        if one.job != "idling" or not one.policy:
-            continue
-        seen.add((one.ref.cluster, one.policy))
-        if one.idled is not None:
-            idled[one.idled[0]] = one.idled[1]
+    workloads, replicas = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for ref, (policy, asleep) in _idle_after(plan, applied).items():
+        key = ref.cluster, policy if policy in known else _NO_POLICY
+        workloads[key] += 1
+        replicas[key] += asleep
+    selecting = {(one.ref.cluster, one.policy) for one in plan.explanations if one.job == "idling"}
+    keys = sorted({key for key in selecting if key[1] in known} | workloads.keys())
+    for name, explained, counts in (
+        ("reconciler_idled_workloads", "Workloads that stand at their idled count because of a policy.", workloads),
+        ("reconciler_idled_replicas", "Replicas that idle workloads have fewer than before they were idled.", replicas),
+    ):
+        yield Gauge(name, explained, [({"cluster": key[0], "policy": key[1]}, counts[key]) for key in keys])
+
+
+def _idle_after(plan: Plan, applied: Iterable[Action]) -> dict[ObjectRef, tuple[str, int]]:
+    """Return what is idle after this run: by which policy, and how many replicas fewer it has for that."""
+    found = {one.idled[0]: (one.idled[1], one.asleep) for one in plan.explanations if one.policy and one.idled}
     for action in applied:
         effect = effect_of(action.decision)
         if effect is Effect.IDLE:
-            idled[action.ref] = action.policy
+            suspends = workload_kind(action.ref.kind).scaled_by == "Suspend"
+            found[action.ref] = action.policy, 0 if suspends else action.decision.removed
         elif effect is Effect.WAKE:
-            idled.pop(action.ref, None)
-    counts = Counter((ref.cluster, policy if policy in known else _NO_POLICY) for ref, policy in idled.items())
-    existing = {(cluster, policy) for cluster, policy in seen if policy in known}
-    return [
-        ({"cluster": cluster, "policy": policy}, counts[cluster, policy])
-        for cluster, policy in sorted(existing | counts.keys())
-    ]
+            found.pop(action.ref, None)
+    return found
 
 
 def _held_back(plan: Plan) -> list[tuple[dict[str, str], float]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, optional_instant
 from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
-from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
@@ -26,13 +26,23 @@ _DUE = (ReasonCode.WAKE_DUE, ReasonCode.WAKE_DEFERRED)
 
 
 class IdleObject(Struct, frozen=True):
-    """Something that is idle because of us: since when, until when it is planned (None: without end), what it had."""
+    """Something that is idle because of us: since when, until when it is planned (None: without end), what it had.
+
+    `asleep` are the replicas that it has fewer for that, `reasons` why it stays as it is or what becomes of it.
+    """
 
     ref: ObjectRef
     policy: str
     since: datetime | None
     until: datetime | None
     previous: str
+    asleep: int = 0
+    reasons: Reasons = ()
+
+    def saved_by(self, at: datetime) -> float:
+        """Return the replica-hours that it has not run by `at`; 0 where nobody knows since when."""
+        hours = 0.0 if self.since is None else (at - self.since) / timedelta(hours=1)
+        return self.asleep * max(0.0, hours)
 
 
 class RunSummary(Struct, frozen=True):
@@ -88,7 +98,8 @@ def _idle_object(workload: Workload, told: PolicyExplanation, now: datetime) -> 
     is_due = any(why.code in _DUE for why in told.reasons)
     if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
         until = None
-    return IdleObject(workload.ref, told.idled[1] if told.idled else "", since, until, marks.get(PREVIOUS_SCALE, ""))
+    policy = told.idled[1] if told.idled else ""
+    return IdleObject(workload.ref, policy, since, until, marks.get(PREVIOUS_SCALE, ""), told.asleep, told.reasons)
 
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
@@ -116,13 +127,18 @@ def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[Idl
 def status_lines(status: FleetStatus) -> Iterator[str]:
     """Yield the status in at most 24 lines; what is more is counted, and -o json has it all."""
     plan = status.plan
-    waking = f", next wake {reasons_in(plan).time(due)}" if (due := _first(one.until for one in status.idle)) else ""
-    counts = f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
-    yield f"{_heading(plan)}: {counts}"
+    yield f"{_heading(plan)}: {counts_line(status)}"
     yield from _cluster_lines(status)
     yield from _placement_lines(plan)
-    yield from _pressing_lines(plan)
-    yield from _run_lines(status)
+    yield from (_named(title, names) for title, names in pressing(plan).items())
+    yield from run_lines(status.plan, status.runs[:_RUNS])
+
+
+def counts_line(status: FleetStatus) -> str:
+    """Return how many clusters there are, how much of them is idle, and when the first of it wakes."""
+    due = _first(one.until for one in status.idle)
+    waking = f", next wake {reasons_in(status.plan).time(due)}" if due else ""
+    return f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
 
 
 def _heading(plan: Plan) -> str:
@@ -133,22 +149,21 @@ def _first(times: Iterable[datetime | None]) -> datetime | None:
     return min((at for at in times if at is not None), default=None)
 
 
-def _cluster_lines(status: FleetStatus) -> Iterator[str]:
+def cluster_rows(status: FleetStatus) -> Iterator[tuple[str, ...]]:
+    """Yield the heads of the columns, then a row for each cluster, those that need somebody first."""
     words = reasons_in(status.plan)
-    ranked = sorted(status.clusters, key=lambda one: one.rank)
-    shown = ranked if len(ranked) <= _CLUSTERS else ranked[: _CLUSTERS - 1]
-    rows = [
-        (
-            one_line(one.name),
-            "Unknown" if one.problem else one.state,
-            *map(str, (one.workloads, one.idle)),
-            words.time(one.until) if one.until else "-",
-            *map(str, (one.pending, one.held_back)),
-        )
-        for one in shown
-    ]
-    yield from columns(("CLUSTER", "STATE", "WORKLOADS", "IDLE", "NEXT WAKE", "PENDING", "HELD BACK"), rows)
-    rest = ranked[len(shown) :]
+    yield "Cluster", "State", "Workloads", "Idle", "Next wake", "Pending", "Held back"
+    for one in sorted(status.clusters, key=lambda one: one.rank):
+        until = words.time(one.until) if one.until else "-"
+        numbers = map(str, (one.pending, one.held_back))
+        yield one_line(one.name), _state(one), str(one.workloads), str(one.idle), until, *numbers
+
+
+def _cluster_lines(status: FleetStatus) -> Iterator[str]:
+    head, *rows = cluster_rows(status)
+    shown = rows if len(rows) <= _CLUSTERS else rows[: _CLUSTERS - 1]
+    yield from columns([word.upper() for word in head], shown)
+    rest = sorted(status.clusters, key=lambda one: one.rank)[len(shown) :]
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(_state(one) for one in rest).items()))
         workloads, idle = sum(one.workloads for one in rest), sum(one.idle for one in rest)
@@ -163,13 +178,17 @@ def _state(one: ClusterSummary) -> str:
 def _placement_lines(plan: Plan) -> Iterator[str]:
     moving = sorted(plan.placements, key=lambda view: (all(row.current == row.desired for row in view.rows), view.key))
     shown = moving if len(moving) <= _PLACEMENTS else moving[: _PLACEMENTS - 1]
-    for view in shown:
-        layout = ", ".join(
-            f"{row.cluster} {_layout(row.current, row.desired)}" for row in view.rows if row.desired != 0 or row.current
-        )
-        yield one_line(f"FederatedReplicaSet {view.key}: {view.total} = {layout or 'nothing placed'}")
+    yield from map(placement_line, shown)
     if len(moving) > len(shown):
         yield f"and {len(moving) - len(shown)} more FederatedReplicaSets; status NAMESPACE/NAME shows one"
+
+
+def placement_line(view: PlacementView) -> str:
+    """Return one federated ReplicaSet with its replicas in each cluster."""
+    layout = ", ".join(
+        f"{row.cluster} {_layout(row.current, row.desired)}" for row in view.rows if row.desired != 0 or row.current
+    )
+    return one_line(f"FederatedReplicaSet {view.key}: {view.total} = {layout or 'nothing placed'}")
 
 
 def _layout(current: int | None, desired: int | None) -> str:
@@ -180,19 +199,20 @@ def _layout(current: int | None, desired: int | None) -> str:
 _TITLES = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
 
 
-def _pressing_lines(plan: Plan) -> Iterator[str]:
-    """Yield what needs somebody: one line for each sort, with as many names as there is room for."""
+def pressing(plan: Plan) -> dict[str, list[str]]:
+    """Return what needs somebody, by its sort; sorts of which there is none are left out."""
     words = reasons_in(plan)
-    for kind, title in _TITLES.items():
-        found = [one for one in plan.notices if one.kind == kind]
-        if found:
-            yield _named(title, [f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in found])
-    if plan.held_back:
-        yield _named("Held back", [one.why for one in plan.held_back])
-    if plan.unknown:
-        yield _named("Unknown", [f"{name}: {why}" for name, why in plan.unknown.items()])
-    if plan.undecided:
-        yield _named("Undecided", [one.subject for one in plan.undecided])
+    told = {
+        title: [f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in plan.notices if one.kind == kind]
+        for kind, title in _TITLES.items()
+    }
+    found = {
+        **told,
+        "Held back": [one.why for one in plan.held_back],
+        "Unknown": [f"{name}: {why}" for name, why in plan.unknown.items()],
+        "Undecided": [one.subject for one in plan.undecided],
+    }
+    return {title: names for title, names in found.items() if names}
 
 
 def _why(notice: Notice, reasons: str) -> str:
@@ -204,9 +224,10 @@ def _named(title: str, names: Sequence[str]) -> str:
     return one_line(f"{title}: {len(names)}: {'; '.join(names[:2])}{more}")
 
 
-def _run_lines(status: FleetStatus) -> Iterator[str]:
-    for one in status.runs[:_RUNS]:
-        ago = age(status.plan.made_at - one.at)
+def run_lines(plan: Plan, runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Yield one line for each of `runs`: what it changed, and how long before `plan`."""
+    for one in runs:
+        ago = age(plan.made_at - one.at)
         done = ", ".join(f"{count} {verb}" for verb, count in sorted(one.changes.items()))
         yield one_line(f"Run {one.run or '(no run)'} {ago} ago: {done}")
 
@@ -278,6 +299,7 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
                 "since": _time(one.since),
                 "until": _time(one.until),
                 "previousScale": one.previous,
+                "reason": text_of(one.reasons),
             }
             for one in status.idle
         ],

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.live import deployed, rights_world
+from tests.real.objects import manifests
 from tests.way.calls import Folder, Said
 
 FLEET = """
@@ -232,3 +233,14 @@ def test_wrong_policies_are_told_and_nothing_is_printed(tmp_path: Path) -> None:
 
     assert (said.code, said.out) == (3, "")
     assert "idleWhenever" in said.err
+
+
+@pytest.mark.parametrize("state", ["Active", "ReadOnly"])
+def test_the_right_to_renew_its_token_is_that_of_the_component(tmp_path: Path, state: str) -> None:
+    fleet = FLEET.replace("{name: east}", f"{{name: east, state: {state}}}")
+
+    said = printed(tmp_path, fleet, PLAIN, arguments=("--cluster", "east", "--own-token"))
+
+    found = [one for one in yaml.safe_load_all(said.out) if one["metadata"]["name"] == "reconciler-own-token"]
+    assert found == manifests(deployed.OWN_TOKEN)
+    assert ("reconciler-apply" in said.out) is (state == "Active")

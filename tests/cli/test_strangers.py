@@ -17,7 +17,7 @@ from pytest_httpserver import HTTPServer
 
 from reconciler.backends import credential_sources
 from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_file
-from reconciler.connection_settings import ClusterConnection, CredentialSources, PrometheusConnection
+from reconciler.connection_settings import CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
 from tests.backends.kubernetes.test_auth import a_kubeconfig
 from tests.way.calls import Folder, Said
@@ -165,7 +165,7 @@ def reached(tmp_path: Path, file: str, *folders: str) -> str:
     """Where `file` leads when it may lie below `folders`, "" where it may not."""
     sources = CredentialSources(folders or (str(tmp_path / "allowed"),))
     try:
-        return allowed_file(ClusterConnection("east", sources=sources), "kubeconfig", file)
+        return allowed_file(sources, "east", "kubeconfig", file)
     except UnauthorisedError:
         return ""
 
@@ -221,7 +221,7 @@ def test_r3_a_token_of_the_pod_is_sent_only_where_its_own_folder_is_named(tmp_pa
         assert reached(tmp_path, str(file), str(own)) == str(own / "..2026" / name)
     sources = CredentialSources((str(secrets),))
     with pytest.raises(UnauthorisedError, match=f"{name} of the Fleet is a token of the pod itself, expected another"):
-        allowed_file(ClusterConnection("east", sources=sources), "bearerTokenFile", str(own / name))
+        allowed_file(sources, "east", "bearerTokenFile", str(own / name))
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "service-ca.crt"])

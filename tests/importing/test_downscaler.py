@@ -186,6 +186,19 @@ def test_in_go_kube_downscaler_the_closest_scope_decides_alone(tmp_path):
     assert [*py["dev-web"]["idleWhen"][0]] == ["anyOf"]
 
 
+def test_in_go_kube_downscaler_patterns_match_anywhere_and_variables_win_over_flags(tmp_path):
+    flags = ("--default-uptime=" + UP, "--exclude-deployments=db,^cache$", "--exclude-namespaces=never-read")
+    manifests = controller(*flags, image="ghcr.io/caas-team/gokubedownscaler:1.3.4") + space("my-kube-dev", uptime=UP)
+    specs, _ = imported(tmp_path, "go-kube-downscaler", manifests)
+    assert set(specs) == {"imported", "default"}
+    assert specs["default"]["selector"] == {
+        "namespaces": {"exclude": ["*kube-*", "*monitoring*"]},
+        "workloads": {"kinds": ["Deployment"], "exclude": ["*db*", "cache"]},
+    }
+    alone = space("dev", uptime=UP) + space("kube-downscaler", uptime=UP)
+    assert set(imported(tmp_path / "without", "go-kube-downscaler", alone)[0]) == {"imported", "dev"}
+
+
 def test_what_has_no_counterpart_is_said_with_object_and_annotation(tmp_path):
     manifests = space(uptime=UP, exclude="Mon-Fri 10:00-11:00 UTC") + web(scale_children="true")
     _, said = imported(tmp_path, "go-kube-downscaler", manifests)

@@ -105,6 +105,20 @@ def test_what_has_no_counterpart_is_said(tmp_path):
     assert second.startswith('SleepInfo odd: spec: sleepAt "25" is out of range, expected 0 to 23; it is left out')
 
 
+def test_a_patch_that_only_does_what_a_policy_does_selects_its_kind(tmp_path):
+    replicas = {
+        "target": {"group": "apps", "kind": "StatefulSet"},
+        "patch": "- {op: add, path: /spec/replicas, value: 0}",
+    }
+    suspend = {
+        "target": {"group": "batch", "kind": "CronJob"},
+        "patch": "- {op: replace, path: /spec/suspend, value: true}",
+    }
+    specs, said = imported(tmp_path, "kube-green", sleep_info(suspendStatefulSets=False, patches=[replicas, suspend]))
+    assert specs["dev-nights"]["selector"]["workloads"]["kinds"] == ["Deployment", "StatefulSet", "CronJob"]
+    assert lost(said) == []
+
+
 def secret(**data: Any) -> Manifest:
     encoded = {key.replace("_", "-"): base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return Manifest({"metadata": {"name": "sleepinfo-nights", "namespace": "dev"}, "data": encoded}, "a")

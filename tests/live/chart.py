@@ -28,6 +28,9 @@ COMPONENTS: Mapping[str, str] = {
     "network": "network",
     "monitoring": "monitoring",
     "kubeconfig": "kubeconfig",
+    "own-token": "ownToken",
+    "rotation": "rotation",
+    "notify": "notify",
 }
 """The folders of components, and what each is called in the values; their patches apply in this order."""
 
@@ -96,6 +99,8 @@ image: {{{{ include "reconciler.image" . | quote }}}}
 {indent}{{{{- end }}}}"""
 _NO_IMAGE = "image: reconciler # of no registry: build it with ../Dockerfile and name it in your kustomization"
 _RUNS, _SERVES = "cronJob", "components.activator"
+_KUBECONFIG_NAME = "{{ .Values.components.kubeconfig.secretName }}"
+_KUBECONFIG = "{{ .Values.components.kubeconfig.secretName | quote }}"
 
 VALUES: Mapping[str, Mapping[str, str]] = {
     "member/namespace.yaml": {
@@ -116,7 +121,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
             "                {{- toYaml .Values.cronJob.resources | nindent 16 }}\n"
         ),
         "name: reconciler-policies": "name: {{ .Values.policies.configMap | quote }}",
-        "secretName: reconciler-kubeconfig": "secretName: {{ .Values.components.kubeconfig.secretName | quote }}",
+        "secretName: reconciler-kubeconfig": f"secretName: {_KUBECONFIG}",
         "value: http://pushgateway.monitoring:9091": ("value: {{ .Values.components.monitoring.pushGateway | quote }}"),
     },
     "components/activator/deployment.yaml": {
@@ -126,6 +131,15 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         "            requests: { cpu: 100m, memory: 128Mi }\n            limits: { memory: 1Gi }\n": (
             "            {{- toYaml .Values.components.activator.resources | nindent 12 }}\n"
         ),
+    },
+    "components/rotation/rights.yaml": {"[reconciler-kubeconfig]": f"[{_KUBECONFIG}]"},
+    "components/rotation/cronjob.yaml": {
+        '"23 */6 * * *"': "{{ .Values.components.rotation.schedule | quote }}",
+        _POD.format(indent=" " * 10): _PLACED.format(indent=" " * 10, deeper=12, of=_RUNS)
+        + _POD.format(indent=" " * 10),
+        "image: reconciler # the same as that of runs": _IMAGE.format(indent=" " * 14),
+        "--secret=reconciler-kubeconfig": f'"--secret={_KUBECONFIG_NAME}"',
+        "secretName: reconciler-kubeconfig": f"secretName: {_KUBECONFIG}",
     },
     "components/freeze/rights.yaml": {"reconciler-operators": "{{ .Values.components.freeze.group | quote }}"},
     "components/tenants/impersonate.yaml": {

@@ -52,7 +52,7 @@ def test_no_role_has_a_wildcard_or_secrets_of_the_whole_cluster() -> None:
     assert len(rules) > 15
     assert [rule for _, rule in rules if any("*" in word for part in rule.values() for word in part)] == []
     secrets = [(one["kind"], rule.get("resourceNames")) for one, rule in rules if "secrets" in rule["resources"]]
-    assert secrets == [("Role", ["picker"])]
+    assert secrets == [("Role", ["picker"]), ("Role", ["reconciler-kubeconfig"])]
 
 
 def test_the_roles_are_bound_to_these_accounts_and_no_others() -> None:
@@ -273,7 +273,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
         (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
-        (["monitoring"], [deployed.ALERTS], ("member/admission",)),
+        (["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
         (["no-admission"], [], ()),
         (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
         (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),

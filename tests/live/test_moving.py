@@ -1,17 +1,19 @@
 """Moving in from kube-downscaler and out again on a real cluster: no pod more or less, and nothing of ours is left.
 
-`KUBE_DOWNSCALER` may hold the command line of py-kube-downscaler, which then really runs; else its writes are made here
-as it makes them.
+`KUBE_DOWNSCALER` may hold the command line of py-kube-downscaler, `GO_KUBE_DOWNSCALER` that of GoKubeDownscaler, which
+then really run; else their writes are made here as they make them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from tests.laws import share_of
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.fixtures import missing_part_skips
 from tests.real.objects import a_crd, a_deployment, a_namespace, a_node, a_service, an_object
 from tests.real.worlds import create, wait_for_ready, wait_until
 
@@ -36,44 +39,76 @@ _KINDS = {
 _FLAGS = ("--include-resources=deployments,statefulsets,cronjobs", "--grace-period=0", "--exclude-deployments=kept")
 _OURS = ("reconciler/", "idling.kubernetes.io/", "scale.kubernetes.io/")
 
+pytestmark = pytest.mark.real
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A kube-downscaler: how to run it on `kubeconfig`, and what it remembers of a CronJob that was not suspended."""
+
+    name: str
+    variable: str
+    image: str
+    awake: str
+
+    def command(self, kubeconfig: Path) -> list[str]:
+        """Return how it is called for one run, nothing where it is not here."""
+        called = shlex.split(os.environ.get(self.variable, ""))
+        by_flag = ["-k", str(kubeconfig)] if self.variable.startswith("GO_") else []
+        return called and [*called, *by_flag, "--once", *_FLAGS]
+
+
+PY = Tool("kube-downscaler", "KUBE_DOWNSCALER", "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "1")
+GO = Tool("go-kube-downscaler", "GO_KUBE_DOWNSCALER", "ghcr.io/caas-team/gokubedownscaler:1.3.4", "false")
+
 
 def stamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S+00:00")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def night() -> tuple[datetime, datetime]:
     """A night that began an hour ago, and ends in eight."""
     now = datetime.now(UTC).replace(microsecond=0)
     return now - timedelta(hours=1), now + timedelta(hours=8)
 
 
-@pytest.fixture
-def plane(control_planes: Callable[..., list[ControlPlane]]) -> ControlPlane:
-    """A cluster of its own: all that is on it is looked at."""
-    (plane,) = control_planes(1)
-    create(plane.api, [a_namespace("reconciler"), a_namespace("dev"), a_node("node")])
-    return plane
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory, night: tuple[datetime, datetime]) -> Iterator[ControlPlane]:
+    """A cluster for one tool after the other, with a namespace to put to sleep: all that is on it is looked at."""
+    dev = a_namespace("dev")
+    dev["metadata"]["annotations"] = {"downscaler/downtime": f"{stamp(night[0])}-{stamp(night[1])}"}
+    with contextlib.ExitStack() as started:
+        with missing_part_skips():
+            plane = started.enter_context(ControlPlane(tmp_path_factory.mktemp("plane")))
+        create(plane.api, [a_namespace("reconciler"), dev, a_node("node")])
+        yield plane
+
+
+@pytest.fixture(params=[PY, GO], ids=lambda tool: tool.name)
+def tool(request: pytest.FixtureRequest) -> Tool:
+    found: Tool = request.param
+    return found
 
 
 @pytest.fixture
-def space(plane: ControlPlane, night: tuple[datetime, datetime]) -> str:
-    """A namespace that kube-downscaler is to put to sleep, and its controller, which was stopped."""
+def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
+    """A namespace that the tool is to put to sleep, and its controller, which was stopped."""
     api, namespace = plane.api, "dev"
-    downtime = f"{stamp(night[0])}-{stamp(night[1])}"
-    api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"downscaler/downtime": downtime}}})
     database = a_deployment("db", 2, kind="StatefulSet")
     database["spec"]["serviceName"] = "db"
     controller = a_deployment("downscaler", 0)
-    controller["spec"]["template"]["spec"]["containers"] = [
-        {"name": "a", "image": "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "args": [*_FLAGS]}
-    ]
+    controller["spec"]["template"]["spec"]["containers"] = [{"name": "a", "image": tool.image, "args": [*_FLAGS]}]
     up = [a_deployment("web", 3), a_deployment("kept", 1), database]
     create(api, [a_service("web"), *up, a_cron_job(), controller], namespace)
     for name, replicas in (("web", 3), ("kept", 1)):
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
-    return namespace
+    yield namespace
+    api.delete(f"/api/v1/namespaces/{namespace}/services")
+    for plural, version in _KINDS.items():
+        api.delete(f"/apis/{version}/namespaces/{namespace}/{plural}")
+    wait_until(lambda: not pods(api, namespace), "no pods")
 
 
 def a_cron_job() -> Object:
@@ -98,20 +133,19 @@ def specs(api: Api, namespace: str) -> dict[str, Any]:
     return {path: one["spec"] for path, one in workloads(api, namespace)}
 
 
-def run_kube_downscaler(plane: ControlPlane, namespace: str, folder: Path) -> None:
-    """Let kube-downscaler put `namespace` to sleep."""
-    command = os.environ.get("KUBE_DOWNSCALER")
-    if command:
-        arguments = [*shlex.split(command), "--once", f"--namespace={namespace}", *_FLAGS]
-        environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("member")), "HOME": str(folder)}
-        done = subprocess.run(arguments, env=environment, check=False, capture_output=True, text=True, timeout=120)
+def put_to_sleep(plane: ControlPlane, tool: Tool, namespace: str, folder: Path) -> None:
+    """Let `tool` put `namespace` to sleep."""
+    kubeconfig = plane.kubeconfig("member")
+    if command := tool.command(kubeconfig):
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder)}
+        done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return
     for path, one in workloads(plane.api, namespace):
         if one["metadata"]["name"] in ("kept", "downscaler"):
             continue
         cron = "schedule" in one["spec"]
-        had = "1" if cron else str(one["spec"]["replicas"])
+        had = tool.awake if cron else str(one["spec"]["replicas"])
         spec = {"suspend": True} if cron else {"replicas": 0}
         plane.api.patch(path, {"metadata": {"annotations": {"downscaler/original-replicas": had}}, "spec": spec})
 
@@ -135,25 +169,25 @@ def marked(api: Api) -> list[str]:
 
 
 def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_is_left(
-    plane: ControlPlane, space: str, night: tuple[datetime, datetime], tmp_path: Path
+    plane: ControlPlane, tool: Tool, space: str, night: tuple[datetime, datetime], tmp_path: Path
 ) -> None:
     api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
     before, up = specs(api, space), pods(api, space)
-    run_kube_downscaler(plane, space, tmp_path)
+    put_to_sleep(plane, tool, space, tmp_path)
     wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
     asleep = pods(api, space)
     assert asleep.items() <= up.items()
 
-    said = desk.call("import", "kube-downscaler", "--context", "member")
+    said = desk.call("import", tool.name, "--context", "member")
     assert said.code == 0, said.err
     desk.write("policies/imported.yaml", said.out)
     assert desk.call("validate").code == 0, said.out
-    adopted = desk.call("adopt", "kube-downscaler", "--yes")
+    adopted = desk.call("adopt", tool.name, "--yes")
     assert adopted.code == 0, adopted
     assert "Applied: 3 of 3 metadata updates." in adopted.out, adopted.out
     assert desk.call("plan", "--detailed-exitcode").code == 0, desk.call("plan", "-v").out
-    again = desk.call("adopt", "kube-downscaler", "--yes")
-    assert again.out.endswith("\nNothing to adopt: kube-downscaler has nothing asleep.\n"), again
+    again = desk.call("adopt", tool.name, "--yes")
+    assert again.out.endswith(f"\nNothing to adopt: {tool.name} has nothing asleep.\n"), again
     late = (night[1] - timedelta(minutes=5)).isoformat()
     assert desk.call("plan", "--detailed-exitcode", "--now", late).code == 0
     assert pods(api, space) == asleep

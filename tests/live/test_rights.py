@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -332,6 +333,7 @@ def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) ->
     page = (root / "docs" / "how-to" / "deploy.md").read_text()
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
     script = "set -eux\n" + "\n".join(line.strip() for block in blocks for line in block.splitlines())
+    script = script.replace("reconciler connect", "reconciler connect --yes")
 
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -339,14 +341,15 @@ def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) ->
 
     deployed.admit(scene.api, deployed.admission())
     assert done.returncode == 0, done.stderr
-    assert script.count("kubectl") > 13
-    said = scene.call(user_of(tmp_path / "us-east.kubeconfig", scene), "plan", "policies")
+    assert script.count("kubectl") > 11
+    said = scene.call(user_of_the_runs(scene), "plan", "policies")
     assert (said.code, said.out) == (0, scene.plan(APPLY).out)
 
 
-def user_of(kubeconfig: Path, scene: Scene) -> Access:
-    """What the first user of a kubeconfig is let do, through the proxy."""
-    (user,) = yaml.safe_load(kubeconfig.read_text())["users"]
+def user_of_the_runs(scene: Scene) -> Access:
+    """What the one user of the kubeconfig in the Secret is let do, through the proxy."""
+    secret = scene.api.get("/api/v1/namespaces/reconciler/secrets/reconciler-kubeconfig")
+    (user,) = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))["users"]
     return scene.proxy.access(user["user"]["token"])
 
 

@@ -23,6 +23,9 @@ spec:
   limits:
     default: {perCluster: {share: 25%, atLeast: 3}, fleet: {share: 10%, atLeast: 10}}
   protectedNamespaces: [payments]
+  notify:
+    - {format: Slack, urlFile: /var/run/secrets/slack/url, on: [HeldBack, Failed]}
+    - {format: CloudEvents, url: "https://events.example/hook", tokenFile: /var/run/secrets/events/token}
   podPickers:
     allowedHosts: ["*.svc.cluster.local", "*.svc"]
 """

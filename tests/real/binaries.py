@@ -5,7 +5,8 @@
 The digest covers go.mod, go.sum, the platform and the build flags. A folder is built beside its place and renamed,
 under a lock, so that test runs at the same time neither disturb each other nor find half a folder.
 
-`python -m tests.real.binaries` builds everything.
+`python -m tests.real.binaries` builds everything. With `KUBERNETES=oldest` the control plane is that of the oldest
+Kubernetes that is supported.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Module:
 
 
 CONTROL_PLANE = Module(
-    "control_plane",
+    {"newest": "control_plane", "oldest": "control_plane_oldest"}[os.environ.get("KUBERNETES") or "newest"],
     ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
     "7 minutes",
     renamed=(("server", "etcd"),),

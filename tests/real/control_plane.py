@@ -38,6 +38,7 @@ from tests.real.api import Api
 from tests.real.binaries import binary
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.processes import READY_AFTER_AT_MOST, Process, answers, on_a_free_port, ready
+from tests.real.tokens import ISSUER
 
 CONTROLLERS, SCHEDULER, NODES = "controllers", "scheduler", "nodes"
 API_ONLY: frozenset[str] = frozenset()
@@ -63,8 +64,14 @@ _MADE_BY_ITSELF = (
 class ControlPlane:
     """One control plane in a folder of its own, which must be fresh."""
 
-    def __init__(self, folder: Path, parts: Collection[str] = EVERYTHING, flags: Sequence[str] = ()) -> None:
-        """`parts` run beside etcd and the API server; `flags` are added to those of the API server."""
+    def __init__(
+        self, folder: Path, parts: Collection[str] = EVERYTHING, flags: Sequence[str] = (), *, issuer: str = ISSUER
+    ) -> None:
+        """`parts` run beside etcd and the API server; `flags` are added to those of the API server.
+
+        `issuer` is that of its tokens of ServiceAccounts.
+        """
+        self._issuer = issuer
         self.folder = folder
         self.logs = folder / "logs"
         self.parts = frozenset(parts)
@@ -212,7 +219,7 @@ class ControlPlane:
             "--authorization-mode=RBAC",
             # Pods need no ServiceAccount of their own: nobody runs in them.
             "--disable-admission-plugins=ServiceAccount",
-            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-issuer={self._issuer}",
             f"--service-account-key-file={self.folder / 'sa.key'}",
             f"--service-account-signing-key-file={self.folder / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/16",

@@ -88,7 +88,8 @@ def test_replicas_of_a_federated_replica_set_and_none_for_what_is_unknown() -> N
 
 def considered(name: str, policy: str, idled_by: str = "", cluster: str = "eu-west") -> PolicyExplanation:
     ref = a_ref(name, cluster=cluster, namespace="dev-a")
-    return PolicyExplanation(ref, "idling", policy, "", (), idled=(ref, idled_by) if idled_by else None)
+    idled, asleep = ((ref, idled_by), 2) if idled_by else (None, 0)
+    return PolicyExplanation(ref, "idling", policy, "", (), idled=idled, asleep=asleep)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,15 @@ def test_idled_workloads(plan: Any, outcomes: tuple[OutcomeStatus, ...], idled: 
     )
     there = replace(plan, places={f"IdlingPolicy {name}": "p.yaml:1" for name in ("p", "q", "idle-dev")})
     assert of(render_metrics(Measured(there, done)), "reconciler_idled_workloads") == idled
+
+
+def test_replicas_asleep_are_those_of_what_was_idle_and_of_what_this_run_idles() -> None:
+    cron = an_idle("job", replicas=1, ref=a_ref("job", cluster="eu-west", kind="CronJob"))
+    plan = a_plan(an_idle("a", replicas=5, floor=1), cron, explanations=[considered("b", "idle-dev", "idle-dev")])
+    there = replace(plan, places={"IdlingPolicy idle-dev": "p.yaml:1"})
+    done = [Outcome(action.id, OutcomeStatus.APPLIED) for action in plan.actions]
+    assert of(render_metrics(Measured(there, done)), "reconciler_idled_replicas") == {("eu-west", "idle-dev"): 6}
+    assert of(render_metrics(Measured(there, done)), "reconciler_idled_workloads") == {("eu-west", "idle-dev"): 3}
 
 
 def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> None:

@@ -85,6 +85,7 @@ def test_the_values_have_every_cluster_and_every_idle_object():
         "since": "2026-11-20T12:00:00Z",
         "until": "2026-11-21T06:00:00Z",
         "previousScale": "3",
+        "reason": "no policy selects it",
     }
     assert len(values["placements"]) == 9
     assert [run["run"] for run in values["runs"]][:2] == ["run-1", "run-2"]

@@ -59,7 +59,8 @@ def permissions_of(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
 def test_there_is_something_to_check():
     names = ["apply.yaml", "release.yaml", "review.yaml", "snapshot.yaml", "test.yaml"]
     assert [file.name for file in WORKFLOWS] == names
-    assert [file.name for file in EXAMPLES] == ["github-forks.yml", "github-snapshot.yml", "github.yml"]
+    names = ["github-forks.yml", "github-snapshot.yml", "github-status.yml", "github-wake.yml", "github.yml"]
+    assert [file.name for file in EXAMPLES] == names
 
 
 # Injection
@@ -187,6 +188,8 @@ def test_every_job_may_do_only_what_it_needs():
         "snapshot.yaml keep": {"contents": "write"},
         "github-snapshot.yml keep": {"contents": "write"},
         "github.yml review": {"contents": "read", "pull-requests": "write"},
+        "github-status.yml publish": {"id-token": "write", "pages": "write"},
+        "github-wake.yml answer": {"issues": "write"},
         "github-forks.yml review": {"actions": "read", "contents": "read", "pull-requests": "write"},
     }
 

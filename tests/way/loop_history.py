@@ -132,7 +132,7 @@ _DRAWS: tuple[tuple[int, Draw], ...] = (
     (4, _limits),
     (3, _scaled_object),
     (2, lambda chance: ("service", chance.choice(CLUSTERS), chance.choice(SERVICES))),
-    (2, lambda chance: ("hpa", chance.randint(1, 3), chance.randint(0, 4))),
+    (2, lambda chance: ("hpa", chance.randint(0, 3), chance.randint(1, 4))),
     (3, lambda _: ("night",)),
     (2, lambda _: ("morning",)),
     (4, lambda _: ("rest",)),

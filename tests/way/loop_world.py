@@ -333,8 +333,9 @@ class LoopWorld:
         )
         api = ref_of("east", "Deployment", "api")
         count, spec = self.replicas(api), found["spec"]
-        wanted = min(max(count, spec.get("minReplicas", 1)), spec["maxReplicas"])
-        if count and count != wanted:
+        at_zero = spec.get("minReplicas", 1) == 0 and self.traffic.get("api")  # then it goes on at zero replicas
+        wanted = min(max(count, spec.get("minReplicas", 1), 1 if at_zero else 0), spec["maxReplicas"])
+        if (count or at_zero) and count != wanted:
             self.scale(api, wanted, "kube-controller-manager")
         jobs, queue = self.workload(ref_of("east", "ScaledObject", "jobs")), ref_of("east", "Deployment", "queue")
         if jobs is not None and self.workload(queue) is not None:

@@ -102,6 +102,11 @@ class Connection:
         with self._alone(limit):
             return self._opened(limit)
 
+    def access(self, limit: TimeLimit) -> ServerAccess:
+        """Return what the kubeconfig says, read anew; errors as of `endpoint`."""
+        with self._alone(limit):
+            return self._access(limit)
+
     def header(self, limit: TimeLimit) -> str | None:
         """Return the Authorization header's value, None where a client certificate or nothing says who we are."""
         with self._alone(limit):
@@ -182,7 +187,7 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
         writer=HttpClient(pool, largest=_LARGEST_ANSWER),
         authorization=authorization,
         impersonation=access.impersonation,
-        weakness=_weakness(access),
+        weakness=weakness_of(access),
         certificate=_certificate(access),
         compressed=access.compressed,
     )
@@ -196,7 +201,7 @@ def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
         return kubeconfig.own_access()
     given = settings.kubeconfig
     if given is not None:
-        given = allowed_file(settings, "kubeconfig", given)
+        given = allowed_file(settings.sources, settings.name, "kubeconfig", given)
         if not Path(given).expanduser().is_file():
             raise UnreachableError(f"{settings.name}: no file {settings.kubeconfig}, expected a kubeconfig")
     name, check = settings.context or settings.name, partial(check_plugins, settings)
@@ -226,7 +231,8 @@ def _named(pem: Pem, files: ExitStack) -> str:
     return file.name
 
 
-def _weakness(access: ServerAccess) -> str:
+def weakness_of(access: ServerAccess) -> str:
+    """Return the key of WEAKNESSES that a connection has, "" for none."""
     if not access.is_secured:
         return "http"
     return "" if access.verified else "insecure-skip-tls-verify"

@@ -58,7 +58,7 @@ class ServerAccess(Struct, frozen=True):
     """Where a cluster is, and who we are there. `authority` None: the system's; `verified` False: anybody may answer.
 
     `certificate` is the client's, with its key; `server_name` is whom the server's certificate must name, "": its host.
-    `compressed`: long answers may be.
+    `compressed`: long answers may be. `token` is one that stands in the kubeconfig itself, and stays what it is.
     """
 
     server: str
@@ -70,6 +70,7 @@ class ServerAccess(Struct, frozen=True):
     proxy: str = ""
     impersonation: Impersonation = ()
     compressed: bool = True
+    token: str = ""
 
     @property
     def is_secured(self) -> bool:
@@ -138,9 +139,11 @@ def _access(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> ServerAc
     if not access.is_secured:
         return access  # credentials would be there for everybody between to read; kubectl sends none either
     authorization, own = _login(cluster, user, limit)
+    renewed = user.get("tokenFile") or user.get("auth-provider")
     return replace(
         access,
         authorization=authorization,
+        token="" if renewed else user.text("token"),
         authority=_pem(cluster, "certificate-authority"),
         certificate=own or _certificate(user),
     )

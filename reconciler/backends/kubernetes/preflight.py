@@ -14,6 +14,7 @@ from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
 from reconciler.backends.kubernetes.rbac import Right, is_allowed, own_user
+from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
 from reconciler.model import ServiceAccount
@@ -61,6 +62,14 @@ class Preflight:
         middle = began + (datetime.now(UTC) - began) / 2
         ahead = None if answer.date is None else answer.date - (middle - _HALF_A_SECOND)
         return Server(decoded(answer, _ServerVersion, operation).git_version, ahead)
+
+    def token(self) -> TokenClaims | None:
+        """Return what the token in the kubeconfig says of itself; None where it has none, or one without an end.
+
+        Raises:
+            ClusterError: the kubeconfig cannot be used.
+        """
+        return claims_of(self.connection.access(self._requests.limit).token)
 
     def serves(self, group: str) -> bool:
         """Return whether the cluster has this API group.

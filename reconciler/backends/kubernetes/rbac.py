@@ -87,7 +87,9 @@ RIGHTS: tuple[Right, ...] = (
     *_rights("coordination.k8s.io", "leases", "list", own=True, use="activator"),
     *_rights("discovery.k8s.io", "endpointslices", "delete", apply=True, use="activator"),
 )
-"""All rights but those that name an object or a kind: `custom_rights`, `secret_right`, `impersonation_right`."""
+"""All rights but those that name an object or a kind: `custom_rights`, `secret_right`, `impersonation_right`,
+`token_right`.
+"""
 
 
 def custom_rights(kinds: Iterable[WorkloadKind]) -> tuple[Right, ...]:
@@ -104,6 +106,11 @@ def secret_right(name: str) -> Right:
 def impersonation_right(account: ServiceAccount) -> Right:
     """Return the right to impersonate `account`, which is one in its namespace: ours."""
     return Right("", "serviceaccounts", "impersonate", own=True, apply=True, name=account.name)
+
+
+def token_right(account: ServiceAccount) -> Right:
+    """Return the right of `account` to ask for another token of its own."""
+    return Right("", "serviceaccounts/token", "create", own=True, apply=True, name=account.name)
 
 
 def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

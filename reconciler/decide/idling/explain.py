@@ -93,6 +93,7 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
         lift=lift,
         until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
+        asleep=_asleep(choice),
         selected=False,
         written=choice.ref if subject.scale.is_paused_kind else None,
         services=tuple(service.ref for service in subject.services if is_recorded(service)),
@@ -106,6 +107,13 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
         yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
     if not names and (whole.idled or not subject.verdict.excluded):
         yield whole
+
+
+def _asleep(choice: Choice) -> int:
+    record, scale = choice.record, choice.subject.scale
+    if record is None or not choice.was_idle or scale.is_suspended_kind:
+        return 0
+    return max(0, record.replicas - scale.replicas)
 
 
 def _reasons_under(choice: Choice, policy: str) -> Reasons:

@@ -333,8 +333,6 @@ def _autoscalers(subject: Subject) -> Iterator[Fact]:
     hpa = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}"
     if any(policy.autoscalers.hpa == "Leave" for policy in policies):
         yield fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
-    if subject.autoscaler.own_bounds.minimum == 0:
-        yield fact(name, ReasonCode.HPA_SCALES_TO_ZERO, autoscaler=hpa)
     if subject.autoscaler.problem:
         yield fact(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=subject.autoscaler.problem)
 

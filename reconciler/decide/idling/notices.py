@@ -23,7 +23,6 @@ _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
     ReasonCode.KEDA_LEFT,
     ReasonCode.HPA_LEFT,
-    ReasonCode.HPA_SCALES_TO_ZERO,
 )
 
 

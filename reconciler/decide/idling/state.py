@@ -134,9 +134,11 @@ def _newest(subject: Subject, record: Record) -> Record:
 
 
 def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> IdleState:
-    """Return the state where its autoscaler has a part in it: only a floor of 1 or more is held there."""
+    """Return the state where its autoscaler has a part in it: only one that would scale it up again is held."""
     autoscaler = subject.autoscaler
-    if autoscaler is None or autoscaler.problem or record.idled_to == 0 or state is IdleState.IDLE_INCOMPLETE:
+    if autoscaler is None or autoscaler.problem or state is IdleState.IDLE_INCOMPLETE:
+        return state
+    if not autoscaler.needs_hold(record.idled_to):
         return state
     if is_restored_by_others(subject, record):
         return IdleState.HPA_CHANGED if state is IdleState.IDLE else state

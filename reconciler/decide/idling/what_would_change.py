@@ -215,7 +215,6 @@ _OF_REASON = {
     ReasonCode.SERVICE_FOREIGN: change_if(CounterfactualCode.RECORD_REMOVED),
     ReasonCode.KEDA_LEFT: _field_is("autoscalers.keda", "Pause"),
     ReasonCode.HPA_LEFT: _field_is("autoscalers.hpa", "Idle"),
-    ReasonCode.HPA_SCALES_TO_ZERO: _field_is("minReplicas", "at least 1"),
 }
 
 

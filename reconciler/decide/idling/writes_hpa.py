@@ -1,4 +1,4 @@
-"""Choices -> what is written on the HorizontalPodAutoscaler of a scalable that is idled to a floor of 1 or more."""
+"""Choices -> what is written on the HorizontalPodAutoscaler of a scalable that it would scale up again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reconciler.decide.annotations import (
     idling_owner,
     idling_owner_text,
 )
-from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler
+from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, held_bounds
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -64,7 +64,7 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
     if not context.repairs and choice.action is not IdleAction.RELEASE:
         return ()
     record = record_after(choice, context)
-    if record is not None and record.idled_to > 0:
+    if record is not None and autoscaler.needs_hold(record.idled_to):
         marks: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
         marks |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
         return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, marks), own, context))
@@ -145,7 +145,8 @@ def pin_changes(autoscaler: PinnedAutoscaler, floor: int, marks: Mapping[str, st
     wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), **marks, WAKE_BEGUN_AT: None}
     if autoscaler.is_pinned_at(floor) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(floor)):
         return ()
-    return (*_bounds_changes(autoscaler, Bounds(floor, floor)), *annotation_changes(autoscaler.hpa.annotations, wanted))
+    held = held_bounds(floor, own)
+    return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
 
 def restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:

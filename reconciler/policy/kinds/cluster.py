@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterName, Fields, Labels, Text, expected, given
+from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels, Text, expected, given
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
@@ -50,14 +50,7 @@ class BasicAuthFields(Fields, frozen=True, kw_only=True):
 class PrometheusFields(Fields, frozen=True, kw_only=True):
     """The connection to the Prometheus of a cluster."""
 
-    url: Annotated[
-        str,
-        Meta(
-            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?\Z",
-            description="url is the address of Prometheus.",
-            extra_json_schema=expected("an http or https URL without user, password, query or fragment"),
-        ),
-    ]
+    url: Annotated[HttpUrl, Meta(description="url is the address of Prometheus.")]
     bearer_token_file: Annotated[
         Text | None,
         Meta(description="bearerTokenFile is the path of a file that holds the token to send. null means no token."),

@@ -110,6 +110,11 @@ NamespacePattern = Annotated[
 ServicePattern = Annotated[str, matching(_OBJECTS, "the name of a Service or a pattern like web-*")]
 WorkloadPattern = Annotated[str, matching(_OBJECTS, "the name of a workload or a pattern like web-*")]
 
+HttpUrl = Annotated[
+    str,
+    matching(r"^https?://[^\s/?#@]+(/[^\s?#]*)?\Z", "an http or https URL without user, password, query or fragment"),
+]
+
 Replicas = Annotated[int, Meta(ge=0, le=MOST_REPLICAS)]
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]

@@ -21,6 +21,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     matching,
 )
+from reconciler.policy.kinds.notifications import Notification, NotificationFields, notifications_of
 from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
@@ -132,6 +133,13 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
             "selects it only where it says production: true, and reviews of policies name it first."
         ),
     ] = Production()
+    notify: Annotated[
+        tuple[NotificationFields, ...],
+        Meta(
+            description="notify lists who is sent a message about what happened in a run, whichever tenant it belongs "
+            "to."
+        ),
+    ] = ()
     tenants: Annotated[
         tuple[TenantFields, ...],
         Meta(
@@ -164,6 +172,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True):
     name: str
     place: Place
     clusters: tuple[FleetCluster, ...]  # type: ignore[assignment]  # made of those of the document
+    notify: tuple[Notification, ...] = ()
     tenants: tuple[Tenant, ...] = ()
     from_context: bool = False  # made of contexts of a kubeconfig: only looked at, and woken
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
@@ -201,6 +210,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         clusters=tuple(
             cluster_of(document, ("spec", "clusters", n), one, spec.state) for n, one in enumerate(spec.clusters)
         ),
+        notify=notifications_of(document, ("spec", "notify"), spec.notify),
         tenants=tenants_of(document, spec.tenants),
     )
     check_tenants(document, fleet.tenants, fleet.protected, [one.name for one in fleet.clusters])

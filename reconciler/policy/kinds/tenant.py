@@ -21,6 +21,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     matching,
 )
+from reconciler.policy.kinds.notifications import Notification, NotificationFields, notifications_of
 
 FilePattern = Annotated[
     str,
@@ -111,6 +112,13 @@ class TenantFields(Fields, frozen=True, kw_only=True):
             "the replicas, at least 10. The policies of a tenant do not count in limits.default."
         ),
     ] = Limits()
+    notify: Annotated[
+        tuple[NotificationFields, ...],
+        Meta(
+            description="notify lists who is sent a message about what happened to the tenant in a run, and about "
+            "nothing else."
+        ),
+    ] = ()
 
 
 class Tenant(TenantFields, frozen=True, kw_only=True):
@@ -118,6 +126,7 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
 
     place: Place
     limits_place: Place | None = None
+    notify: tuple[Notification, ...] = ()
 
     def has(self, cluster: str, namespace: str) -> bool:
         """Return whether `namespace` of `cluster` belongs to it."""
@@ -138,6 +147,7 @@ def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tupl
             one,
             place=document.place_of(("spec", "tenants", position)),
             limits_place=document.limits_place(("spec", "tenants", position)),
+            notify=notifications_of(document, ("spec", "tenants", position, "notify"), one.notify),
         )
         for position, one in enumerate(fields)
     )

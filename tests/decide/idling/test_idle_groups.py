@@ -14,7 +14,6 @@ from reconciler.model import (
     Condition,
     Endpoints,
     EndpointSlice,
-    HorizontalPodAutoscaler,
     ObjectRef,
     ObservedState,
     OwnerReference,
@@ -177,15 +176,6 @@ def test_what_stands_at_zero_holds_nothing_back(other):
 def test_what_stands_at_the_floor_holds_nothing_back():
     low = a_workload("low", replicas=1, template_labels={"app": "web"})
     assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
-
-
-def test_an_autoscaler_that_scales_to_zero_itself_holds_the_others_back():
-    api = HorizontalPodAutoscaler(a_ref("api", kind="HPA"), "uid-hpa", ("Deployment", "api"), maximum=9, minimum=0)
-    outcome = decided(behind(SERVICE, by_labels=(WEB, API), autoscalers=(api,)))
-    assert idled(outcome) == []
-    assert "Deployment/api behind Service/web stays awake: HorizontalPodAutoscaler/api scales to zero itself" in why_of(
-        outcome
-    )
 
 
 class TestSharedTargets:

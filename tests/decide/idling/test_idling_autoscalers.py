@@ -99,6 +99,55 @@ def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(m
     assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (floor, expected)
 
 
+class TestAMinimumOfZero:
+    """At zero replicas such an autoscaler goes on: it is held by a minimum of 1, at which it leaves zero alone."""
+
+    def idle_world(self) -> World:
+        world = the_world(minimum=0)
+        run_in(world)
+        return world
+
+    def test_it_is_held_while_its_workload_is_idle_and_gets_its_bounds_back(self):
+        world = self.idle_world()
+        assert (world.replicas(WEB), bounds(world)) == (0, (1, 10))
+        assert json.loads(world.objects[HPA].annotations["reconciler/previous-bounds"]) == {
+            "minReplicas": 0, "maxReplicas": 10,
+        }  # fmt: skip
+        assert run_in(world).desired.decisions == ()
+        world.now = MONDAY
+        assert verbs(run_in(world))[0] == ("clear", "HorizontalPodAutoscaler/web")
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (0, 10), {})
+
+    @pytest.mark.parametrize("replicas", [0, 3], ids=["still at zero", "raised meanwhile"])
+    def test_a_run_that_died_before_it_was_held_is_finished_by_the_next(self, replicas):
+        world = self.idle_world()
+        world.objects[HPA] = an_autoscaler(minimum=0)
+        world.objects[WEB] = replace(world.objects[WEB], replicas=replicas)
+        run_in(world)
+        assert (world.replicas(WEB), bounds(world)) == (0, (1, 10))
+        world.now = MONDAY
+        run_in(world)
+        assert (world.replicas(WEB), bounds(world)) == (5, (0, 10))
+
+    @pytest.mark.parametrize(
+        ("changed", "night", "morning"),
+        [
+            pytest.param({"maximum": 20}, (5, (0, 20)), (5, (0, 20)), id="another maximum undoes the idle"),
+            pytest.param({"minimum": 3}, (0, (3, 10)), (5, (3, 10)), id="a minimum that leaves zero alone is kept"),
+            pytest.param({"minimum": 0}, (5, (0, 10)), (5, (0, 10)), id="its own minimum undoes the idle"),
+        ],
+    )
+    def test_somebody_changes_its_bounds_meanwhile(self, changed, night, morning):
+        world = self.idle_world()
+        world.objects[HPA] = replace(world.objects[HPA], **changed)
+        run_in(world)
+        run_in(world)
+        assert (world.replicas(WEB), bounds(world)) == night
+        world.now = MONDAY
+        run_in(world)
+        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (*morning, {})
+
+
 class TestIdledToAFloor:
     @pytest.mark.parametrize("policies", [(FLOOR,), (a_policy(selector=workloads_selector("CronJob")),)])
     def test_the_autoscaler_of_a_workload_that_is_deleted_gets_its_bounds_back(self, policies):

@@ -300,10 +300,9 @@ def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> 
 @pytest.mark.parametrize(
     ("autoscaler", "policy", "words"),
     [
-        (an_autoscaler(0), a_policy(), "HorizontalPodAutoscaler/web scales to zero itself (minReplicas 0)"),
         (an_autoscaler(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
     ],
-    ids=["scales to zero itself", "left alone"],
+    ids=["left alone"],
 )
 def test_autoscalers_that_hold(autoscaler, policy, words):
     outcome = decided(idle_state(state={"autoscalers": (autoscaler,)}), policy)

@@ -6,7 +6,6 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.records import UnidleTarget, targets_text
@@ -115,6 +114,26 @@ class TestExplanations:
     )  # fmt: skip
     def test_what_no_policy_selects_is_explained_where_it_is_idle(self, web, rows):
         assert self.rows(of(a_policy("other", selector=labelled("no", "one")), web=web)) == rows
+
+    @pytest.mark.parametrize(
+        ("web", "asleep"),
+        [
+            pytest.param({}, 0, id="it runs"),
+            pytest.param({"replicas": 0, "annotations": RECORD}, 3, id="idle"),
+            pytest.param({"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2, id="a floor"),
+            pytest.param({"replicas": 2, "annotations": RECORD}, 0, id="somebody scaled it up"),
+            pytest.param({"replicas": 0, "annotations": OC_RECORD}, 0, id="idled by somebody else"),
+            pytest.param(
+                {"kind": "CronJob", "replicas": 0, "suspend": True,
+                 "annotations": {**OURS, IDLED_AT: AT, "reconciler/previous-suspend": "false"}},
+                0, id="a CronJob has none of its own",
+            ),
+        ],
+    )  # fmt: skip
+    def test_how_many_replicas_are_asleep(self, web, asleep):
+        kinds = a_policy(selector=workloads_selector("Deployment", "CronJob"))
+        (one,) = of(kinds, web=web, services=()).desired.explanations
+        assert (one.asleep, one.idled is not None) == (asleep, asleep > 0 or web.get("kind") == "CronJob")
 
     @pytest.mark.parametrize(
         ("cluster", "kinds", "words"),
@@ -380,9 +399,6 @@ class TestAutoscalersThatHold:
                 a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
             ),
             pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
-            pytest.param(
-                a_policy(), {"autoscalers": (replace(hpa, minimum=0),)}, "scales to zero itself", id="it scales to zero"
-            ),
             pytest.param(
                 a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
                 id="something else keeps it up first",

@@ -1,0 +1,222 @@
+"""The kubeconfig that runs use: its entries, changed as text, in a file or in the Secret that the CronJob mounts.
+
+Whoever writes says what was there: what somebody else wrote meanwhile is not lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from reconciler.backends.kubernetes.client import JSON_PATCH
+from reconciler.backends.kubernetes.config_node import ConfigNode, KubeconfigError
+from reconciler.backends.kubernetes.kubeconfig import ServerAccess
+from reconciler.backends.kubernetes.manifests import Manifest, Manifests
+from reconciler.errors import AlreadyExistsError, ConflictError, InvalidError, UsageError
+from reconciler.yaml.files import write_new
+from reconciler.yaml.writer import block_text
+
+KEY = "kubeconfig"
+"""The key in the Secret."""
+
+_LISTS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+_PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class KubeconfigEntry(Struct, frozen=True):
+    """A context with what it names: where the cluster is, and the token for it, "" where it has something else."""
+
+    context: str
+    user: str
+    cluster: Mapping[str, Any]
+    token: str
+
+
+def cluster_of(access: ServerAccess) -> dict[str, Any]:
+    """Return the cluster of a kubeconfig that says where `access` leads, whatever file its authority is in."""
+    authority = access.authority
+    pem = Path(authority).read_bytes() if isinstance(authority, str) else authority
+    found = {
+        "server": access.server,
+        "certificate-authority-data": None if pem is None else base64.b64encode(pem).decode(),
+        "tls-server-name": access.server_name,
+        "proxy-url": access.proxy,
+        "disable-compression": not access.compressed,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def entries_of(text: str | None) -> list[KubeconfigEntry]:
+    """Return the entries of a kubeconfig, None: there is none yet.
+
+    Raises:
+        KubeconfigError: it is none.
+    """
+    content = _content(text)
+    users, clusters = ({one.get("name"): one for one in content.nodes(part)} for part in ("users", "clusters"))
+    return list(_entries(content, users, clusters))
+
+
+def _entries(
+    content: ConfigNode, users: Mapping[Any, ConfigNode], clusters: Mapping[Any, ConfigNode]
+) -> Iterator[KubeconfigEntry]:
+    for one in content.nodes("contexts"):
+        context = one.node("context")
+        user, cluster = users.get(context.get("user")), clusters.get(context.get("cluster"))
+        if user is not None and cluster is not None:
+            named = user.node("user")
+            token = "" if named.get("tokenFile") else named.text("token")
+            where = cluster.node("cluster").value
+            yield KubeconfigEntry(one.required_text("name"), user.required_text("name"), where, token)
+
+
+def with_entry(text: str | None, entry: KubeconfigEntry) -> str:
+    """Return a kubeconfig with `entry` in place of what had its names.
+
+    Raises:
+        KubeconfigError: `text` is none.
+    """
+    content = _content(text)
+    named = {
+        "clusters": (entry.context, dict(entry.cluster)),
+        "users": (entry.user, {"token": entry.token}),
+        "contexts": (entry.context, {"cluster": entry.context, "user": entry.user}),
+    }
+    for part, (name, value) in named.items():
+        others = [one.value for one in content.nodes(part) if one.get("name") != name]
+        content.value[part] = [*others, {"name": name, _LISTS[part]: value}]
+    return block_text(content.value)
+
+
+def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+    """Return a kubeconfig with other `tokens`, by user.
+
+    Raises:
+        KubeconfigError: `text` is none.
+    """
+    content = _content(text)
+    for one in content.nodes("users"):
+        if one.get("name") in tokens:
+            one.node("user").value["token"] = tokens[one.get("name")]
+    return block_text(content.value)
+
+
+def _content(text: str | None) -> ConfigNode:
+    if text is None:
+        return ConfigNode("kubeconfig", {"apiVersion": "v1", "kind": "Config", **{part: [] for part in _LISTS}})
+    try:
+        return ConfigNode("kubeconfig", yaml.load(text, _PARSER))
+    except yaml.YAMLError as error:
+        raise KubeconfigError("is no YAML") from error
+
+
+@contextmanager
+def usable(place: KubeconfigPlace) -> Iterator[None]:
+    """Let what is no kubeconfig in `place` be one of our errors."""
+    try:
+        yield
+    except KubeconfigError as error:
+        raise UsageError(f"{place}: {error}, expected a kubeconfig") from error
+
+
+class KubeconfigPlace(Protocol):
+    """Where a kubeconfig is kept."""
+
+    def read(self) -> str | None:
+        """Return it, None where there is none yet."""
+
+    def write(self, before: str | None, text: str) -> None:
+        """Put `text` in the place of `before`, whole or not at all.
+
+        Raises:
+            ConflictError: something else is there.
+        """
+
+
+class KubeconfigFile:
+    """A file that only its owner may read."""
+
+    def __init__(self, path: str) -> None:
+        self._given = path
+        self._path = os.path.realpath(Path(path).expanduser())
+
+    def __str__(self) -> str:
+        return self._given
+
+    def read(self) -> str | None:
+        try:
+            return Path(self._path).read_bytes().decode()  # as it is: line breaks too
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--file: {self}: {error}, expected a kubeconfig") from None
+
+    def write(self, before: str | None, text: str) -> None:
+        folder, name = os.path.split(self._path)
+        try:
+            locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(locked, fcntl.LOCK_EX)
+                if self.read() != before:
+                    raise ConflictError(f"{self}: was changed meanwhile, expected it unchanged; call it again")
+                beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+                write_new(beside, text, 0o600)
+                os.replace(beside, self._path)
+            finally:
+                os.close(locked)
+        except OSError as error:
+            raise UsageError(f"--file: {self}: {error.strerror}, expected a file to write") from None
+
+
+class KubeconfigSecret:
+    """The key `kubeconfig` of a Secret. To write it where it is there takes the right to patch it, and no other."""
+
+    def __init__(self, manifests: Manifests, namespace: str, name: str) -> None:
+        self._manifests = manifests
+        self._name = f"{manifests.cluster}: Secret {namespace}/{name}"
+        metadata = {"name": name, "namespace": namespace}
+        self._secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+
+    def __str__(self) -> str:
+        return self._name
+
+    def read(self) -> str | None:
+        found = self._manifests.find(self._secret)
+        if found is None:
+            return None
+        data = (found.get("data") or {}).get(KEY)
+        if data is None:
+            raise UsageError(f"{self}: has no key {KEY}, expected a kubeconfig in it, or no such Secret")
+        return base64.b64decode(data).decode()
+
+    def write(self, before: str | None, text: str) -> None:
+        after = _encoded(text)
+        if before is None:
+            body: Any = {**self._secret, "data": {KEY: after}}
+            request = self._manifests.request("create", self._secret, body=msgspec.json.encode(body), writes=True)
+        else:
+            path = f"/data/{KEY}"
+            body = [
+                {"op": "test", "path": path, "value": _encoded(before)},
+                {"op": "replace", "path": path, "value": after},
+            ]
+            how = {"body": msgspec.json.encode(body), "content_type": JSON_PATCH, "writes": True}
+            request = self._manifests.request("patch", self._secret, **how)
+        try:
+            self._manifests.requests.send(request)
+        except (AlreadyExistsError, InvalidError) as error:
+            raise ConflictError(f"{self}: was changed meanwhile, expected it unchanged; call it again") from error
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

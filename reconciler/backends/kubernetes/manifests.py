@@ -1,0 +1,66 @@
+"""Single objects as manifests: read, and applied by the server, as whoever sets up a cluster does. A run does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
+from reconciler.backends.kubernetes.pages import answer_to
+from reconciler.errors import NotFoundError
+
+_FIELD_MANAGER = "reconciler-connect"
+_PLURALS = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Namespace": "namespaces",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Secret": "secrets",
+    "ServiceAccount": "serviceaccounts",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}
+
+Manifest = Mapping[str, Any]
+
+
+class Manifests:
+    """The objects of one cluster, asked through `requests`."""
+
+    def __init__(self, cluster: str, requests: ApiClient) -> None:
+        self.cluster = cluster
+        self.requests = requests
+
+    def find(self, wanted: Manifest) -> dict[str, Any] | None:
+        """Return the object of the kind, namespace and name of `wanted`, None where there is none.
+
+        Raises:
+            ClusterError: the server does not say.
+        """
+        try:
+            return self._answer(self.request("get", wanted))
+        except NotFoundError:
+            return None
+
+    def apply(self, wanted: Manifest) -> None:
+        """Make the object what `wanted` says, whoever wrote these fields before; others stay.
+
+        Raises:
+            ClusterError: the server refuses it.
+        """
+        query = {"fieldManager": _FIELD_MANAGER, "force": "true"}
+        body = msgspec.json.encode(wanted)
+        self._answer(self.request("patch", wanted, query=query, content_type=APPLY_PATCH, body=body, writes=True))
+
+    def request(self, verb: str, wanted: Manifest, **how: Any) -> ApiRequest:
+        """Return the request for `verb` on the object of the kind, namespace and name of `wanted`."""
+        group, _, version = wanted["apiVersion"].rpartition("/")
+        metadata = wanted["metadata"]
+        key = (group, version, _PLURALS[wanted["kind"]])
+        return object_request(self.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
+
+    def _answer(self, request: ApiRequest) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(answer_to(self.requests, request, msgspec.Raw), type=dict)
+        return found

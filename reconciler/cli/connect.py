@@ -1,0 +1,248 @@
+"""`reconciler connect`: a ServiceAccount on a member cluster, its rights, and its token in the kubeconfig of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection, weakness_of
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.kubeconfig_file import (
+    KubeconfigEntry,
+    KubeconfigFile,
+    KubeconfigPlace,
+    KubeconfigSecret,
+    cluster_of,
+    entries_of,
+    usable,
+    with_entry,
+)
+from reconciler.backends.kubernetes.manifests import Manifest, Manifests
+from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
+from reconciler.cli.approval import DECLINED, is_approved
+from reconciler.cli.needed_rights import needed_rights
+from reconciler.cli.options import duration, now_option, option, policies_option, server_options, terminal_or, verb
+from reconciler.cli.output import say, show_lines
+from reconciler.cli.rbac import RUN, activator_option, roles
+from reconciler.cli.rotation import rotate
+from reconciler.cli.run import RunOptions
+from reconciler.connection_settings import ClusterConnection, CredentialSources
+from reconciler.decide.annotations import format_time
+from reconciler.errors import ExitCode, ReconcilerError, UsageError
+from reconciler.messages import nearest
+from reconciler.model import ServiceAccount
+from reconciler.policy.kinds.fields import spelt_duration
+from reconciler.policy.types import FleetCluster, PolicySet, Writes
+
+_SECRET = "reconciler-kubeconfig"
+_LONGEST = timedelta(days=366)
+_RESTRICTED = {
+    "pod-security.kubernetes.io/enforce": "restricted",
+    "pod-security.kubernetes.io/enforce-version": "latest",
+}
+_TYPE = ("apiVersion", "kind")
+_ADMISSION = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "reconciler-others"},
+}
+
+
+@verb("connect")
+@click.argument("subject", metavar="[MEMBER]", required=False)
+@policies_option()
+@option(
+    "--admin-context", metavar="NAME", default_words="MEMBER", help="The context of the kubeconfig to set it up with."
+)
+@option("--file", metavar="FILE", help="The kubeconfig that runs use, to write to.")
+@option("--hub", metavar="CONTEXT", help="In place of a file: the cluster whose CronJob mounts a Secret.")
+@option("--secret", metavar="NAME", default_words=_SECRET, help="The name of that Secret.")
+@option(
+    "--duration",
+    "life",
+    type=duration(SHORTEST, _LONGEST),
+    metavar="DURATION",
+    default="90d",
+    help="How long the token is to be valid; the API server may give a shorter one.",
+)
+@activator_option
+@option("--no-rotation", is_flag=True, help="Without the right to renew its own token.")
+@option("--rotate", "rotates", is_flag=True, help="Renew the tokens in FILE that are past half of their life.")
+@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
+@server_options
+@now_option
+def connect_command(subject: str | None, rotates: bool, auto_approve: bool, **flags: Any) -> int:
+    """Give runs from elsewhere access to MEMBER, a cluster of the Fleet: a ServiceAccount, its rights, a kubeconfig.
+
+    What is to be done is shown first; what is there already stays. With --rotate the tokens of all members in FILE are
+    renewed, each with itself; beside --secret they go to that Secret, of the cluster that this runs in.
+    """
+    options = RunOptions.of(flags["policies"], {**flags, "context": None})
+    file, hub, secret = (flags[name] for name in ("file", "hub", "secret"))
+    if rotates:
+        if subject is not None or hub is not None or file is None:
+            raise UsageError("--rotate: expected --file FILE, with or without --secret NAME, and nothing else")
+        return rotate(file, secret, options)
+    if subject is None:
+        raise UsageError("connect: expected the name of a cluster of the Fleet, or --rotate")
+    if (file is None) == (hub is None):
+        raise UsageError("connect: expected either --file FILE or --hub CONTEXT, where the entry goes")
+    terminal_or(auto_approve, "connect")
+    policies = options.policies()
+    setup = _Setup(_member(policies, subject), policies, options, flags["admin_context"])
+    place = KubeconfigFile(file) if hub is None else _secret_of(hub, secret or _SECRET, policies, options)
+    wanted = setup.wanted(activator=flags["activator"], own_token=not flags["no_rotation"])
+    return _connected(setup, place, wanted, flags["life"], asks=not auto_approve)
+
+
+def _member(policies: PolicySet, name: str) -> FleetCluster:
+    """Return the cluster `name` of the Fleet.
+
+    Raises:
+        UsageError: there is none, or runs are in it.
+    """
+    cluster = policies.fleet.cluster(name)
+    if cluster is None:
+        raise UsageError(
+            f"{name}: is no cluster of the Fleet{nearest(name, [one.name for one in policies.fleet.clusters])}"
+        )
+    if cluster.connection.in_cluster:
+        raise UsageError(f"{name}: is the cluster that runs are in, where they need no kubeconfig")
+    return cluster
+
+
+def _secret_of(hub: str, name: str, policies: PolicySet, options: RunOptions) -> KubeconfigSecret:
+    settings = ClusterConnection(hub, sources=CredentialSources(None, options.sources.plugins))
+    requests = ApiClient(Connection(settings), options.settings)
+    return KubeconfigSecret(Manifests(hub, requests), policies.fleet.namespace, name)
+
+
+class _Setup:
+    """A member that is set up with the rights of `context`, None: the one of its name."""
+
+    def __init__(self, member: FleetCluster, policies: PolicySet, options: RunOptions, context: str | None) -> None:
+        name = member.name
+        settings = ClusterConnection(name, context=context, sources=CredentialSources(None, options.sources.plugins))
+        connection = Connection(settings)
+        requests = ApiClient(connection, options.settings)
+        self.manifests = Manifests(name, requests)
+        self.now = options.now
+        self.account = ServiceAccount(policies.fleet.namespace, RUN)
+        self.entry_name = member.connection.context or name
+        self.access = connection.access(options.settings.limit)
+        weakness = weakness_of(self.access)
+        if weakness:
+            raise UsageError(
+                f"{name}: {connection.context}: {WEAKNESSES[weakness]}, expected https:// and an authority"
+            )
+        self.title = f"Connect {name} with {connection.context}, {self.access.server}:"
+        self._member = member
+        self._policies = policies.on(member)
+        self._cluster = KubernetesCluster(name, requests)
+        self._preflight = Preflight(name, requests, connection)
+
+    def expiry_of(self, entry: KubeconfigEntry | None) -> datetime | None:
+        """Return when the token in `entry` expires; None where another one is needed, or another server.
+
+        Raises:
+            UsageError: it has credentials that are not ours to replace.
+        """
+        if entry is None:
+            return None
+        claims = claims_of(entry.token)
+        if claims is None or claims.account is None:
+            raise UsageError(
+                f"context {entry.context}: has other credentials than a token of a ServiceAccount, "
+                "expected another file, or none of that name"
+            )
+        account = self.manifests.find(_account(self.account))
+        if account is None:
+            return None
+        same = entry.cluster == cluster_of(self.access) and claims.account == self.account
+        fresh = claims.uid == account["metadata"]["uid"] and self.now < claims.half_life
+        return claims.expires if same and fresh else None
+
+    def written(self, place: KubeconfigPlace, before: str | None, life: timedelta) -> datetime:
+        """Put an entry with a new token into the kubeconfig `before`; return when the token expires."""
+        issued = request_token(self.manifests.requests, self.manifests.cluster, self.account, life)
+        entry = KubeconfigEntry(self.entry_name, self.entry_name, cluster_of(self.access), issued.token)
+        place.write(before, with_entry(before, entry))
+        return issued.expires
+
+    def wanted(self, *, activator: bool, own_token: bool) -> Iterator[Manifest]:
+        """Yield the objects that are to be there; a Role in a namespace that is not there is left out, and said."""
+        own = self.account.namespace
+        yield _namespace(own, _RESTRICTED)
+        yield _account(self.account)
+        rights = needed_rights(
+            self._policies,
+            self._cluster.scale_kinds(),
+            keda=self._preflight.serves("keda.sh"),
+            activator=activator,
+        )
+        writes = self._member.writes is not Writes.NOTHING
+        for one in roles(self._policies, rights, writes=writes, own_token=own_token):
+            where = one["metadata"].get("namespace", own)
+            if where == own or self.manifests.find(_namespace(where)):
+                yield one
+            elif one["kind"] == "Role":
+                say(f"warning: {self._member.name}: has no namespace {where}, so no {_named(one)}")
+        if self.manifests.find(_ADMISSION) is None:
+            say(
+                f"warning: {self._member.name}: has no admission policies that narrow these rights, expected those of "
+                "deploy/member, from Kubernetes 1.30 on"
+            )
+
+
+def _namespace(name: str, labels: dict[str, str] | None = None) -> Manifest:
+    metadata = {"name": name} | ({} if labels is None else {"labels": labels})
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _account(account: ServiceAccount) -> Manifest:
+    metadata = {"name": account.name, "namespace": account.namespace}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
+
+
+def _connected(
+    setup: _Setup, place: KubeconfigPlace, wanted: Iterable[Manifest], life: timedelta, *, asks: bool
+) -> ExitCode:
+    """Show what is to be done, and do it once somebody said yes; called again after a stop, it does the rest."""
+    read = [(setup.manifests.find(one), one) for one in wanted]
+    changes = [(found, one) for found, one in read if not _holds(found, one)]
+    with usable(place):
+        before = place.read()
+        entry = next((one for one in entries_of(before) if one.context == setup.entry_name), None)
+    where = f"context {setup.entry_name} in {place}"
+    expires = setup.expiry_of(entry)
+    shown = [f"  {'~' if found else '+'} {_named(one)}" for found, one in changes]
+    if expires is None:
+        token = f"a token of {setup.account} for {spelt_duration(life)} at most"
+        shown.append(f"  {'~' if entry else '+'} {where}, with {token}")
+    if shown:
+        show_lines([setup.title, *shown])
+        if asks and not is_approved("Apply these changes?"):
+            raise ReconcilerError(DECLINED)
+    for _, one in changes:
+        setup.manifests.apply(one)
+    if expires is None:
+        expires = setup.written(place, before, life)
+    show_lines([f"{where}: its token expires at {format_time(expires)}"])
+    return ExitCode.DONE
+
+
+def _holds(found: Mapping[str, Any] | None, wanted: Manifest) -> bool:
+    """Return whether an object is what is wanted; of a namespace that is there nothing is."""
+    if found is None or wanted["kind"] == "Namespace":
+        return found is not None
+    return all(found.get(key) == value for key, value in wanted.items() if key not in ("metadata", *_TYPE))
+
+
+def _named(one: Manifest) -> str:
+    metadata = one["metadata"]
+    return f"{one['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"

@@ -1,0 +1,181 @@
+"""`reconciler connect` without a cluster: what is refused, what tokens say of themselves, kubeconfigs as text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.backends.kubernetes.kubeconfig_file import (
+    KubeconfigEntry,
+    KubeconfigFile,
+    entries_of,
+    with_entry,
+    with_tokens,
+)
+from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
+from reconciler.cli.preflight import token_finding
+from reconciler.errors import ConflictError
+from reconciler.model import ServiceAccount
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.tokens import a_jwt, claims
+from tests.way.calls import Folder
+
+FLEET = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: hub, clusters: [{name: east}, {name: west}, {name: hub, connection: {inCluster: true}}]}
+"""
+TO_FILE = ("--file", "hub.kubeconfig", "--yes")
+EITHER = "connect: expected either --file FILE or --hub CONTEXT, where the entry goes"
+ROTATE = "--rotate: expected --file FILE, with or without --secret NAME, and nothing else"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "connect: expected the name of a cluster of the Fleet, or --rotate"),
+        (("east", "--yes"), EITHER),
+        (("east", *TO_FILE, "--hub", "hub"), EITHER),
+        (("eats", *TO_FILE), 'eats: is no cluster of the Fleet, did you mean "east"?'),
+        (("hub", *TO_FILE), "hub: is the cluster that runs are in, where they need no kubeconfig"),
+        (("east", *TO_FILE, "--duration", "5m"), "from 10m to"),
+        (("east", *TO_FILE), 'east: context "east": its kubeconfig has a server with http://'),
+        (("west", *TO_FILE), 'west: context "west": its kubeconfig switches TLS verification off'),
+        (("--rotate",), ROTATE),
+        (("--rotate", "east", *TO_FILE), ROTATE),
+        (("--rotate", "--hub", "hub", *TO_FILE), ROTATE),
+        (("--rotate", *TO_FILE), "--file: hub.kubeconfig: has no context, expected the kubeconfig that runs use"),
+        (("--rotate", "--file", "policies/fleet.yaml"), "--file: policies/fleet.yaml: has no context"),
+        (("--rotate", "--file", "list"), "list: kubeconfig is no mapping, expected a kubeconfig"),
+        (("--rotate", "--file", "policies"), "--file: policies: [Errno 21] Is a directory"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", FLEET)
+    folder.write("list", "[]")
+    insecure = Access("https://127.0.0.1:1", None, {"token": "any"}, {"insecure-skip-tls-verify": True})
+    admin = write_kubeconfig(tmp_path / "admin", {"east": Access("http://127.0.0.1:1", None), "west": insecure})
+    monkeypatch.setenv("KUBECONFIG", str(admin))
+
+    said = folder.call("connect", *arguments)
+
+    assert (said.code, said.out) == (64, "")
+    assert words in said.err
+    assert not (tmp_path / "hub.kubeconfig").exists()
+
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ACCOUNT = {"metadata": {"namespace": "reconciler", "name": "reconciler", "uid": "u1"}}
+_DAY = 86400.0
+
+
+def of_life(days: float) -> TokenClaims:
+    return TokenClaims(NOON, NOON + timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        pytest.param(
+            a_jwt(claims(ACCOUNT, NOON.timestamp(), NOON.timestamp() + 90 * _DAY)),
+            TokenClaims(NOON, NOON + timedelta(days=90), ServiceAccount("reconciler", "reconciler"), "u1"),
+            id="of a ServiceAccount",
+        ),
+        pytest.param(a_jwt({"exp": NOON.timestamp()}), TokenClaims(NOON, NOON), id="of somebody else"),
+        pytest.param(a_jwt({"iss": "kubernetes/serviceaccount"}), None, id="one that never expires"),
+        pytest.param(a_jwt({"exp": 1e300}), None, id="beyond every calendar"),
+        pytest.param(a_jwt({"exp": "soon"}), None, id="no time"),
+        pytest.param("abcdef0123456789", None, id="no JWT"),
+        pytest.param("a.b.c", None, id="nor this"),
+        pytest.param("a.é.c", None, id="nor that"),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_what_a_token_says_of_itself(token: str, expected: TokenClaims | None) -> None:
+    assert claims_of(token) == expected
+
+
+@pytest.mark.parametrize(
+    ("life", "left", "state", "words"),
+    [
+        pytest.param(90, 7.1, "OK", "the token expires at 2027-02-18T12:00:00Z", id="more than a week"),
+        pytest.param(90, 7, "WARN", "the token expires at 2027-02-18T12:00:00Z, in 7d", id="a week"),
+        pytest.param(8, 4.1, "OK", "", id="a short one in its first half"),
+        pytest.param(8, 4, "WARN", "", id="in its second"),
+        pytest.param(90, 0, "FAIL", "the token expired at 2027-02-18T12:00:00Z", id="over"),
+    ],
+)
+def test_a_token_is_warned_of_a_week_before_it_expires(life: float, left: float, state: str, words: str) -> None:
+    token = of_life(life)
+
+    found = token_finding("east", token, token.expires - timedelta(days=left))
+
+    assert (found.state, found.text) == (state, words or found.text)
+    assert ("`reconciler connect east`" in found.todo) is (state != "OK")
+
+
+OTHERS: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "mine",
+    "clusters": [{"name": "mine", "cluster": {"server": "https://one.example"}}],
+    "users": [{"name": "me", "user": {"token": "one"}}, {"name": "file", "user": {"tokenFile": "t", "token": "x"}}],
+    "contexts": [
+        {"name": "mine", "context": {"cluster": "mine", "user": "me", "namespace": "a"}},
+        {"name": "also", "context": {"cluster": "mine", "user": "file"}},
+        {"name": "broken", "context": {"cluster": "gone", "user": "me"}},
+    ],
+    "preferences": {},
+}
+EAST = KubeconfigEntry("east", "east", {"server": "https://east.example"}, "two")
+
+
+def test_an_entry_is_added_or_replaced_and_all_else_stays() -> None:
+    once = with_entry(yaml.safe_dump(OTHERS), EAST)
+    twice = yaml.safe_load(with_entry(once, EAST))
+
+    assert entries_of(once)[-1] == EAST
+    assert [(one.context, one.token) for one in entries_of(once)] == [("mine", "one"), ("also", ""), ("east", "two")]
+    assert twice == yaml.safe_load(once)
+    for part in ("clusters", "users", "contexts"):
+        assert twice.pop(part)[:-1] == OTHERS[part]
+    assert twice == {key: value for key, value in OTHERS.items() if key not in ("clusters", "users", "contexts")}
+    assert entries_of(with_entry(None, EAST)) == [EAST]
+
+
+def test_a_token_is_renewed_for_all_contexts_of_its_user() -> None:
+    renewed = yaml.safe_load(with_tokens(yaml.safe_dump(OTHERS), {"me": "new"}))
+
+    assert renewed["users"][0] == {"name": "me", "user": {"token": "new"}}
+    assert {**renewed, "users": OTHERS["users"]} == OTHERS
+
+
+def test_a_file_that_somebody_else_wrote_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    place = KubeconfigFile(str(file))
+    place.write(None, "one")
+    file.write_text("other")
+
+    with pytest.raises(ConflictError, match="was changed meanwhile, expected it unchanged; call it again"):
+        place.write("one", "two")
+
+    assert [one.name for one in tmp_path.iterdir()] == ["kubeconfig"]
+    assert file.read_text() == "other"
+
+
+def test_behind_a_link_the_file_that_it_leads_to_is_written(tmp_path: Path) -> None:
+    file, link = tmp_path / "kubeconfig", tmp_path / "link"
+    file.write_text("one\r\n")
+    link.symlink_to(file)
+
+    KubeconfigFile(str(link)).write("one\r\n", "two")
+
+    assert (link.is_symlink(), file.read_text()) == (True, "two")

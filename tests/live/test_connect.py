@@ -1,0 +1,427 @@
+"""`reconciler connect` on a real API server: what it makes is enough for runs, and its tokens are renewed in time."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.backends.kubernetes import kubeconfig
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.cli import rotation
+from tests.live import deployed
+from tests.live.one_cluster import Desk
+from tests.real.api import Api, ApiError
+from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.fixtures import missing_part_skips
+from tests.real.kubeconfig import Access, write_kubeconfig
+from tests.real.objects import manifests
+from tests.real.tokens import claims, signed
+from tests.real.worlds import Paths, create_missing, wait_until
+from tests.way.calls import Said
+
+pytestmark = pytest.mark.real
+
+OWN = deployed.OWN
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: east, clusters: [{name: east}]}
+---
+apiVersion: reconciler/v1alpha1
+kind: Calendar
+metadata: {name: night}
+spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: idle-nights}
+spec:
+  selector: {namespaces: {include: [app]}, services: {}}
+  idleWhen: [{schedule: {calendar: night}}]
+"""
+CONNECT = ("connect", "east", "--admin-context", "admin", "--file", "hub.kubeconfig", "--auto-approve")
+_ROLES = [
+    *(f"/apis/rbac.authorization.k8s.io/v1/clusterrole{kind}s" for kind in ("", "binding")),
+    *(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/role{kind}s" for kind in ("", "binding")),
+]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
+    with missing_part_skips():
+        plane.start()
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture
+def desk(plane: ControlPlane, tmp_path: Path) -> Iterator[Desk]:
+    """An administrator of `east`, where nothing of ours is yet, beside the policies."""
+    desk = Desk(tmp_path, write_kubeconfig(tmp_path / "admin", {"admin": plane.access()}))
+    desk.write("policies/all.yaml", POLICIES)
+    yield desk
+    cleared(plane.api)
+
+
+def cleared(api: Api) -> None:
+    for path in (*_ROLES, f"/api/v1/namespaces/{OWN}/serviceaccounts", f"/api/v1/namespaces/{OWN}/secrets"):
+        for one in api.items(path):
+            if one["metadata"]["name"].startswith(("reconciler", "token-rotation")):
+                api.delete(f"{path}/{one['metadata']['name']}")
+
+
+def ours(api: Api) -> dict[str, Any]:
+    """All that a member has of ours, without what the server adds."""
+    found = {}
+    for path in (*_ROLES, f"/api/v1/namespaces/{OWN}/serviceaccounts"):
+        for one in api.items(path):
+            if one["metadata"]["name"].startswith("reconciler"):
+                found[f"{path}/{one['metadata']['name']}"] = {
+                    key: value for key, value in one.items() if key != "metadata"
+                }
+    return found
+
+
+def token_in(file: Path, user: str = "east") -> str:
+    (found,) = [one["user"]["token"] for one in yaml.safe_load(file.read_text())["users"] if one["name"] == user]
+    return found
+
+
+def test_what_it_makes_is_enough_for_runs_and_a_second_call_has_nothing_to_do(plane: ControlPlane, desk: Desk) -> None:
+    said = desk.call(*CONNECT)
+
+    assert said.code == 0, said
+    assert said.out.splitlines()[1:3] == ["  + Namespace reconciler", "  + ServiceAccount reconciler/reconciler"]
+    file = desk.folder / "hub.kubeconfig"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token_in(file) not in said.out + said.err
+    run = Desk(desk.folder, file)
+    wait_until(lambda: run.call("doctor").code == 0, "the rights to be there")
+    assert "OK    east  credentials  the token expires at " in run.call("doctor").out
+    assert run.call("apply", "--auto-approve").code == 0
+    before = file.read_bytes()
+    again = desk.call(*CONNECT)
+    assert (again.code, len(again.out.splitlines()), file.read_bytes()) == (0, 1, before), again
+
+
+def test_what_somebody_changed_is_put_right_and_what_is_right_stays(plane: ControlPlane, desk: Desk) -> None:
+    create_missing(plane.api, manifests(*deployed.MEMBER))
+
+    said = desk.call(*CONNECT)
+
+    assert said.code == 0, said
+    assert [line.split()[:3] for line in said.out.splitlines()[1:-2]] == [
+        ["~", "ClusterRole", "reconciler-plan"],
+        ["~", "ClusterRole", "reconciler-apply"],
+        ["~", "Role", "reconciler/reconciler-apply"],  # the same rules in another order
+        ["+", "Role", "reconciler/reconciler-own-token"],
+        ["+", "RoleBinding", "reconciler/reconciler-own-token"],
+    ]
+    granted = {one.verb for one in deployed.grants(desk_roles(plane.api)) if one.resource == "pods"}
+    assert granted == {"list"}, "nothing is scaled down"
+
+
+def desk_roles(api: Api) -> list[Any]:
+    return [
+        {**one, "kind": "ClusterRole" if "clusterroles" in path else "Role"}
+        for path in (_ROLES[0], _ROLES[2])
+        for one in api.items(path)
+        if one["metadata"]["name"].startswith("reconciler")
+    ]
+
+
+def test_stopped_before_any_write_and_called_again_it_comes_to_the_same_end(
+    plane: ControlPlane, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = ApiClient.send
+    assert desk.call(*CONNECT).code == 0
+    undisturbed = ours(plane.api)
+    writes = 0
+
+    def stops_at(number: int) -> None:
+        def stopping(self: ApiClient, request: Any, *more: Any) -> Any:
+            nonlocal writes
+            writes += request.writes
+            if request.writes and writes > number:
+                raise KeyboardInterrupt
+            return send(self, request, *more)
+
+        monkeypatch.setattr(ApiClient, "send", stopping)
+
+    code, number = 130, 0
+    while code == 130:
+        (desk.folder / "hub.kubeconfig").unlink()
+        cleared(plane.api)
+        writes = 0
+        stops_at(number)
+        code = desk.call(*CONNECT).code
+        stops_at(1000)
+        assert desk.call(*CONNECT).code == 0
+        assert ours(plane.api) == undisturbed
+        assert token_in(desk.folder / "hub.kubeconfig").count(".") == 2
+        number += 1
+    assert (code, number) == (0, len(undisturbed) + 2), "each object but the namespace, and the token"
+
+
+def a_token(plane: ControlPlane, *, life: float = 3600, left: float) -> str:
+    """A token of the ServiceAccount of runs that expires in so many seconds."""
+    account = plane.api.get(f"/api/v1/namespaces/{OWN}/serviceaccounts/{deployed.APPLY}")
+    now = time.time()
+    return signed(plane.folder / "sa.key", claims(account, now + left - life, now + left))
+
+
+def test_a_token_that_expires_is_warned_of_and_renewed_and_a_member_that_fails_stops_no_other(
+    plane: ControlPlane, desk: Desk
+) -> None:
+    assert desk.call(*CONNECT).code == 0
+    expiring = a_token(plane, left=20)
+    expired = a_token(plane, left=-61)  # the API server lets a minute pass
+    gone = Access("https://127.0.0.1:1", plane.ca_file, {"token": expiring})
+    static = Access(plane.url, plane.ca_file, {"token": plane.admin_token})
+    file = write_kubeconfig(
+        desk.folder / "hub.kubeconfig", {"away": gone, "east": plane.access(expiring), "static": static}
+    )
+    run = Desk(desk.folder, file)
+    warned = wait_for_line(run, "WARN  east  credentials")
+    assert "`reconciler connect east`" in warned
+
+    right = deployed.Grant("reconciler-own-token", "Role", 0, "", "serviceaccounts/token", "create", deployed.APPLY)
+    wait_until(lambda: deployed.may(plane.api, right, deployed.APPLY), "the right to ask for a token")
+
+    said = run.call("connect", "--rotate", "--file", "hub.kubeconfig", "--request-timeout", "5")
+
+    assert said.code == 6, said
+    assert said.out.splitlines()[0].startswith("east: renewed, its token expires at ")
+    assert said.out.splitlines()[1:] == ["static: left as it is, it has no token of a ServiceAccount that expires"]
+    assert said.err.startswith("error: away: ")
+    assert (token_in(file, "away"), token_in(file, "static")) == (expiring, plane.admin_token)
+    assert token_in(file) != expiring
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    wait_for_line(run, "OK    east  credentials")
+    assert run.call("plan").code == 0
+
+    write_kubeconfig(file, {"east": plane.access(expired)})
+    refused = run.call("doctor")
+    assert refused.code == 1
+    assert "FAIL  east  server       get /version: the credentials were not accepted" in refused.out
+    assert "FAIL  east  credentials  the token expired at " in refused.out
+    assert run.call("connect", "--rotate", "--file", "hub.kubeconfig").code == 1
+
+
+def wait_for_line(run: Desk, begin: str) -> str:
+    found: list[str] = []
+
+    def there() -> bool:
+        found[:] = [line for line in run.call("doctor").out.splitlines() if line.startswith(begin)]
+        return bool(found)
+
+    wait_until(there, begin)
+    return found[0]
+
+
+@pytest.mark.parametrize(("left", "words"), [(2000, "left as it is until "), (1700, "renewed, its token expires at ")])
+def test_it_is_renewed_past_half_of_its_life_and_not_before(
+    plane: ControlPlane, desk: Desk, left: int, words: str
+) -> None:
+    assert desk.call(*CONNECT).code == 0
+    token = a_token(plane, life=3600, left=left)
+    file = write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": plane.access(token)})
+
+    said = rotated(desk)
+
+    assert said.out.startswith(f"east: {words}"), said
+    assert (token_in(file) == token) is words.startswith("left")
+
+
+def rotated(desk: Desk) -> Said:
+    """What rotation says once the API server knows of the rights."""
+    found: list[Said] = []
+
+    def done() -> bool:
+        found[:] = [desk.call("connect", "--rotate", "--file", "hub.kubeconfig")]
+        return found[0].code == 0
+
+    wait_until(done, "the right to ask for a token")
+    return found[0]
+
+
+@pytest.fixture
+def pod(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has the ServiceAccount of deploy/components/rotation, with its rights."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    create_missing(plane.api, manifests(deployed.DEPLOY / "member" / "namespace.yaml", deployed.ROTATION))
+    (folder / "token").write_text(plane.service_account(OWN, "token-rotation"))
+    (folder / "namespace").write_text(OWN)
+    (folder / "ca.crt").write_bytes(plane.ca_file.read_bytes())
+    for module in (kubeconfig, rotation):
+        monkeypatch.setattr(module, "SERVICE_ACCOUNT", str(folder))
+    host, port = plane.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+
+
+CRON_JOB = deployed.ROTATION.with_name("cronjob.yaml")
+SECRET = f"/api/v1/namespaces/{OWN}/secrets/reconciler-kubeconfig"
+
+
+def secret_text(api: Api) -> str:
+    return base64.b64decode(api.get(SECRET)["data"]["kubeconfig"]).decode()
+
+
+def test_the_cron_job_renews_what_is_in_the_secret_with_the_one_right_it_has(
+    plane: ControlPlane, desk: Desk, pod: None
+) -> None:
+    """As in its pod: the Secret is mounted, and written to as the ServiceAccount token-rotation."""
+    api = plane.api
+    to_secret = ("connect", "east", "--admin-context", "admin", "--hub", "admin", "--auto-approve")
+    assert desk.call(*to_secret).code == 0
+    assert desk.call(*to_secret).out.count("\n") == 1
+    mounted = desk.folder / "mounted"
+    text = yaml.safe_load(secret_text(api))
+    text["users"][0]["user"]["token"] = a_token(plane, left=20)
+    api.patch(SECRET, {"data": {"kubeconfig": base64.b64encode(yaml.safe_dump(text).encode()).decode()}})
+    mounted.write_text(secret_text(api))
+    mounted.chmod(0o440)
+    (cron_job,) = manifests(CRON_JOB)
+    api.create(f"/apis/batch/v1/namespaces/{OWN}/cronjobs", cron_job)
+    (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    rotate = [word.replace("/etc/reconciler/kubeconfig", "mounted") for word in container["args"]]
+    wait_until(lambda: desk.call(*rotate).code == 0, "the right to patch")
+    assert secret_text(api) != mounted.read_text()
+    renewed = secret_text(api)
+
+    late = desk.call(*rotate)
+
+    assert late.code == 6
+    where = "error: hub: Secret reconciler/reconciler-kubeconfig"
+    assert late.err == f"{where}: was changed meanwhile, expected it unchanged; call it again\n"
+    assert secret_text(api) == renewed
+    account = api.with_headers({"Impersonate-User": f"system:serviceaccount:{OWN}:token-rotation"})
+    for path in (SECRET, SECRET.rpartition("/")[0], f"/api/v1/namespaces/{OWN}/configmaps"):
+        with pytest.raises(ApiError) as refused:
+            account.get(path)
+        assert refused.value.status == 403
+
+
+def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_else(
+    plane: ControlPlane, desk: Desk
+) -> None:
+    api = plane.api
+    assert desk.call(*CONNECT).code == 0
+    create_missing(api, manifests(deployed.OWN_TOKEN))
+    objects = deployed.admission("member/admission", "components/own-token")
+    deployed.admit(api, objects)
+    try:
+        said = desk.call(*CONNECT)
+        assert (said.code, said.err) == (0, ""), "it sees the admission policies"
+        write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": plane.access(a_token(plane, left=20))})
+        assert rotated(desk).out.startswith("east: renewed")
+        thief = deployed.with_every_right(api, deployed.APPLY)
+        create_missing(api, manifests(deployed.DEPLOY / "member" / "service-accounts.yaml"))
+        for name, spec, allowed in (
+            ("reconciler", {}, True),
+            ("reconciler", {"expirationSeconds": 10 * 366 * 86400}, False),
+            ("reconciler-plan", {}, False),
+        ):
+            path = f"/api/v1/namespaces/{OWN}/serviceaccounts/{name}/token"
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+            assert (deployed.refusal(thief, "POST", path, body) == "") is allowed, (name, spec)
+    finally:
+        paths = Paths(api)
+        for one in objects:
+            api.delete(paths.of(one))
+
+
+@pytest.mark.parametrize("other", [{"token": "static"}, {"exec": {"command": "login"}}], ids=["static", "exec"])
+def test_credentials_of_somebody_else_are_not_replaced(
+    plane: ControlPlane, desk: Desk, other: Mapping[str, Any]
+) -> None:
+    file = write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": Access(plane.url, plane.ca_file, other)})
+    before = file.read_bytes()
+
+    said = desk.call(*CONNECT)
+
+    assert (said.code, file.read_bytes()) == (64, before)
+    assert "context east: has other credentials than a token of a ServiceAccount" in said.err
+    assert ours(plane.api) == {}
+
+
+def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, desk: Desk) -> None:
+    said = desk.call(*CONNECT[:-1])
+
+    assert (said.code, said.err) == (64, "error: connect: there is no terminal to ask on, expected --auto-approve\n")
+    assert ours(plane.api) == {}
+
+
+def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plane: ControlPlane, desk: Desk) -> None:
+    assert desk.call(*CONNECT).code == 0
+    file = desk.folder / "hub.kubeconfig"
+    stolen = token_in(file)
+    plane.api.delete(f"/api/v1/namespaces/{OWN}/serviceaccounts/reconciler")
+
+    assert desk.call(*CONNECT).code == 0
+
+    thief = plane.api.with_headers({"Authorization": f"Bearer {stolen}"})
+    wait_until(lambda: deployed.refusal(thief, "GET", "/version").startswith("401"), "the old token to be refused")
+    run = Desk(desk.folder, file)
+    wait_until(lambda: run.call("doctor").code == 0, "the new one to have the rights")
+
+
+PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "connect-members.md"
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+
+
+@needs_kubectl
+def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: ControlPlane, desk: Desk) -> None:
+    """With three contexts for the one API server."""
+    create_missing(plane.api, manifests(*deployed.MEMBER, deployed.OWN_TOKEN))
+    names = {name: plane.access() for name in ("eu-west", "us-east", "us-east-admin")}
+    write_kubeconfig(desk.kubeconfig, names)
+    clusters = "home: eu-west, clusters: [{name: us-east}, {name: eu-west, connection: {inCluster: true}}]"
+    desk.write(
+        "policies/all.yaml",
+        POLICIES.replace("home: east, clusters: [{name: east}]", clusters),
+    )
+    page = PAGE.read_text()
+    shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0].splitlines()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+    said = desk.call(*shown[0].split()[2:], "--yes")
+
+    assert said.code == 0, said
+    expected = [line for line in shown[1:] if not line.startswith("Apply these changes?")]
+    assert [without_what_differs(line) for line in said.out.splitlines()] == list(map(without_what_differs, expected))
+    script = "set -eux\n" + "".join(blocks).replace("reconciler connect", "reconciler connect --yes")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=desk.folder,
+        env={**os.environ, "KUBECONFIG": str(desk.kubeconfig), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with a token of reconciler/reconciler for 90d at most" in done.stdout
+
+
+def without_what_differs(line: str) -> str:
+    return re.sub(r"https://\S+:|20\d\d-\d\d-\d\dT\S+Z", "", line)

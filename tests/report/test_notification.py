@@ -1,0 +1,95 @@
+"""The facts of a run, and messages of them that are within the bounds of each receiver, whatever others wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.decisions import Notice
+from reconciler.policy.types import NotifyOn
+from reconciler.report.notification import Fact, Message, body_of, facts_of
+from tests.builders import a_fleet
+from tests.cli.receivers import MOST_BYTES, SCHEMAS
+from tests.report.plans import a_plan, an_idle
+from tests.report.plans import a_wake as a_woken
+
+ON = get_args(NotifyOn)
+EVERY_FACT = [
+    "<!channel> [click](http://evil.example) *x* & " + "y" * 900,
+    "\U0001f4a3" * 1200,
+    "\"\\\n\x1b[2J'" * 300,
+    "short enough to be one of many",
+]
+
+
+@pytest.mark.parametrize("text", EVERY_FACT, ids=["markup", "four bytes", "escapes", "short"])
+@pytest.mark.parametrize("form", SCHEMAS)
+def test_a_message_is_within_the_bounds_of_its_receiver(form: Any, text: str) -> None:
+    facts = tuple(Fact(on, f"{text}{number}", text, text) for on in ON for number in range(300))
+    _, body = body_of(Message.of(a_plan(), facts, ON), form)
+    message = json.loads(body)
+    assert [error.message for error in SCHEMAS[form].iter_errors(message)] == []
+    assert len(body) <= MOST_BYTES[form]
+    assert counted(message) == len(facts)
+
+
+def counted(message: Any) -> int:
+    """Return how many facts a message has lines of, or says that there are more."""
+    if "data" in message:
+        assert message["data"]["counts"] == dict.fromkeys(ON, 300)
+        return len(message["data"]["happened"]) + int(message["data"]["omitted"])
+    if "blocks" in message:
+        lines = [line for one in message["blocks"][1:-1] for line in one["text"]["text"].splitlines()[1:]]
+    else:
+        runs = [one["inlines"][0] for one in message["attachments"][0]["content"]["body"][1:-1]]
+        lines = [one["text"] for one in runs if "weight" not in one]
+    more = [int(found[1]) for line in lines if (found := re.fullmatch(r"(?:- )?and (\d+) more", line))]
+    assert len(lines) > len(more) == len(ON)
+    return len(lines) - len(more) + sum(more)
+
+
+def test_what_is_not_markup_of_ours_has_no_effect() -> None:
+    facts = (Fact("Failed", "x", "<!channel> [click](http://evil.example)"),)
+    plan = replace(a_plan(), run="<!here>")
+    slack, teams = (body_of(Message.of(plan, facts, ON), form)[1].decode() for form in ("Slack", "Teams"))
+    assert "&lt;!channel&gt;" in slack
+    assert "<!channel>" not in slack
+    assert "TextBlock" not in teams.replace("RichTextBlock", "")  # a TextBlock has Markdown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "on", "text"),
+    [
+        (Outcome(1, OutcomeStatus.APPLIED), "Idled", "replicas 3 -> 0, 0 requests in 30m"),
+        (Outcome(1, OutcomeStatus.FAILED, "quota"), "Failed", "idle failed: quota"),
+        (Outcome(1, OutcomeStatus.FAILED, "no", refused=True), "Failed", "idle was refused: no"),
+        (Outcome(1, OutcomeStatus.FAILED, "gone", unanswered=True), "Failed", "idle failed: gone"),
+        (Outcome(1, OutcomeStatus.STALE, "changed"), None, ""),
+        (Outcome(1, OutcomeStatus.SKIPPED, "locked", locked=True), None, ""),
+    ],
+)
+def test_what_became_of_a_change(outcome: Outcome, on: str | None, text: str) -> None:
+    found = facts_of(a_plan(an_idle()), [outcome], a_fleet())
+    assert [(one.on, one.about) for one in found] == ([(on, "eu-west/dev-a/Deployment/api")] if on else [])
+    assert not on or found[0].text.startswith(f"eu-west/dev-a/Deployment/api: {text}")
+
+
+def test_a_change_that_nobody_chose_is_no_fact_and_the_most_pressing_is_first() -> None:
+    notice = Notice("contested", "eu-west/dev-a/Deployment/db", "db is contested")
+    made = replace(
+        a_plan(an_idle(), a_woken("web"), an_idle("other")), notices=(notice,), unknown={"west": "no answer"}
+    )
+    ids = {action.ref.name: action.id for action in made.actions}
+    done = [Outcome(ids[name], OutcomeStatus.APPLIED) for name in ("api", "web")]
+    found = facts_of(made, done, a_fleet())
+    assert [(one.on, one.about.rpartition("/")[2]) for one in found] == [
+        ("Failed", "west"),
+        ("Conflict", "db"),
+        ("Woken", "web"),
+        ("Idled", "api"),
+    ]
