@@ -100,7 +100,9 @@ def is_discovery(request: Request) -> bool:
         pytest.param(faults.drip_headers(), is_lease, "west", 100, id="H1 the Lease drips"),
         pytest.param(faults.hang(), is_list, "west", 100, id="lists hang"),
         pytest.param(faults.bomb(1200 << 20), is_list_of_three, "longer than 32 MiB", 300, id="H5 gzip bomb of 1.2 MB"),
-        pytest.param(faults.flood(500 << 20), is_list_of_three, "longer than 32 MiB", 300, id="H5 plain body of 500 MB"),
+        pytest.param(
+            faults.flood(500 << 20), is_list_of_three, "longer than 32 MiB", 300, id="H5 plain body of 500 MB"
+        ),
         pytest.param(pages_without_end(), is_list, "pages", 1100, id="H2 pages without end"),
         pytest.param(same_page_again(), is_list, "goes on where it was already", 100, id="H2 the same page again"),
         pytest.param(
