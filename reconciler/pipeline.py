@@ -153,7 +153,8 @@ class _Planner(Struct, frozen=True):
         policies, callbacks = self.policies, self.request.callbacks
         callbacks.stage(Stage.OBSERVE)
         observed = self._observed()
-        check_namespaces(self.request.filters, observed)
+        if policies.shard is None:
+            check_namespaces(self.request.filters, observed)
         callbacks.stage(Stage.DECIDE)
         state, digest = isolated(observed, state_digest)
         run = _run(policies, digest, self.request)
@@ -425,7 +426,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     outcomes = apply_actions(chosen, applying)
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
     run = replace(applying.run, revision=made.revision or control.commit)
-    changes = called_by(changes_of(chosen, outcomes, run), control.caller, world.accesses)
+    changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
     lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))

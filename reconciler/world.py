@@ -8,15 +8,16 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Access
-from reconciler.backends.backend import Backend, LiveSettings, OnClusterRead, Opened, open_live
-from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
+from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import Traffic, VictimOrder
+from reconciler.backends.request_settings import DEFAULTS, RequestSettings
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
 from reconciler.model import Pod
@@ -24,6 +25,9 @@ from reconciler.observe.sources import Readers, Source
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from reconciler.backends.live import OnClusterRead
 
 _LIVE_READERS = 4
 
@@ -87,6 +91,8 @@ def open_world(
         SnapshotError: the snapshot cannot be read.
     """
     if snapshot is None:
+        from reconciler.backends.live import LiveSettings, open_live
+
         live = LiveSettings(now, fleet.namespace, settings, recorder)
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)

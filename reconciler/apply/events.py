@@ -64,7 +64,7 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     told = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
     for reason, words in told.items():
         if words:
-            name = digest([fleet.name, reason], 12)
+            name = digest([fleet.name, *filter(None, (plan.shard,)), reason], 12)
             manifest = {**event_manifest(about, API_VERSION, None, name, run.now), "reportingInstance": run.id}
             yield _warning(cluster, manifest, reason, "; ".join(words))
 

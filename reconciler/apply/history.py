@@ -46,7 +46,8 @@ MOST_UNPACKED_BYTES = 64 << 20
 """Of one day, as lines; some 200,000 changes. A ConfigMap that unpacks to more was not written by a run."""
 
 _KEY = "changes"
-_ATTEMPTS = 5
+_ATTEMPTS = 20
+"""Of several runs that write at once one succeeds at each, so that as many shards as these may end together."""
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
 BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 
@@ -66,6 +67,7 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
     place: Annotated[str, Meta(description="Where that policy stands, as file:line.")] = ""
     commit: Annotated[str, Meta(description="The commit at which the policies were.")] = ""
     run: Annotated[str, Meta(description="The id of the run.")] = ""
+    shard: Annotated[str, Meta(description="The shard whose run it was, INDEX/COUNT; absent without --shard.")] = ""
     why: Annotated[str, Meta(description="The reason, for people.")] = ""
     user: Annotated[
         str, Meta(description="Who called wake or restore, as the API server calls them, else this machine.")
@@ -128,11 +130,12 @@ def _decompressed(data: bytes) -> bytes:
 # What is recorded of a run.
 
 
-def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run) -> tuple[Change, ...]:
+def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
     """Return the changes that a run made, and what it found that hands had done."""
     applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     decisions = (action.decision for action in actions if action.id in applied)
-    return tuple(change for decision in decisions for change in _of(decision, run))
+    found = (change for decision in decisions for change in _of(decision, run))
+    return tuple(replace(one, shard=shard) if shard else one for one in found)
 
 
 def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""`PodPickerClient` over HTTP: one question, a few attempts, no trust in the answer.
+"""`PodPickerClient` over HTTP: one question, a few attempts, no trust in the answer. HTTP is loaded once one is asked.
 
 Source: seed downscale-pod-picker.md, "Pod Picker" API contract.
 """
@@ -6,7 +6,6 @@ Source: seed downscale-pod-picker.md, "Pod Picker" API contract.
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,8 +13,6 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import HttpError, TimedOutError
 from reconciler.connection_settings import (
     CONTROL_CHARACTER,
     HEADER_NAME,
@@ -33,6 +30,7 @@ from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
 
 if TYPE_CHECKING:
+    from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
     from reconciler.backends.http.connections import Resolver
 
 SecretReader = Callable[[str, str, str], str]
@@ -66,6 +64,8 @@ class HttpPodPicker:
         Raises:
             PickerError: no usable answer after all attempts. It never holds the value of a header.
         """
+        from reconciler.backends.http.client import HttpRequest
+
         picker = request.picker
         try:
             self._check_host(picker)
@@ -114,6 +114,9 @@ class HttpPodPicker:
 
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""
+        from reconciler.backends.http.client import RetryPolicy, with_retries
+        from reconciler.backends.http.exchange import HttpError, TimedOutError
+
         policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
         tried = 0
 
@@ -140,6 +143,9 @@ class HttpPodPicker:
 
 
 def _client(picker: PodPicker) -> HttpClient:
+    import ssl
+
+    from reconciler.backends.http.client import HttpClient
     from reconciler.backends.http.connections import connections, tls_context
 
     if picker.ca_bundle is not None and not picker.ca_bundle.strip():
@@ -161,6 +167,8 @@ def _resolver() -> Resolver:
 
 def _check_address(address: str) -> None:
     """Refuse the host for any one of its addresses: another lookup may give them in another order."""
+    from reconciler.backends.http.exchange import HttpError
+
     if is_forbidden(ip_address(address)):
         raise HttpError(f"the host resolves to {address}, which is a link-local or metadata address")
 

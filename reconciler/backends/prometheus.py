@@ -299,11 +299,12 @@ def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> st
     """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, within `limit`.
 
     `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
-    group is `job="reconciler"` with the verb, unless `url` names one.
+    group is `job="reconciler"` with the verb, and with what follows it ("apply/shard/2"), also where `url` names a job.
     """
     parts = urlsplit(url)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
-    group = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb}"
+    job = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb.partition('/')[0]}"
+    group = job + "".join(verb.partition("/")[1:])
     method = "PUT" if whole else "POST"
     request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
     words = _pushed(request, limit.within(_PUSH_SECONDS))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.fleet_source import user_of_this_machine

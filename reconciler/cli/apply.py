@@ -23,6 +23,7 @@ from reconciler.cli.options import (
     report_dir_option,
     run_options,
     seconds,
+    shard_option,
     style_options,
     terminal_or,
     verb,
@@ -67,6 +68,7 @@ from reconciler.policy.types import PolicySet
 @fail_on_option
 @option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
+@shard_option
 @run_options
 @report_dir_option
 @style_options
@@ -82,6 +84,8 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
     terminal_or(auto_approve or saved, "apply")
     if saved and not options.filters.empty:
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
+    if saved and options.shard is not None:
+        raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
     approval = Approval(output, options, ask=not auto_approve and not saved)
     with cut_by_signals(options.limit) as limit:
         with notifications(options) as told, tracked_run("apply", options, flags) as run:
@@ -141,7 +145,7 @@ def _due_only(
     """
     options = run.options
     try:
-        fleet, _ = read_fleet_for_wakes(options.path)
+        fleet = options.own_clusters(read_fleet_for_wakes(options.path)[0])
     except PolicyError:
         raise problem from None
     lines = failure_lines(problem)

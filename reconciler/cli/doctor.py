@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli.needed_rights import binding, manifest_lines, role
 from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
 from reconciler.cli.output import show_document, show_lines

@@ -133,7 +133,13 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
 
 def _origin(one: Change) -> str:
     policy = f"{one.policy} ({one.place})" if one.place else one.policy
-    named = (("by", one.user or one.by), ("", policy), ("commit", one.commit[:_SHORT]), ("run", one.run))
+    named = (
+        ("by", one.user or one.by),
+        ("", policy),
+        ("commit", one.commit[:_SHORT]),
+        ("run", one.run),
+        ("shard", one.shard),
+    )
     parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
     return one_line(": ".join(filter(None, (parts, stored_text_in_utc(one.why)))))
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli import fleet_source
 from reconciler.cli.options import context_option, option, quiet_option, server_options, verb
 from reconciler.cli.output import say, show

@@ -87,16 +87,14 @@ def run_metrics(verb: str, flags: Mapping[str, Any], limit: TimeLimit) -> Iterat
     Raises:
         UsageError: the push gateway's address is none.
     """
-    from reconciler.backends.prometheus import is_address
-
-    file, gateway = flags["metrics_file"], flags["push_gateway"]
-    if gateway is not None and not is_address(gateway):
-        raise UsageError("--push-gateway: is not an address, expected one like http://push.monitoring:9091")
+    file, gateway, shard = flags["metrics_file"], flags["push_gateway"], flags.get("shard")
+    if gateway is not None:
+        _check_gateway(gateway)
     run = RunMetrics()
     try:
         yield run
     finally:
-        found = run.measured()
+        found = run.measured() if shard is None else replace(run.measured(), shard=shard[0])
         warnings = [
             _written(file, found, run.ended_well) if file is not None else "",
             _pushed(gateway, verb, found, run.ended_well, limit) if gateway is not None else "",
@@ -105,13 +103,23 @@ def run_metrics(verb: str, flags: Mapping[str, Any], limit: TimeLimit) -> Iterat
             say(f"warning: {warning}")
 
 
+def _check_gateway(gateway: str) -> None:
+    from reconciler.backends.prometheus import is_address
+
+    if not is_address(gateway):
+        raise UsageError("--push-gateway: is not an address, expected one like http://push.monitoring:9091")
+
+
 def _written(file: str, found: Measured, ended_well: bool) -> str:
-    """Write the metrics to `file`, beside it first; return why that failed, "" where it did not.
+    """Write the metrics to `file`, beside it first; return why that failed, "" where it did not. A shard has a file of
+    its own: of metrics.prom that is metrics.shard-2.prom.
 
     After a run that failed the file goes on to say when one ended well last. What is beside it already is from a run
     that was killed, or a link that somebody planted: it goes, and is never written through.
     """
     path = Path(file)
+    if found.shard is not None:
+        path = path.with_name(f"{path.stem}.shard-{found.shard}{path.suffix}")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         former = None if ended_well or not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
@@ -134,4 +142,5 @@ def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, limit: T
     from reconciler.backends.prometheus import push
 
     text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
-    return push(gateway, verb, text, whole=ended_well, limit=limit.within(grace=GRACE_SECONDS))
+    group = verb if found.shard is None else f"{verb}/shard/{found.shard}"
+    return push(gateway, group, text, whole=ended_well, limit=limit.within(grace=GRACE_SECONDS))

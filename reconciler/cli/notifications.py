@@ -95,7 +95,7 @@ def _news(facts: tuple[Fact, ...], plan: Plan, fleet: Fleet, world: World) -> tu
     if home is None:
         return facts
     lasting = {fact.key for fact in facts if fact.lasts}
-    new = not_told_yet(lasting, home, fleet.namespace, plan.made_at)
+    new = not_told_yet(lasting, home, fleet.namespace, plan.made_at, plan.shard)
     return tuple(fact for fact in facts if not fact.lasts or fact.key in new)
 
 

@@ -374,6 +374,26 @@ tenant_option = option(
     help="Look at the namespaces of one tenant of the Fleet only; rights there are enough.",
     group="Filters",
 )
+
+
+def shard(text: str | tuple[int, int]) -> tuple[int, int]:
+    """Return the index of a shard and how many there are; how click reads the value of a flag."""
+    if not isinstance(text, str):
+        return text
+    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
+    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if index < count:
+        return index, count
+    raise click.BadParameter(f'"{text}" is not a shard, expected INDEX/COUNT with an index from 0, like 2/8')
+
+
+shard_option = option(
+    "--shard",
+    type=shard,
+    metavar="INDEX/COUNT",
+    help="Decide only this one of COUNT parts of the Fleet, counted from 0.",
+    group="Filters",
+)
 filter_options = together(
     option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated.", group="Filters"),
     option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated.", group="Filters"),

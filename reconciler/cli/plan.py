@@ -19,6 +19,7 @@ from reconciler.cli.options import (
     output_option,
     path_argument,
     run_options,
+    shard_option,
     style_options,
     tenant_option,
     tick_option,
@@ -59,6 +60,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @detailed_exitcode_option
 @fail_on_option
 @filter_options
+@shard_option
 @tenant_option
 @run_options
 @style_options
@@ -78,6 +80,10 @@ def plan_command(path: str, output: str, base: str | None, **flags: Any) -> int:
             "--out: a comparison on a snapshot counts its metrics as fresh, so its plan is none to apply, expected no "
             "--out beside --base and --snapshot; save one with `reconciler plan --out` alone"
         )
+    if flags["out"] is not None and options.shard is not None:
+        raise UsageError("--out: a saved plan is of the whole Fleet, expected no --shard beside it")
+    if base is not None and options.shard is not None:
+        raise UsageError("--base: compares the whole Fleet, expected no --shard beside it")
     if flags["out"] is not None:
         check_out(flags["out"])
     return planned_run("plan", options, flags, lambda run: _planned(run, output, base, flags))
@@ -102,6 +108,7 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
 @detailed_exitcode_option
 @fail_on_option
 @filter_options
+@shard_option
 @tenant_option
 @run_options
 @color_option

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
-from reconciler.backends.kubernetes.client import DEFAULTS, RequestSettings
+from reconciler.backends.request_settings import DEFAULTS, RequestSettings
 from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
@@ -40,6 +40,7 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.load import read_policies
+from reconciler.policy.shards import own_clusters
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
@@ -126,12 +127,14 @@ class RunOptions(Struct, frozen=True):
     title: str = ""  # of what is shown, where it is not that of a plan or apply
     nothing: str = ""  # what is said where nothing is to be done
     tenant: str | None = None  # the one whose part is looked at
+    shard: tuple[int, int] | None = None  # the part of the Fleet that is decided: its index, and how many there are
     fail_on: frozenset[FailOn] = frozenset()
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
         """Return the options that the flags of a verb describe; one that the verb does not have is at its default."""
         limit = RunLimit(flags.get("timeout"))
+        check_shard(flags)
         return cls(
             path=path,
             now=moment(flags.get("now")),
@@ -151,6 +154,7 @@ class RunOptions(Struct, frozen=True):
             context=flags.get("context"),
             fleet_from=flags.get("fleet_from", "head"),
             tenant=flags.get("tenant"),
+            shard=flags.get("shard"),
             fail_on=flags.get("fail_on") or frozenset(),
             sources=CredentialSources(
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
@@ -177,7 +181,14 @@ class RunOptions(Struct, frozen=True):
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
         check_names(found, self.filters, self.allow_exceed)
-        return found
+        if self.shard is None:
+            return found
+        check_identities(found.fleet)
+        return found.in_shard(*self.shard)
+
+    def own_clusters(self, fleet: Fleet) -> Fleet:
+        """Return `fleet` with only the clusters that the shard decides, where only wakes are decided."""
+        return fleet if self.shard is None else own_clusters(fleet, *self.shard)
 
     def read(self, path: str, *, partly: bool = False) -> PolicySet:
         """Return the policies below `path`; with --context those of one cluster, none where nothing is at the default.
@@ -247,6 +258,30 @@ class RunOptions(Struct, frozen=True):
             callbacks=self.callbacks,
             scope=self.scope,
         )
+
+
+def check_shard(flags: Mapping[str, Any]) -> None:
+    """Refuse --shard beside what looks at a part of the Fleet of its own.
+
+    Raises:
+        UsageError: with that flag.
+    """
+    for name in ("context", "tenant"):
+        if flags.get("shard") is not None and flags.get(name):
+            raise UsageError(f"--shard: divides the clusters of a Fleet, expected no --{name} beside it")
+
+
+def check_identities(fleet: Fleet) -> None:
+    """Refuse to divide a Fleet of which two clusters may be one by two names: no shard would see both.
+
+    Raises:
+        UsageError: with the clusters whose identity is not stated.
+    """
+    names = [one.name for one in fleet.clusters if not one.identity]
+    if names:
+        listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        counted = f"{len(names)} of {len(fleet.clusters)} clusters have no identity in {fleet.place}: {listed}"
+        raise UsageError(f"--shard: {counted}; expected the uid of Namespace kube-system of each")
 
 
 def _warn(world: World) -> None:

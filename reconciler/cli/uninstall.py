@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import OutcomeStatus
-from reconciler.backends.backend import LiveSettings, open_live
+from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply

@@ -27,6 +27,8 @@ from reconciler.policy.types import (
     Limits,
     PolicySet,
     ReplicasLimits,
+    Shard,
+    Tenant,
 )
 
 FLEET_DEFAULT = "fleet default"  # the names of pools that no policy can have: no policy has a space in its name
@@ -42,13 +44,15 @@ _NOTHING_YET = DesiredState()
 
 class LimitedPolicy(Struct, frozen=True):
     """What limits know of a policy: its tenant, "" for the platform, its numbers, and where they are stated, or would
-    be ("": nowhere). `lifted`: no limit counts it in this run, or only `limits`.
+    be ("": nowhere). `lifted`: no limit counts it in this run, or only `limits`. `weights` divide its numbers among
+    shards, () where it has them whole.
     """
 
     limits: Limits | ReplicasLimits = Limits()
     tenant: str = ""
     place: str = ""
     lifted: bool = False
+    weights: tuple[int, ...] = ()
 
 
 class LimitPool(Struct, frozen=True):
@@ -88,7 +92,7 @@ def within_limits(
     jobs decide since, as these workloads stay awake, is true.
     """
     known, gone = limited_policies(policies, run.allow_exceed), LimitedPolicy(lifted=run.allow_removed)
-    rules = Rules(known, gone, limit_bases(policies.fleet, state, run), policies.fleet)
+    rules = Rules(known, gone, limit_bases(policies.fleet, state, run), policies.fleet, policies.shard)
     guarded = tuple(one for one in desired.held_back if not one.limits)
     still = [one for one in before.held_back if one.limits]
     limited = rules.hold_back(desired.wanted, still)
@@ -142,8 +146,16 @@ def limited_policies(policies: PolicySet, lifted: Mapping[str, int | None]) -> d
         if bounds:
             bound = UNSET if bounds[0] is None else bounds[0]
             limits = Limits(workloads=bound) if owner[0] == "idling" else Limits(replicas=bound)
-        found[owner] = LimitedPolicy(limits, policy.tenant, place, bool(bounds))
+        weights = () if policies.shard is None else _weights(policy, policies.shard)
+        found[owner] = LimitedPolicy(limits, policy.tenant, place, bool(bounds), weights)
     return found
+
+
+def _weights(policy: IdlingPolicy | DownscalePolicy | FederatedReplicaSet, shard: Shard) -> tuple[int, ...]:
+    """Return how the numbers that `policy` states are divided among shards: one decides all of placement."""
+    if isinstance(policy, FederatedReplicaSet):
+        return ()
+    return shard.weights(policy.selector.selects_cluster, policy.selector.namespaces.include)
 
 
 def _named(policies: PolicySet) -> Iterator[tuple[PolicyKey, IdlingPolicy | DownscalePolicy | FederatedReplicaSet]]:
@@ -166,12 +178,17 @@ def owner_of(decision: Decision) -> PolicyKey:
 
 
 class Rules(Struct, frozen=True):
-    """The limits of a run: what they know of policies, of each that is `gone`, and of clusters."""
+    """The limits of a run: what they know of policies, of each that is `gone`, and of clusters.
+
+    Those of a `shard` together are never more than those of the Fleet: what is stated is divided, a share of what each
+    sees is rounded down (only in one of them up), and only what it sees the whole of has a least.
+    """
 
     policies: Mapping[PolicyKey, LimitedPolicy]
     gone: LimitedPolicy
     bases: LimitBases
     fleet: Fleet
+    shard: Shard | None = None
 
     def policy(self, owner: PolicyKey) -> LimitedPolicy:
         return self.policies.get(owner, self.gone)
@@ -181,20 +198,46 @@ class Rules(Struct, frozen=True):
         for owner, policy in self.policies.items():
             numbers = ((unit, policy.limits.of(unit)) for unit in UNITS)
             yield from (
-                LimitPool(owner[1], unit, number, owner=owner) for unit, number in numbers if number is not None
+                LimitPool(owner[1], unit, self._part(number, policy.weights), owner=owner)
+                for unit, number in numbers
+                if number is not None
             )
         default = self.fleet.limits.default
         together = {unit: sum(base[unit] for base in self.bases.clusters.values()) for unit in UNITS}
         for unit in UNITS:
             for name, base in self.bases.clusters.items():
-                yield LimitPool(FLEET_DEFAULT, unit, _share(default.per_cluster, unit, base[unit]), base[unit], name)
-            yield LimitPool(FLEET_DEFAULT, unit, _share(default.fleet, unit, together[unit]), together[unit])
+                whole = self.shard is None or not self.shard.placed
+                allowed = self._share(default.per_cluster.share, base[unit], _least(default.per_cluster, unit), whole)
+                yield LimitPool(FLEET_DEFAULT, unit, allowed, base[unit], name)
+            allowed = self._share(default.fleet.share, together[unit], _least(default.fleet, unit))
+            yield LimitPool(FLEET_DEFAULT, unit, allowed, together[unit])
         for tenant in self.fleet.tenants:
             for unit, least in _TENANT_LEAST.items():
                 stated, inside = tenant.limits.of(unit), self.bases.tenants[tenant.name][unit]
-                number = max(least, math.ceil(_TENANT_SHARE * inside)) if stated is None else stated
+                number = self._share(_TENANT_SHARE, inside, least) if stated is None else self._part_of(tenant, stated)
                 pool = LimitPool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
                 yield pool if stated is None else replace(pool, base=0, stated=True)
+
+    def _share(self, share: float, base: int, least: int, whole: bool = False) -> int:
+        if self.shard is None or whole:
+            return max(math.ceil(share * base - 1e-9), least)
+        return math.ceil(share * base - 1e-9) if self.shard.is_placing else math.floor(share * base + 1e-9)
+
+    def _part(self, number: int, weights: Sequence[int]) -> int:
+        return self.shard.part(number, weights) if self.shard is not None and weights else number
+
+    def _part_of(self, tenant: Tenant, number: int) -> int:
+        return self._part(number, self._weights_of(tenant))
+
+    def _weights_of(self, tenant: Tenant) -> tuple[int, ...]:
+        if self.shard is None:
+            return ()
+        return self.shard.weights(lambda cluster: tenant.has_cluster(cluster.name), tenant.namespaces)
+
+    def _whole(self, needs: Mapping[str, int], weights: Sequence[int]) -> dict[str, int]:
+        """Return what to state for the Fleet so that this shard's part of it is what it `needs`."""
+        part = weights[self.shard.index] if self.shard is not None and weights else 0
+        return {unit: -(-number * sum(weights) // part) if part else number for unit, number in needs.items()}
 
     def weight(self, decision: Decision, unit: str) -> int:
         """Return what `decision` counts of `unit`."""
@@ -244,13 +287,14 @@ class Rules(Struct, frozen=True):
         for unit in UNITS:
             uses = [use for use in exceeded if use.unit == unit]
             if uses:
-                words.append(_exceeds(unit, own, counted, counted.spent_by(owner, unit), uses))
+                words.append(self._exceeds(unit, own, counted, counted.spent_by(owner, unit), uses))
         why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted)}"
         return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
 
     def _remedy(self, owner: PolicyKey, exceeded: Sequence[LimitUse], counted: _Counted) -> str:
         """Return what to state where, so that everything that `owner` wants now goes through at once."""
-        policy, needs = self.policy(owner), {unit: counted.needed(owner, unit) for unit in UNITS}
+        policy = self.policy(owner)
+        needs = self._whole({unit: counted.needed(owner, unit) for unit in UNITS}, policy.weights)
         tenant, states = self.fleet.tenant(policy.tenant), any(policy.limits.of(unit) is not None for unit in UNITS)
         # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
         # about one place, and state the same.
@@ -261,17 +305,26 @@ class Rules(Struct, frozen=True):
         own = over | {use.unit for use in exceeded} if tenant is None else set[str]()
         found = [_to_state(policy.limits, needs, own, policy.place)]
         if tenant is not None:  # once its replicas are stated, those of what idles count there too
-            all_need = needs | {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
+            wanted = {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
+            all_need = needs | self._whole(wanted, self._weights_of(tenant))
             found.append(_to_state(tenant.limits, all_need, over, str(tenant.limits_place)))
         return (
             " and ".join(filter(None, found))
             or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
         )
 
+    def _exceeds(
+        self, unit: str, own: Sequence[Decision], counted: _Counted, spent: int, uses: Sequence[LimitUse]
+    ) -> str:
+        """Return how much it is, and the limit: of all clusters, where that is one of those that are exceeded."""
+        words = _exceeds(unit, own, counted, spent, uses)
+        if self.shard is None or all(use.cluster for use in uses):
+            return words
+        return f"{words}, of shard {self.shard}"
 
-def _share(limit: DefaultLimit, unit: str, base: int) -> int:
-    least = limit.at_least if unit == "workloads" else max(limit.at_least, _LEAST_REPLICAS)
-    return max(math.ceil(limit.share * base - 1e-9), least)
+
+def _least(limit: DefaultLimit, unit: str) -> int:
+    return limit.at_least if unit == "workloads" else max(limit.at_least, _LEAST_REPLICAS)
 
 
 def _to_state(limits: Limits | ReplicasLimits, needs: Mapping[str, int], over: Set[str], place: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
@@ -125,7 +125,7 @@ class Observation:
         self._tell = tell
         self._given_up: set[str] = set()
         placed = placed_names(policies)
-        wanted = {one.name: _wanted(policies.on(one), scope, placed) for one in policies.fleet.clusters}
+        wanted = {one.name: _wanted(policies.on(one), one.name, scope, placed) for one in policies.fleet.clusters}
         names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
@@ -186,6 +186,12 @@ class _Wanted(Struct, frozen=True):
     placed: frozenset[tuple[str, str]]
     kinds: frozenset[str] = frozenset()  # that policies name
     tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
+    decides: Callable[[str], bool] | None = None  # only what is in these namespaces; None: in all
+    namespaces: tuple[str, ...] | None = None  # the only ones of which anything is read
+
+    def keeps(self, one: Any) -> bool:
+        """Return whether an object, or what is in it, is decided in this run."""
+        return self.decides is None or self.decides(_namespace_of(one))
 
     def forgoes(self, kind: WorkloadKind) -> bool:
         """Return whether a run does without `kind` where it may not read that: no policy can select it."""
@@ -199,10 +205,19 @@ class _Wanted(Struct, frozen=True):
         return replace(workload, template=None)
 
 
-def _wanted(policies: PolicySet, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
-    """Return what is read of a cluster, of which `policies` may select something."""
+_MOST_APART = 20
+"""Of so many namespaces each is listed by itself; of more, the whole cluster is."""
+
+
+def _wanted(policies: PolicySet, cluster: str, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
+    """Return what is read of `cluster`, of which `policies` may select something."""
     zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-    return _Wanted(policies.fleet.namespace, zones, scope, placed, policies.kinds, policies.only)
+    wanted = _Wanted(policies.fleet.namespace, zones, scope, placed, policies.kinds, policies.only)
+    if policies.shard is None:
+        return wanted
+    names = policies.shard.namespaces_on(cluster)
+    apart = None if names is None or len(names) > _MOST_APART else names
+    return replace(wanted, decides=policies.shard.decides_on(cluster), namespaces=apart)
 
 
 def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:
@@ -263,8 +278,9 @@ class _ClusterReader:
             read = found.get(asked, ())
             if isinstance(read, str):
                 return ()
-            left_out = {} if asked.namespace else self._left_out
-            return tuple(one for one in read if _namespace_of(one) not in left_out) if left_out else read
+            if asked.namespace or asked.resource == NODES or not (self._left_out or wanted.decides):
+                return read
+            return tuple(one for one in read if _namespace_of(one) not in self._left_out and wanted.keeps(one))
 
         return ObservedCluster(
             name=self._name,
@@ -298,7 +314,7 @@ class _ClusterReader:
         try:
             found = self._found(asked)
         except LeftOutError as error:
-            if asked.namespace or asked.resource == NODES or self._scope.namespace or self._wanted.tenant is not None:
+            if asked.namespace or asked.resource == NODES or self._scope.namespace or self._is_narrowed:
                 return str(error)
             # Whoever has it has its namespace: as its objects rest on one another, none of them is known.
             self._left_out |= {namespace or name: str(error) for namespace, name in error.left_out}
@@ -310,9 +326,18 @@ class _ClusterReader:
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found
 
+    @property
+    def _is_narrowed(self) -> bool:
+        return self._wanted.tenant is not None or self._wanted.namespaces is not None
+
     def _found(self, asked: ListKey) -> tuple[Any, ...]:
         if self._wanted.tenant is not None and asked.resource != NODES:
             return self._of_tenant(asked, self._wanted.tenant)
+        names = self._wanted.namespaces
+        if names is not None and not asked.namespace and asked.resource != NODES:
+            if asked.resource == NAMESPACES:
+                return tuple(chain.from_iterable(map(self._namespace, names)))
+            return self._within(asked, names)
         within = "" if asked.resource == NODES else self._scope.namespace
         if not within or asked.resource != NAMESPACES:
             return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)
@@ -328,7 +353,10 @@ class _ClusterReader:
         spaces = self._spaces_of(tenant)
         if asked.resource == NAMESPACES:
             return spaces
-        lists = (self._cluster.list(asked.resource, namespace=one.ref.name, labels=asked.labels) for one in spaces)
+        return self._within(asked, [one.ref.name for one in spaces])
+
+    def _within(self, asked: ListKey, namespaces: Iterable[str]) -> tuple[Any, ...]:
+        lists = (self._cluster.list(asked.resource, namespace=name, labels=asked.labels) for name in namespaces)
         return tuple(chain.from_iterable(lists))
 
     def _spaces_of(self, tenant: Tenant) -> tuple[Namespace, ...]:

@@ -62,6 +62,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         without_workloads=_without_workloads(policies, desired, state),
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
+        shard="" if policies.shard is None else str(policies.shard),
         source=inputs.source,
         time_zones=policies.time_zones,
     )
@@ -99,9 +100,14 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
 
 def _without_workloads(policies: PolicySet, desired: DesiredState, state: ObservedState) -> tuple[str, ...]:
     """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs,
-    and so may what belongs to a tenant that is stopped.
+    and so may what belongs to a tenant that is stopped, or to another shard.
     """
-    if policies.stopped or state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
+    if (
+        policies.stopped
+        or policies.shard
+        or state.unreachable
+        or any(cluster.unreadable for cluster in state.clusters.values())
+    ):
         return ()
     selecting = {(one.job, one.policy) for one in desired.explanations if one.selected}
     idling = (f"IdlingPolicy {one.name}" for one in policies.idling if ("idling", one.name) not in selecting)

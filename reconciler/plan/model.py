@@ -113,6 +113,7 @@ class Plan(Struct, frozen=True):
     without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
+    shard: str = ""  # which part of the Fleet was decided, "2/8"; not part of its JSON
     source: str = "live"  # or "snapshot"
     time_zones: tuple[str, ...] = ()  # of the calendars of its policies, by name
 

@@ -42,6 +42,7 @@ from reconciler.policy.kinds.notifications import MessageFormat, Notification, N
 from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
+from reconciler.policy.shards import Shard, shard_of
 
 __all__ = (
     "AbsoluteWindow",
@@ -77,6 +78,7 @@ __all__ = (
     "ReplicasLimits",
     "ScheduleCriterion",
     "Selector",
+    "Shard",
     "TargetRef",
     "Tenant",
     "WakeMetric",
@@ -113,6 +115,7 @@ class PolicySet(Struct, frozen=True):
     stopped: tuple[Tenant, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = NOTHING  # by the name of a stopped tenant
     only: Tenant | None = None
+    shard: Shard | None = None  # the part of the Fleet that is decided; None: all of it
 
     @property
     def time_zones(self) -> tuple[str, ...]:
@@ -136,10 +139,19 @@ class PolicySet(Struct, frozen=True):
             downscale=tuple(policy for policy in self.downscale if policy.selector.selects_cluster(cluster)),
         )
 
+    def in_shard(self, index: int, count: int) -> PolicySet:
+        """Return the set for one shard, with the clusters of which it reads anything: its own, all that placement
+        needs, and home, whose freezes are for all.
+        """
+        clusters = tuple((one, shard_of(one.name, count)) for one in self.fleet.clusters)
+        shard = Shard(index, count, clusters, frozenset(one.namespace for one in self.federated))
+        read = (one for one, _ in clusters if shard.namespaces_on(one.name) != () or one.name == self.fleet.home)
+        return replace(self, fleet=replace(self.fleet, clusters=tuple(read)), shard=shard)
+
     def query_keys(self, cluster: str) -> tuple[QueryKey, ...]:
         """Return every query of the policies that may concern `cluster`, sorted."""
         known = self.fleet.cluster(cluster)
-        if known is None:
+        if known is None or (self.shard is not None and self.shard.namespaces_on(cluster) == ()):
             return ()
         idling = {
             QueryKey(cluster, policy.name, template, window)

@@ -29,9 +29,9 @@ class Gauge(Struct, frozen=True):
     unit: str = ""
     type: str = "gauge"
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, more: MetricLabels) -> Iterator[str]:
         for labels, value in self.values:
-            yield f"{self.name}{_labels(labels)} {_number(value)}"
+            yield f"{self.name}{_labels({**labels, **more})} {_number(value)}"
 
 
 class Distribution(Struct, frozen=True):
@@ -52,13 +52,14 @@ class Histogram(Struct, frozen=True):
     unit: str = ""
     type: str = "histogram"
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, more: MetricLabels) -> Iterator[str]:
         ends = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]  # "1.0", as the format wants it
         for one in self.values:
+            labels = {**one.labels, **more}
             for end, count in zip(ends, accumulate(one.buckets), strict=True):
-                yield f"{self.name}_bucket{_labels({**one.labels, 'le': end})} {count}"
-            yield f"{self.name}_count{_labels(one.labels)} {sum(one.buckets)}"
-            yield f"{self.name}_sum{_labels(one.labels)} {_number(one.total)}"
+                yield f"{self.name}_bucket{_labels({**labels, 'le': end})} {count}"
+            yield f"{self.name}_count{_labels(labels)} {sum(one.buckets)}"
+            yield f"{self.name}_sum{_labels(labels)} {_number(one.total)}"
 
 
 def distributed(values: Iterable[float], bounds: Sequence[float], labels: MetricLabels) -> Distribution:
@@ -71,17 +72,17 @@ def distributed(values: Iterable[float], bounds: Sequence[float], labels: Metric
     return Distribution(labels, buckets, total)
 
 
-def open_metrics_text(families: Iterable[Gauge | Histogram]) -> str:
-    """Return `families` as one document, its end mark included."""
-    return "".join(f"{line}\n" for family in families for line in _family(family)) + "# EOF\n"
+def open_metrics_text(families: Iterable[Gauge | Histogram], labels: MetricLabels = NOTHING) -> str:
+    """Return `families` as one document, its end mark included; `labels` are those of all values."""
+    return "".join(f"{line}\n" for family in families for line in _family(family, labels)) + "# EOF\n"
 
 
-def _family(family: Gauge | Histogram) -> Iterator[str]:
+def _family(family: Gauge | Histogram, labels: MetricLabels) -> Iterator[str]:
     yield f"# TYPE {family.name} {family.type}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
     yield f"# HELP {family.name} {_escaped(family.explained)}"
-    yield from family.lines()
+    yield from family.lines(labels)
 
 
 def _labels(labels: MetricLabels) -> str:
@@ -113,7 +114,7 @@ class Measured(Struct, frozen=True):
     """What is known of a run at its end. `plan` None: it failed before there was one; nothing is said of clusters then.
 
     `last_success` is the time of the last run that ended well, this one or an earlier one, in seconds since the epoch;
-    None: none is known. `stages` are seconds.
+    None: none is known. `stages` are seconds. `shard` is the index of the shard whose run it was, None: of all.
     """
 
     plan: Plan | None = None
@@ -121,16 +122,22 @@ class Measured(Struct, frozen=True):
     stages: Mapping[str, float] = NOTHING
     traffic: Mapping[str, Traffic] = NOTHING
     last_success: float | None = None
+    shard: int | None = None
 
 
 def render_metrics(measured: Measured) -> str:
-    """Return the metrics of a run as OpenMetrics text."""
-    return open_metrics_text(_families(measured))
+    """Return the metrics of a run as OpenMetrics text. Those of a shard say which one it is."""
+    labels = {} if measured.shard is None else {"shard": str(measured.shard)}
+    return open_metrics_text(_families(measured), labels)
 
 
 def last_success_in(text: str) -> float | None:
     """Return the time of the last run that ended well, as metrics written earlier say it; None where they do not."""
-    values = [line.partition(" ")[2] for line in text.splitlines() if line.startswith(f"{LAST_SUCCESS} ")]
+    values = [
+        line.rpartition(" ")[2]
+        for line in text.splitlines()
+        if line.startswith((f"{LAST_SUCCESS} ", f"{LAST_SUCCESS}{{"))
+    ]
     try:
         return float(values[-1]) if values else None
     except ValueError:

@@ -88,7 +88,7 @@ def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
     source = "snapshot" if plan.source == "snapshot" else "live"
     return (
         "Apply to Fleet" if applied else "Plan for Fleet",
-        f"({source}, {made_at(plan)})",
+        f"({f'shard {plan.shard}, ' if plan.shard else ''}{source}, {made_at(plan)})",
     )
 
 

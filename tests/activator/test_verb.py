@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.activator.connection import ActivatorLimits
-from reconciler.backends.kubernetes.client import ApiClient, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.request_settings import RequestSettings
 from reconciler.cli.activator import activator_command, within_descriptors
 
 

@@ -158,11 +158,13 @@ def test_an_apply_that_nobody_reads_ends_with_what_it_did(quickstart, variables)
 
 
 @BUFFERED
-@pytest.mark.parametrize("closed", ["stdout", "stderr"])
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(["plan", "nowhere", "-o", "json"], 3), (["plan", "--nope"], 64), (["--help"], 0)],
-    ids=["a folder that is not there", "a flag that is not there", "help"],
+    ("closed", "arguments", "code"),
+    [
+        pytest.param("stdout", ["plan", "nowhere", "-o", "json"], 3, id="a folder that is not there"),
+        pytest.param("stderr", ["plan", "--nope"], 64, id="a flag that is not there"),
+        pytest.param("stdout", ["--help"], 0, id="help"),
+    ],
 )
 def test_the_exit_code_is_the_same_whoever_reads(tmp_path, closed, arguments, code, variables):
     done = without_reader(tmp_path, closed, *arguments, **variables)

@@ -114,16 +114,18 @@ def test_a_variable_that_no_verb_accepts_is_refused(quickstart, monkeypatch, var
 
 def complete(line: str, tmp_path: Path) -> list[str]:
     """Return what bash offers for `line`, with the function that `reconciler completion bash` defines."""
+    (tmp_path / "completion").write_text(Folder(tmp_path).call("completion", "bash").out)
     program = tmp_path / "reconciler"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m reconciler "$@"\n')
     program.chmod(0o755)
     words = line.split(" ")
     script = (
-        f"source <(reconciler completion bash); COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); "
+        f"source completion; COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); "
         f"COMP_CWORD={len(words) - 1}; _reconciler_completion reconciler; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    called = ["bash", "-c", script]
+    done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

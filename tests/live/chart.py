@@ -31,6 +31,7 @@ COMPONENTS: Mapping[str, str] = {
     "own-token": "ownToken",
     "rotation": "rotation",
     "notify": "notify",
+    "sharded": "sharded",
 }
 """The folders of components, and what each is called in the values; their patches apply in this order."""
 
@@ -98,6 +99,7 @@ image: {{{{ include "reconciler.image" . | quote }}}}
 {indent}imagePullPolicy: {{{{ . }}}}
 {indent}{{{{- end }}}}"""
 _NO_IMAGE = "image: reconciler # of no registry: build it with ../Dockerfile and name it in your kustomization"
+_SHARDS = "{{ .Values.components.sharded.shards }}"
 _RUNS, _SERVES = "cronJob", "components.activator"
 _KUBECONFIG_NAME = "{{ .Values.components.kubeconfig.secretName }}"
 _KUBECONFIG = "{{ .Values.components.kubeconfig.secretName | quote }}"
@@ -122,6 +124,9 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         ),
         "name: reconciler-policies": "name: {{ .Values.policies.configMap | quote }}",
         "secretName: reconciler-kubeconfig": f"secretName: {_KUBECONFIG}",
+        "completions: 8": f"completions: {_SHARDS}",
+        "parallelism: 8": f"parallelism: {_SHARDS}",
+        "value: $(JOB_COMPLETION_INDEX)/8": f"value: $(JOB_COMPLETION_INDEX)/{_SHARDS}",
         "value: http://pushgateway.monitoring:9091": ("value: {{ .Values.components.monitoring.pushGateway | quote }}"),
     },
     "components/activator/deployment.yaml": {

@@ -103,6 +103,9 @@ def called(stage: Stage, verb: str) -> Any:
 STAYING = ("refused", "hanging", "answer lost", "cut", "401", "403", "429", "500", "wrong JSON")
 """Faults that stay, too: of the others, one of these stands for each."""
 
+ONCE = tuple(fault for fault in FAULTS if fault not in ("403", "410", "429 after 1", "503"))
+"""Faults that come once: 401 stands for 403, 409 for 410, 429 and 500 for those that are tried again as they are."""
+
 
 def every_case() -> Iterator[Any]:
     """Each fault coming in each way; workers share the ways among them, each with API servers of its own."""
@@ -113,12 +116,12 @@ def every_case() -> Iterator[Any]:
 
 
 def some_cases() -> Iterator[Any]:
-    """Each fault once in an apply, which reads what a plan does; in turn a way of a plan, and of an apply, to stay."""
+    """Faults once in an apply, which reads what a plan does; in turn one stays in a plan, and in an apply."""
     ways, staying = itertools.cycle(WAYS), itertools.cycle(("always", "onwards"))
     chosen = [
-        *(("plan", next(ways), fault) for fault in STAYING),
-        *(("apply", "once", fault) for fault in FAULTS),
-        *(("apply", next(staying), fault) for fault in STAYING),
+        *(("plan", next(ways), fault) for fault in STAYING[1::2]),
+        *(("apply", "once", fault) for fault in ONCE),
+        *(("apply", next(staying), fault) for fault in STAYING[::2]),
     ]
     return (pytest.param(*case, id="-".join(case)) for case in chosen)
 
@@ -158,7 +161,7 @@ def test_a_lock_that_is_there_and_is_not_found_is_told(stage, runs):
     check(stage, runs(stage, "apply"), ("apply", "always", "404"), Point("east", "GET", LEASE, 1))
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3], ids=["journal", "a status", "another status"])
+@pytest.mark.parametrize("nth", [1, 2], ids=["journal", "a status"])
 def test_what_was_created_without_an_answer_is_not_reported_failed(stage, runs, nth):
     undisturbed = runs(stage, "apply")
     once(stage, faults.lose(), Point("east", "POST", "/api/v1/namespaces/reconciler/configmaps", nth))

@@ -18,7 +18,7 @@ from tests.real.proxy import Exchange, Fault, Request, is_write
 WRITES = (46, 11)
 """How many writes the first run on the world of everything.py makes, and how many the second."""
 
-EVERY = 10
+EVERY = 20
 """Of how many writes `make test` takes one, in each way another one; `make soak` takes the others."""
 
 _FILLED_IN = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")

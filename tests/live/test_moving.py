@@ -22,6 +22,7 @@ import pytest
 
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
+from tests.laws import share_of
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
@@ -297,7 +298,7 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
         real(cluster, one)
 
     real = KubernetesCluster.write
-    for crash_after in range(100):
+    for crash_after in range(0, 100, 3 // share_of(3)):
         settle(api)
         idled = desk.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
         assert "Replicas: 6 fewer (member)." in idled.out, (crash_after, idled)

@@ -11,8 +11,8 @@ from kubernetes import client as official
 from kubernetes import config
 
 from reconciler.api import UsageError, plan
-from reconciler.backends.backend import LiveSettings, open_live
-from reconciler.backends.kubernetes.client import RequestSettings
+from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.request_settings import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
 from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write

@@ -34,7 +34,7 @@ from tests.way.calls import Folder
 pytestmark = pytest.mark.real
 
 GRANTS = deployed.every_grant()
-_STRIDE = 8
+_STRIDE = 16
 """Every so many of the rights are taken away in `make test`, the others in `make soak`."""
 
 _TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}

@@ -36,14 +36,15 @@ REAL = frozenset(
 
 
 SHARED = ("empty_stage", "three_planes", "control_plane", "api_server")
-"""The fixtures that a worker starts once: the tests of each have one worker, so that the others start none."""
+"""The fixtures that are started once: the tests of each are a group, which has one worker."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests with real parts, and say which of them one worker runs, where a test has no group."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
+        given = getattr(getattr(item, "callspec", None), "params", {})  # a parameter may be called as a fixture is
+        fixtures = set(getattr(item, "fixturenames", ())).difference(given)
         if REAL.intersection(fixtures):
             item.add_marker("real")
         if item.get_closest_marker("real") and not item.get_closest_marker("xdist_group"):
@@ -51,23 +52,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(next(shared, item.nodeid.partition("::")[0])))
 
 
-_where: dict[pytest.Item, int] = {}
-_last_real: list[int] = []
+_last_of: dict[str, pytest.Item] = {}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    _where.update({item: at for at, item in enumerate(session.items)})
-    _last_real[:] = [at for item, at in _where.items() if item.get_closest_marker("real")][-1:]
+    _last_of.update({_group(item): item for item in session.items})
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """End all real parts after the last test that may ask for one: idle control planes would slow the others down."""
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """End what the tests of a group share after the last of them: idle control planes would slow the others down."""
     yield
-    if item.get_closest_marker("real") and nextitem is not None and _where[nextitem] > _last_real[0]:
-        from tests.real.processes import stop_all
+    group = _group(item)
+    if group in SHARED and _last_of[group] is item:
+        for fixture in item.session._fixturemanager.getfixturedefs(group, item) or ():
+            fixture.finish(item._request)  # type: ignore[attr-defined]
 
-        stop_all()
+
+def _group(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("xdist_group")
+    return marker.args[0] if marker else ""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,7 +20,7 @@ from tests.way.loop_steps import broken_law
 pytestmark = pytest.mark.laws
 
 PARTS = 8
-SEEDS = share_of(240)
+SEEDS = share_of(120)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {

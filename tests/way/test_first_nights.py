@@ -10,7 +10,7 @@ import pytest
 
 from tests.way.calls import Folder
 
-CLUSTERS = [f"c{number:02}" for number in range(15)]
+CLUSTERS = [f"c{number:02}" for number in range(5)]
 FLEET = f"""\
 apiVersion: reconciler/v1alpha1
 kind: Fleet
@@ -39,8 +39,8 @@ spec:
 """
 NIGHT, MORNING, NEXT_NIGHT = "2026-11-25T21:00:00Z", "2026-11-26T07:00:00Z", "2026-11-26T21:00:00Z"
 LINE = (
-    "idle-dev: 150 workloads would go idle for the first time, limit 3 per cluster; "
-    "to allow: add `limits: {workloads: 165}` to policies/idle.yaml:4"
+    "idle-dev: 50 workloads would go idle for the first time, limit 3 per cluster; "
+    "to allow: add `limits: {workloads: 55}` to policies/idle.yaml:4"
 )
 
 
@@ -62,7 +62,7 @@ def pasted(folder: Folder, line: str) -> None:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Folder:
-    """15 clusters with 10 Deployments of one replica each."""
+    """5 clusters with 10 Deployments of one replica each."""
     folder = Folder(tmp_path)
     folder.write("policies/fleet.yaml", FLEET)
     folder.write("policies/idle.yaml", IDLING)
@@ -82,11 +82,11 @@ def test_a_whole_fleet_does_not_fall_asleep_and_what_the_line_says_lets_it(fleet
     for flags in ((), ("--summary",)):
         assert [line.strip() for line in fleet.plan(NIGHT, *flags).out.splitlines() if "to allow" in line] == [LINE]
     pasted(fleet, LINE)
-    assert planned(fleet, NIGHT) == (150, [])
+    assert planned(fleet, NIGHT) == (50, [])
     assert fleet.apply(NIGHT).code == 0
     fleet.apply(MORNING)
     fleet.write("policies/idle.yaml", IDLING)
-    assert planned(fleet, NEXT_NIGHT) == (150, [])  # they are known: no number is needed any more
+    assert planned(fleet, NEXT_NIGHT) == (50, [])  # they are known: no number is needed any more
 
 
 def test_it_is_lifted_once_and_takes_nothing_from_the_others(fleet: Folder) -> None:
@@ -94,17 +94,17 @@ def test_it_is_lifted_once_and_takes_nothing_from_the_others(fleet: Folder) -> N
     for cluster in CLUSTERS[:3]:
         fleet.write(f"snapshot/{cluster}/tools.yaml", more)
     fleet.write("policies/tools.yaml", IDLING.replace("idle-dev", "idle-tools").replace("team-*", "tools"))
-    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=149")[0] == 9
-    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=150") == (159, [])
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=49")[0] == 9
+    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=50") == (59, [])
     fleet.apply(NIGHT, "--allow-exceed", "idle-dev", "--policy", "idle-dev")
     assert planned(fleet, NIGHT) == (9, [])
 
 
 def test_what_was_new_counts_for_24_hours(fleet: Folder) -> None:
     fleet.write("policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-1]}"))
-    pasted_numbers = "  limits: {workloads: 31}\n"
+    pasted_numbers = "  limits: {workloads: 11}\n"
     fleet.write("policies/idle.yaml", (fleet.path / "policies/idle.yaml").read_text() + pasted_numbers)
-    assert (planned(fleet, NIGHT), fleet.apply(NIGHT).code) == ((30, []), 0)
+    assert (planned(fleet, NIGHT), fleet.apply(NIGHT).code) == ((10, []), 0)
     fleet.write(
         "policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-2]}") + pasted_numbers
     )
@@ -112,11 +112,11 @@ def test_what_was_new_counts_for_24_hours(fleet: Folder) -> None:
     fleet.apply(MORNING)
     (why,) = planned(fleet, later)[1]
     assert why == (
-        "idle-dev: 15 workloads would go idle for the first time after 30 in the last 24 hours, limit 31; "
-        "to allow: set `limits: {workloads: 50}` in policies/idle.yaml:7"
+        "idle-dev: 5 workloads would go idle for the first time after 10 in the last 24 hours, limit 11; "
+        "to allow: set `limits: {workloads: 17}` in policies/idle.yaml:7"
     )
-    assert planned(fleet, later)[0] == 15  # what is known goes on
-    assert planned(fleet, NEXT_NIGHT) == (30, [])
+    assert planned(fleet, later)[0] == 5  # what is known goes on
+    assert planned(fleet, NEXT_NIGHT) == (10, [])
 
 
 def test_what_only_observes_says_what_would_be_held_back(fleet: Folder) -> None:
@@ -129,10 +129,10 @@ def test_what_only_observes_says_what_would_be_held_back(fleet: Folder) -> None:
 def test_the_first_night_says_the_same_line_and_warns_of_a_number_that_is_too_large(fleet: Folder) -> None:
     at = ("validate", "policies", "--snapshot", "snapshot", "--now", NIGHT)
     assert f"  held back: {LINE}" in fleet.call(*at).out.splitlines()
-    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 301}}\n")
-    warning = "limits.workloads of IdlingPolicy idle-dev is 301, and it selects 150, expected at most twice as many"
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 101}}\n")
+    warning = "limits.workloads of IdlingPolicy idle-dev is 101, and it selects 50, expected at most twice as many"
     assert f"warning: policies/idle.yaml:7: {warning}\n" in fleet.call(*at).err
-    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 300}}\n")
+    fleet.write("policies/idle.yaml", f"{IDLING}  limits: {{workloads: 100}}\n")
     assert fleet.call(*at).err == ""
 
 
@@ -143,12 +143,12 @@ def test_a_tenant_is_asked_once_too(fleet: Folder) -> None:
     (fleet.path / "policies/idle.yaml").unlink()
     (why,) = planned(fleet, NIGHT)[1]
     assert why == (
-        "a/idle-dev: 150 workloads would go idle for the first time, limit 5; to allow: set `limits: {workloads: 165}` "
-        "in policies/a/idle.yaml:7 and add `limits: {workloads: 165}` to policies/fleet.yaml:7"
+        "a/idle-dev: 50 workloads would go idle for the first time, limit 5; to allow: set `limits: {workloads: 55}` "
+        "in policies/a/idle.yaml:7 and add `limits: {workloads: 55}` to policies/fleet.yaml:7"
     )
-    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 165}}\n")
-    fleet.write("policies/fleet.yaml", FLEET + tenant.replace("}]", ", limits: {workloads: 165}}]"))
-    assert planned(fleet, NIGHT) == (150, [])
+    fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 55}}\n")
+    fleet.write("policies/fleet.yaml", FLEET + tenant.replace("}]", ", limits: {workloads: 55}}]"))
+    assert planned(fleet, NIGHT) == (50, [])
 
 
 def test_policies_that_are_gone_delay_their_wakes_until_that_is_allowed(fleet: Folder) -> None:

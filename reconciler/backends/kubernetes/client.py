@@ -20,8 +20,9 @@ from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
+from reconciler.backends.request_settings import RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
-from reconciler.model import NOTHING, ServiceAccount
+from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
 
@@ -42,26 +43,6 @@ API server adds those of the ServiceAccount, and asks for the right to impersona
 
 Source: kubernetes apiserver pkg/endpoints/filters/impersonation.go, WithImpersonation.
 """
-
-
-class RequestSettings(Struct, frozen=True):
-    """How much a run may ask of a cluster, and how long it waits.
-
-    `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
-    `limit` is that of the run: after its end nothing is waited for. Once it is cut, what is in flight has a few
-    seconds, and nothing is begun.
-
-    `clients` are `kubernetes.client.ApiClient`s by cluster: their connections count in place of what the Fleet says.
-    """
-
-    timeout: float = 30.0
-    qps: float = 50.0
-    in_flight: int = 16
-    limit: TimeLimit = field(default_factory=TimeLimit)
-    clients: Mapping[str, Any] = NOTHING
-
-
-DEFAULTS = RequestSettings()
 
 
 def resource_name(group: str, resource: str) -> str:

@@ -44,7 +44,7 @@ from reconciler.model import (
     Run,
     Workload,
 )
-from reconciler.policy.types import Fleet, Writes
+from reconciler.policy.types import Fleet, Shard, Writes
 from reconciler.untrusted_text import parse_json
 
 _COST_PATH = ("metadata", "annotations", DELETION_COST)
@@ -224,14 +224,14 @@ class _Leftovers(Struct, frozen=True):
     workloads: Mapping[str, Workload]
 
 
-def decide_recovery(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:
-    """Return the repairs after a run that was interrupted during a scale-down.
+def decide_recovery(fleet: Fleet, state: ObservedState, run: Run, shard: Shard | None = None) -> DesiredState:
+    """Return the repairs after a run that was interrupted during a scale-down, of what `shard` decides.
 
     Replicas still where they were: the marks go, the downscale is decided afresh. Replicas where they should be: the
     marks go once the status says so too. Neither: somebody else scaled, the marks go. Marks without an entry go.
     """
     parts = [
-        _in_cluster(state.clusters[cluster.name], fleet.namespace, run)
+        _in_cluster(state.clusters[cluster.name], fleet.namespace, run, shard)
         for cluster in sorted(fleet.clusters, key=lambda cluster: cluster.name)
         if cluster.name in state.clusters and cluster.writes is Writes.EVERYTHING
     ]
@@ -247,8 +247,11 @@ def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | N
     return costs
 
 
-def _in_cluster(observed: ObservedCluster, namespace: str, run: Run) -> DesiredState:
+def _in_cluster(observed: ObservedCluster, namespace: str, run: Run, shard: Shard | None) -> DesiredState:
     journal, entries, notices = _entries(observed, namespace)
+    if shard is not None:
+        decides = shard.decides_on(observed.name)
+        entries = {key: entry for key, entry in entries.items() if decides(entry.workload.namespace)}
     left = _Leftovers(
         observed=observed,
         journal=journal,

@@ -64,11 +64,14 @@ def decide_placement(
     """Return the decisions and statuses of all federated ReplicaSets.
 
     `settled` is what idling leaves: what is said of it needs the decisions that make it so. A federated ReplicaSet
-    whose pods must be read first has its questions in `questions`, and nothing decided.
+    whose pods must be read first has its questions in `questions`, and nothing decided. Other shards than the first
+    only release what was removed where nothing is placed.
     """
     inputs = placement_inputs(policies, state, run, settled)
-    parts = [decide_one(federated, inputs) for federated in policies.federated]
     by_key = {federated.key: federated for federated in policies.federated}
+    if policies.shard is not None and not policies.shard.is_placing:
+        return removed_policies(by_key, inputs, with_statuses=False)
+    parts = [decide_one(federated, inputs) for federated in policies.federated]
     return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
 
 

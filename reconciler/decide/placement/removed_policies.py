@@ -65,15 +65,18 @@ class _Owned(Struct, frozen=True):
     waits: bool = False
 
 
-def removed_policies(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> DesiredState:
-    """Return the releases and deletes of local workloads whose federated ReplicaSet was removed.
+def removed_policies(
+    federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs, *, with_statuses: bool = True
+) -> DesiredState:
+    """Return the releases and deletes of local workloads whose federated ReplicaSet was removed, and of its status.
 
     When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
     lost a folder must not delete anything.
     """
     marked = list(_owned(federated.values(), inputs))
     guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_removed)
-    decisions = [*_left(marked, federated, inputs.fleet), *_statuses(federated, inputs)]
+    statuses = _statuses(federated, inputs) if with_statuses else ()
+    decisions = [*_left(marked, federated, inputs.fleet), *statuses]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
     gone = {placement_group(key) for key in guard.gone}

@@ -23,15 +23,15 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 
-from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
 from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import RequestSettings
 from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
+from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.request_settings import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit

@@ -14,10 +14,11 @@ from pathlib import Path
 import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
 
-from reconciler.backends.backend import LiveSettings, open_live
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate, RequestSettings
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
 from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.request_settings import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     ClusterError,

@@ -1,0 +1,88 @@
+"""The live clusters of a Fleet, connected. Whoever reads snapshots does not load this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.backends.credential_sources import with_allowed_files
+from reconciler.backends.decode.wire import Wire
+from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.pages import ReadBudget
+from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.served_objects import ServedObjects
+from reconciler.backends.prometheus import PrometheusMetrics
+from reconciler.backends.protocols import MetricsSource, NoMetrics, Resource
+from reconciler.backends.request_settings import RequestSettings
+from reconciler.connection_settings import ClusterConnection
+from reconciler.errors import UnauthorisedError
+from reconciler.model import JOURNAL
+
+OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
+
+
+class LiveSettings(Struct, frozen=True):
+    """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
+
+    `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
+    """
+
+    at: datetime
+    namespace: str
+    settings: RequestSettings
+    recorder: OnClusterRead | None = None
+
+
+def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
+    """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
+    opened: dict[str, Backend] = {}
+    reached: dict[str, Connection] = {}
+    for settings in connections:
+        budget = ReadBudget()
+        connection = Connection(settings, budget, live.settings.clients.get(settings.name))
+        opened[settings.name] = _open_server(settings, connection, budget, live)
+        reached[settings.name] = connection
+
+    def warnings() -> tuple[str, ...]:
+        return tuple(f"{name}: {WEAKNESSES[one.weakness]}" for name, one in reached.items() if one.weakness)
+
+    return Opened(opened, warnings)
+
+
+def _open_server(
+    settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
+) -> Backend:
+    requests = ApiClient(connection, live.settings)
+    recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
+    cluster = KubernetesCluster(settings.name, requests, recorder, budget)
+    return Backend(
+        name=settings.name,
+        cluster=cluster,
+        metrics=_open_metrics(settings, live),
+        store=ConfigMapStore(cluster, live.namespace, JOURNAL),
+        make_lock=partial(LeaseLock, requests, settings.name, live.namespace),
+        traffic=requests.traffic,
+        preflight=Preflight(settings.name, requests, connection),
+        served=ServedObjects(settings.name, requests),
+        reading=requests.reading,
+        begin=budget.renew,
+    )
+
+
+def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSource | None:
+    if settings.prometheus is None:
+        return None
+    try:
+        reached = with_allowed_files(settings, settings.prometheus)
+    except UnauthorisedError as error:
+        return NoMetrics(str(error))
+    return PrometheusMetrics(reached, live.at, live.settings.limit, live.settings.timeout)

@@ -1,0 +1,67 @@
+"""Shards: each part of a Fleet belongs to one, few clusters move when their number changes, limits are divided."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.policy.shards import Shard, shard_of
+from reconciler.policy.types import PolicySet
+from tests.builders import a_fleet
+
+NAMES = [f"cluster-{number:03}" for number in range(200)]
+COUNTS = range(2, 12)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_one_shard_more_only_takes_clusters(count: int) -> None:
+    moved = [name for name in NAMES if shard_of(name, count) != shard_of(name, count + 1)]
+    assert {shard_of(name, count + 1) for name in moved} == {count}
+    assert len(moved) < 2 * len(NAMES) / (count + 1)
+
+
+def test_no_shard_has_many_more_clusters_than_another() -> None:
+    assert sorted(Counter(shard_of(name, 8) for name in NAMES).values()) == pytest.approx([25] * 8, abs=10)
+
+
+@pytest.mark.parametrize("placed", [frozenset(), frozenset({"shop"})])
+def test_each_namespace_of_each_cluster_belongs_to_one_shard(placed: frozenset[str]) -> None:
+    shards = [Shard(index, 5, placed=placed) for index in range(5)]
+    for name in NAMES[:40]:
+        for namespace in ("", "dev", "shop"):
+            deciding = [shard for shard in shards if shard.decides_on(name)(namespace)]
+            assert len(deciding) == 1
+            known = deciding[0].namespaces_on(name)
+            assert known is None or namespace in known, "a shard reads what it decides"
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 300), min_size=1, max_size=9))
+def test_the_parts_of_a_number_sum_to_it(number: int, weights: list[int]) -> None:
+    count = len(weights)
+    parts = [Shard(index, count).part(number, weights) for index in range(count)]
+    assert sum(parts) == (number if sum(weights) else 0)
+    assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if not weight)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "placing"),
+    [
+        pytest.param(("shop",), True, id="only what is placed is of the first shard"),
+        pytest.param(("*",), False, id="everything is divided"),
+    ],
+)
+def test_what_policies_state_is_divided_by_what_they_may_select(namespaces: tuple[str, ...], placing: bool) -> None:
+    clusters = tuple((one, shard_of(one.name, 4)) for one in a_fleet(*NAMES[:40]).clusters)
+    weights = Shard(0, 4, clusters, frozenset({"shop"})).weights(lambda _: True, namespaces)
+    assert (sum(weights[1:]) == 0) is placing
+    assert weights[0] > 0
+
+
+def test_a_shard_without_placement_reads_its_clusters_and_home() -> None:
+    policies = PolicySet(a_fleet(*NAMES[:30], home=NAMES[0]))
+    names = [{one.name for one in policies.in_shard(index, 3).fleet.clusters} for index in range(3)]
+    assert set().union(*names) == set(NAMES[:30])
+    assert sum(map(len, names)) == 30 + 2, "home is read in each"
