@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.decode.workloads import _SPECIFIC
 from reconciler.workload_kinds import SCALABLE_KINDS, WORKLOAD_KINDS, WorkloadKind, workload_kind
 from tests.live.write_deploy import files
@@ -15,6 +15,12 @@ def test_each_kind_without_a_definition_of_its_own_has_a_decoder() -> None:
 
     assert None not in shapes
     assert shapes <= set(_SPECIFIC)
+
+
+def test_replicas_that_stand_elsewhere_are_read_where_they_are_written() -> None:
+    elsewhere = [one for one in WORKLOAD_KINDS if one.counts and one.replicas_path != ("spec", "replicas")]
+
+    assert {SHAPES.get((one.group, one.kind), Custom) for one in elsewhere} <= {Custom}
 
 
 def test_deploy_has_the_rights_and_admission_rules_of_every_kind() -> None:

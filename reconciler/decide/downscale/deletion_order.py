@@ -83,7 +83,6 @@ ALL_RULES = RankingRules()
 
 _BY_READINESS = frozenset({PodRule.READY_TIME, PodRule.UID})
 _BY_CREATION = frozenset({PodRule.CREATION_TIME, PodRule.UID, PodRule.CACHE})
-AGE_RULES = _BY_READINESS | _BY_CREATION
 
 
 class VictimRanking(Struct, frozen=True):
