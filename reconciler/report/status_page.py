@@ -95,12 +95,14 @@ def wake_address(form: str, name: str) -> str:
 
 
 def _tiles(status: FleetStatus, at: datetime) -> tuple[tuple[int, str], ...]:
-    ends = [(one, one.until) for one in status.idle if one.until is not None]
     return (
         (len(status.idle), "idle"),
         (sum(one.asleep for one in status.idle), "replicas asleep"),
         (round(sum(one.saved_by(at) for one in status.idle)), "replica-hours saved so far"),
-        (round(sum(one.saved_by(max(at, end)) for one, end in ends)), "replica-hours when they wake as planned"),
+        (
+            round(sum(one.saved_by(max(at, one.until or at)) for one in status.idle)),
+            "replica-hours when they wake as planned",
+        ),
     )
 
 

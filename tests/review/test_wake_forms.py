@@ -44,6 +44,11 @@ def read_issue(folder: Path, body: str, permission: str = "write") -> tuple[int,
     [
         pytest.param(issue(API, "3h"), f"object={API}\nfor=3h\n", id="a workload"),
         pytest.param(issue("eu-west/dev-a", "24h"), "object=eu-west/dev-a\nfor=24h\n", id="a namespace"),
+        pytest.param(
+            issue("gke_proj_Z/dev-a/GameServer2/web", "3h"),
+            "object=gke_proj_Z/dev-a/GameServer2/web\nfor=3h\n",
+            id="a context of a cloud, and a custom kind",
+        ),
         pytest.param(issue(API, "3h").replace("\r", ""), f"object={API}\nfor=3h\n", id="other ends of lines"),
     ],
 )
