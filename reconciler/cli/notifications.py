@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import wait
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from reconciler.apply.history import keeper
-from reconciler.apply.told import not_told_yet
+from reconciler.apply.notified import Notified
 from reconciler.backends.credential_sources import allowed_file, secret_in
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.webhooks import SECONDS, deliver, message_to
@@ -19,12 +20,15 @@ from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
 from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of
 from reconciler.pipeline import Applied
+from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.types import Fleet, Notification
 from reconciler.report.notification import Fact, Message, body_of, facts_of
-from reconciler.time_limit import GRACE_SECONDS
+from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World
+
+T = TypeVar("T")
 
 
 class Notifications:
@@ -58,45 +62,77 @@ def notifications(options: RunOptions) -> Iterator[Notifications]:
 
 
 def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
-    """Send what is to be told; yield why something was not."""
+    """Send what there is to send; yield why something was not."""
     if kept.found is None:
         return
     applied, fleet, world = kept.found
-    receivers = [(one, "") for one in fleet.notify]
-    receivers += [(one, tenant.name) for tenant in fleet.tenants for one in tenant.notify]
+    teams = [(one, tenant.name) for tenant in fleet.tenants for one in tenant.notify]
+    receivers = [*((one, "") for one in fleet.notify), *teams]
     if not receivers:
         return
-    limit = options.limit.within(SECONDS, grace=GRACE_SECONDS)
+    plan, limit = applied.plan, options.limit.within(SECONDS, grace=GRACE_SECONDS)
     wrong = (Fact("Failed", f"Fleet {fleet.name}", kept.problem),) if kept.problem else ()
-    facts = (*wrong, *facts_of(applied.plan, applied.outcomes, fleet))
-    news = world.readers.pool.submit(fleet.home, partial(_news, facts, applied.plan, fleet, world), urgent=True)
-    in_time = limit.within(SECONDS / 2).until(lambda seconds: wait([news], seconds).done)
-    problem = news.exception() if in_time else UnreachableError(f"{fleet.home}: no answer in time")
-    if problem is None:
-        facts = news.result()
-    else:
-        yield f"what was told before is not known, and may be told again: {reason_of(problem)}"
-    requests = {}
-    for receiver, tenant in receivers:
-        message = Message.of(applied.plan, facts, receiver.on, tenant)
-        name = f"{receiver.place}:{receiver.place.column}: notification ({receiver.format})"
+    facts = (*wrong, *facts_of(plan, applied.outcomes, fleet))
+    read = partial(_notified, plan, fleet, world)
+    reading: Future[Notified | None] = world.readers.pool.submit(fleet.home, read, urgent=True)
+    before, problem = _answer(reading, limit.within(SECONDS / 4))
+    if before is None:
+        yield f"what was sent before is not known, and may be sent again: {problem}"
+    lately = frozenset[str]() if before is None else before.lately(plan.made_at)
+    new = tuple(fact for fact in facts if not fact.lasts or fact.key not in lately)
+    messages = {
+        f"{one.place}:{one.place.column}: notification ({one.format})": (one, message)
+        for one, tenant in receivers
+        if (message := Message.of(plan, new, one.on, tenant)).facts
+    }
+    failed = _failed(messages, options.sources, limit.within(limit.left() - SECONDS / 4))
+    yield from (f"{name}{why}" for name, why in failed.items())
+    if before is not None:
+        whole = options.filters == Filters() and not (kept.problem or plan.unknown)
+        stay = lately & {fact.key for fact in facts} if whole else lately
+        record = partial(before.record, _taken(messages, failed), stay, plan.made_at)
+        _, unwritten = _answer(world.readers.pool.submit(fleet.home, record, urgent=True), limit)
+        yield from filter(None, [unwritten and f"what was sent is not recorded, and may be sent again: {unwritten}"])
+
+
+def _taken(messages: Mapping[str, tuple[Notification, Message]], failed: Collection[str]) -> set[str]:
+    """Return the keys of what lasts that every receiver took that asks for it."""
+    lost = {fact.key for name in failed for fact in messages[name][1].facts}
+    return {fact.key for _, message in messages.values() for fact in message.facts if fact.lasts} - lost
+
+
+def _failed(
+    messages: Mapping[str, tuple[Notification, Message]], sources: CredentialSources, limit: TimeLimit
+) -> dict[str, str]:
+    """Send `messages`; return by name why one was not sent, in words that follow its name."""
+    requests: dict[str, HttpRequest] = {}
+    failed: dict[str, str] = {}
+    for name, (receiver, message) in messages.items():
         try:
-            if message.facts:
-                requests[name] = _request(receiver, message, options.sources)
+            requests[name] = _request(receiver, message, sources)
         except ReconcilerError as error:
-            yield f"{name}: {error}"
-    for name, why in deliver(requests, limit).items():
-        yield f"{name} to {why}"
+            failed[name] = f": {error}"
+    return failed | {name: f" to {why}" for name, why in deliver(requests, limit).items()}
 
 
-def _news(facts: tuple[Fact, ...], plan: Plan, fleet: Fleet, world: World) -> tuple[Fact, ...]:
-    """Return `facts` without what lasts and was told already; all of them where nothing can be kept."""
+def _answer(future: Future[T], limit: TimeLimit) -> tuple[T | None, str]:
+    """Return the result of `future`, or None and why there is none within `limit`."""
+    if not limit.until(lambda seconds: wait([future], seconds).done):
+        return None, "no answer in time"
+    error = future.exception()
+    return (future.result(), "") if error is None else (None, reason_of(error))
+
+
+def _notified(plan: Plan, fleet: Fleet, world: World) -> Notified | None:
+    """Return what was sent before, as the cluster knows it that keeps the history.
+
+    Raises:
+        ClusterError: it cannot be read, or there is none.
+    """
     home = keeper(plan, world.accesses, fleet)
     if home is None:
-        return facts
-    lasting = {fact.key for fact in facts if fact.lasts}
-    new = not_told_yet(lasting, home, fleet.namespace, plan.made_at, plan.shard)
-    return tuple(fact for fact in facts if not fact.lasts or fact.key in new)
+        raise UnreachableError("no cluster that may be written to answers, expected one that keeps it")
+    return Notified.of(home, fleet.namespace, plan.shard)
 
 
 def _request(receiver: Notification, message: Message, sources: CredentialSources) -> HttpRequest:

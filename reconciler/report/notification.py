@@ -5,6 +5,7 @@ Whatever is in it is text that others wrote: it can hold no markup of the receiv
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -64,8 +65,9 @@ class Fact(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What is the same each time that it is found again."""
-        return digest([self.on, self.about], 12)
+        """What is the same each time that it is found again; another failure of one object has another one."""
+        cause = re.sub(r"[0-9][0-9a-zA-Z.:+-]*", "", self.text) if self.on == "Failed" else ""
+        return digest([self.on, self.about, cause], 12)
 
 
 def facts_of(plan: Plan, outcomes: Sequence[Outcome], fleet: Fleet) -> tuple[Fact, ...]:
@@ -229,18 +231,19 @@ def _slack(message: Message) -> dict[str, Any]:
     return {
         "text": _for_slack(title),
         "blocks": [
-            {"type": "header", "text": {"type": "plain_text", "text": title[:_SLACK_HEADER]}},
+            {"type": "header", "text": _slack_text(title[:_SLACK_HEADER])},
             *(
-                _slack_section("\n".join((f"*{heading}*", *lines)))
-                for heading, lines in message.sections(lambda line: _for_slack(f"- {line}"), _SLACK_BYTES)
+                {"type": "section", "text": _slack_text("\n".join((heading, *lines)))}
+                for heading, lines in message.sections(lambda line: f"- {line}", _SLACK_BYTES)
             ),
-            {"type": "context", "elements": [{"type": "plain_text", "text": message.origin}]},
+            {"type": "context", "elements": [_slack_text(message.origin)]},
         ],
     }
 
 
-def _slack_section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
+def _slack_text(text: str) -> dict[str, Any]:
+    """Return `text` as it stands, without markup. Source: docs.slack.dev, Text object."""
+    return {"type": "plain_text", "text": text, "emoji": False}
 
 
 def _for_slack(text: str) -> str:

@@ -27,7 +27,7 @@ properties:
 """
 
 # Source: docs.slack.dev, Sending messages using incoming webhooks; Header block (150 characters), Section block (3000),
-# Context block (10 elements), Blocks (50 in a message); Text object: verbatim is for mrkdwn alone.
+# Context block (10 elements), Blocks (50 in a message); Text object.
 SLACK = """
 type: object
 required: [text, blocks]
@@ -47,7 +47,10 @@ properties:
             text:
               additionalProperties: false
               required: [type, text]
-              properties: {type: {const: plain_text}, text: {type: string, minLength: 1, maxLength: 150}}
+              properties:
+                type: {const: plain_text}
+                text: {type: string, minLength: 1, maxLength: 150}
+                emoji: {const: false}
         - additionalProperties: false
           required: [type, text]
           properties:
@@ -56,9 +59,9 @@ properties:
               additionalProperties: false
               required: [type, text]
               properties:
-                type: {const: mrkdwn}
-                text: {type: string, minLength: 1, maxLength: 3000, not: {pattern: "[<>]|&(?!(amp|lt|gt);)"}}
-                verbatim: {const: true}
+                type: {const: plain_text}
+                text: {type: string, minLength: 1, maxLength: 3000}
+                emoji: {const: false}
         - additionalProperties: false
           required: [type, elements]
           properties:
@@ -68,7 +71,7 @@ properties:
               items:
                 additionalProperties: false
                 required: [type, text]
-                properties: {type: {const: plain_text}, text: {type: string, minLength: 1}}
+                properties: {type: {const: plain_text}, emoji: {const: false}, text: {type: string, minLength: 1}}
 """
 
 # Source: Microsoft Learn, Create incoming webhooks with Workflows for Microsoft Teams; adaptivecards.io, AdaptiveCard,

@@ -92,6 +92,34 @@ def test_what_lasts_is_told_once_and_again_after_a_day(
     assert [list(one["data"]["counts"]) for one in received(httpserver)] == [[on]]
 
 
+def test_what_a_receiver_did_not_take_comes_again(quickstart: Folder, httpserver: HTTPServer) -> None:
+    limited(quickstart)
+    told(quickstart, events_to(httpserver, on="[HeldBack]"))
+    httpserver.clear()
+    httpserver.expect_request("/events").respond_with_data("", 500)
+    assert "status 500" in quickstart.apply(NOW).err
+    httpserver.clear()
+    httpserver.expect_request("/events").respond_with_data("")
+    assert [quickstart.apply(now).err for now in (LATER, LATER)] == ["", ""]
+    assert len(received(httpserver)) == 1
+
+
+def test_another_problem_is_another_message(quickstart: Folder, httpserver: HTTPServer) -> None:
+    told(quickstart, events_to(httpserver, on="[Failed]"))
+    for text in ("kind: [", "kind: [", "kind: IdlingPolicyy"):
+        quickstart.write("policies/broken.yaml", text)
+        quickstart.apply(NOW)
+    assert len(received(httpserver)) == 2
+
+
+def test_a_run_of_one_policy_forgets_nothing_of_others(quickstart: Folder, httpserver: HTTPServer) -> None:
+    limited(quickstart)
+    told(quickstart, events_to(httpserver, on="[HeldBack]"))
+    for more in ((), ("--policy", "workers"), ()):
+        quickstart.apply(LATER, *more)
+    assert len(received(httpserver)) == 1
+
+
 def test_what_was_over_meanwhile_is_told_again(quickstart: Folder, httpserver: HTTPServer) -> None:
     told(quickstart, events_to(httpserver))
     quickstart.apply(NOW)
