@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection, weakness_of
+from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.kubeconfig_file import (
@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigSecret,
     cluster_of,
     entries_of,
+    taken_by_others,
     usable,
     with_entry,
 )
@@ -29,7 +30,7 @@ from reconciler.cli.needed_rights import needed_rights
 from reconciler.cli.options import duration, now_option, option, policies_option, server_options, terminal_or, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, roles
-from reconciler.cli.rotation import rotate
+from reconciler.cli.rotation import rotate, verified_access
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
@@ -118,7 +119,9 @@ def _member(policies: PolicySet, name: str) -> FleetCluster:
 
 def _secret_of(hub: str, name: str, policies: PolicySet, options: RunOptions) -> KubeconfigSecret:
     settings = ClusterConnection(hub, sources=CredentialSources(None, options.sources.plugins))
-    requests = ApiClient(Connection(settings), options.settings)
+    connection = Connection(settings)
+    verified_access(hub, connection, options)
+    requests = ApiClient(connection, options.settings)
     return KubeconfigSecret(Manifests(hub, requests), policies.fleet.namespace, name)
 
 
@@ -134,12 +137,7 @@ class _Setup:
         self.now = options.now
         self.account = ServiceAccount(policies.fleet.namespace, RUN)
         self.entry_name = member.connection.context or name
-        self.access = connection.access(options.settings.limit)
-        weakness = weakness_of(self.access)
-        if weakness:
-            raise UsageError(
-                f"{name}: {connection.context}: {WEAKNESSES[weakness]}, expected https:// and an authority"
-            )
+        self.access = verified_access(name, connection, options)
         self.title = f"Connect {name} with {connection.context}, {self.access.server}:"
         self._member = member
         self._policies = policies.on(member)
@@ -218,6 +216,9 @@ def _connected(
     with usable(place):
         before = place.read()
         entry = next((one for one in entries_of(before) if one.context == setup.entry_name), None)
+        taken = taken_by_others(before, setup.entry_name)
+    if taken:
+        raise UsageError(f"{place}: {taken}, expected another file, or none of that name")
     where = f"context {setup.entry_name} in {place}"
     expires = setup.expiry_of(entry)
     shown = [f"  {'~' if found else '+'} {_named(one)}" for found, one in changes]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection, weakness_of
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.kubeconfig import SERVICE_ACCOUNT
+from reconciler.backends.kubernetes.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,
@@ -91,8 +91,23 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
         return Renewal(f"left as it is until {format_time(claims.half_life)}, its token expires at {until}")
     sources = CredentialSources(None, options.sources.plugins)
     settings = ClusterConnection(entry.context, kubeconfig=file, context=entry.context, sources=sources)
-    requests = ApiClient(Connection(settings), options.settings)
+    connection = Connection(settings)
+    verified_access(entry.context, connection, options)
+    requests = ApiClient(connection, options.settings)
     issued = request_token(requests, entry.context, claims.account, claims.life)
     if issued.expires <= claims.expires:
         return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
     return Renewal(f"renewed, its token expires at {format_time(issued.expires)}", issued.token)
+
+
+def verified_access(name: str, connection: Connection, options: RunOptions) -> ServerAccess:
+    """Return how `connection` reaches the cluster `name`.
+
+    Raises:
+        UsageError: whoever answers there is not verified, and would get a token.
+    """
+    access = connection.access(options.settings.limit)
+    weakness = weakness_of(access)
+    if weakness:
+        raise UsageError(f"{name}: {connection.context}: {WEAKNESSES[weakness]}, expected https:// and an authority")
+    return access

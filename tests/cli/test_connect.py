@@ -13,6 +13,7 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,
     entries_of,
+    taken_by_others,
     with_entry,
     with_tokens,
 )
@@ -75,6 +76,47 @@ def test_what_is_refused(
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ACCOUNT = {"metadata": {"namespace": "reconciler", "name": "reconciler", "uid": "u1"}}
 _DAY = 86400.0
+
+
+def a_kubeconfig(user: dict[str, Any], *contexts: tuple[str, str, str]) -> str:
+    """Return a kubeconfig with cluster and user `east`, and contexts as (name, cluster, user)."""
+    return yaml.safe_dump({
+        "clusters": [{"name": "east", "cluster": {"server": "https://east"}}],
+        "users": [{"name": "east", "user": user}],
+        "contexts": [{"name": one, "context": {"cluster": two, "user": three}} for one, two, three in contexts],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(None, "", id="no file yet"),
+        pytest.param(a_kubeconfig({"token": "t"}, ("east", "east", "east")), "", id="ours"),
+        pytest.param(
+            a_kubeconfig({"token": "t"}, ("admin", "other", "east")), "user east is used by context admin", id="user"
+        ),
+        pytest.param(
+            a_kubeconfig({"token": "t"}, ("admin", "east", "me")), "cluster east is used by context admin", id="cluster"
+        ),
+        pytest.param(a_kubeconfig({"client-key-data": "k"}), "user east has client-key-data", id="a client key"),
+        pytest.param(
+            a_kubeconfig({"token": "t"}, ("east", "east", "me")), "context east names a user that is not in it",
+            id="a part elsewhere",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_entry_would_take_the_place_of(text: str | None, words: str) -> None:
+    assert taken_by_others(text, "east") == words
+
+
+def test_a_token_is_renewed_only_where_the_server_is_verified(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    token = a_jwt(claims(ACCOUNT, NOON.timestamp() - 29 * _DAY, NOON.timestamp() + _DAY))
+    insecure = Access("https://127.0.0.1:1", None, {"token": token}, {"insecure-skip-tls-verify": True})
+    write_kubeconfig(tmp_path / "hub.kubeconfig", {"east": insecure})
+    said = folder.call("connect", "--rotate", "--file", "hub.kubeconfig", "--now", "2026-11-20T12:00:00Z")
+    assert said.code != 0
+    assert "its kubeconfig switches TLS verification off" in said.err
 
 
 def of_life(days: float) -> TokenClaims:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,6 +80,25 @@ def _entries(
             yield KubeconfigEntry(one.required_text("name"), user.required_text("name"), where, token)
 
 
+def taken_by_others(text: str | None, name: str) -> str:
+    """Return what an entry `name` would take the place of that is not ours, "" for nothing.
+
+    Raises:
+        KubeconfigError: it is none.
+    """
+    content = _content(text)
+    known = {part: {one.get("name") for one in content.nodes(part)} for part in ("users", "clusters")}
+    for one in content.nodes("contexts"):
+        context, whose = one.node("context"), one.get("name")
+        for part in ("user", "cluster"):
+            if whose != name and context.get(part) == name:
+                return f"{part} {name} is used by context {whose}"
+            if whose == name and context.get(part) not in known[f"{part}s"]:
+                return f"context {name} names a {part} that is not in it"
+    held = [set(one.node("user").value) - {"token"} for one in content.nodes("users") if one.get("name") == name]
+    return f"user {name} has {', '.join(sorted(held[0]))}" if held and held[0] else ""
+
+
 def with_entry(text: str | None, entry: KubeconfigEntry) -> str:
     """Return a kubeconfig with `entry` in place of what had its names.
 
@@ -87,10 +106,11 @@ def with_entry(text: str | None, entry: KubeconfigEntry) -> str:
         KubeconfigError: `text` is none.
     """
     content = _content(text)
+    known = [one.node("context").value for one in content.nodes("contexts") if one.get("name") == entry.context]
     named = {
         "clusters": (entry.context, dict(entry.cluster)),
         "users": (entry.user, {"token": entry.token}),
-        "contexts": (entry.context, {"cluster": entry.context, "user": entry.user}),
+        "contexts": (entry.context, {**(known[0] if known else {}), "cluster": entry.context, "user": entry.user}),
     }
     for part, (name, value) in named.items():
         others = [one.value for one in content.nodes(part) if one.get("name") != name]
@@ -170,8 +190,16 @@ class KubeconfigFile:
                 if self.read() != before:
                     raise ConflictError(f"{self}: was changed meanwhile, expected it unchanged; call it again")
                 beside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
-                write_new(beside, text, 0o600)
-                os.replace(beside, self._path)
+                try:
+                    write_new(beside, text, 0o600)
+                    with open(beside, "rb") as stream:
+                        os.fsync(stream.fileno())
+                    os.replace(beside, self._path)
+                except OSError:
+                    with suppress(OSError):
+                        os.unlink(beside)
+                    raise
+                os.fsync(locked)
             finally:
                 os.close(locked)
         except OSError as error:
