@@ -17,7 +17,7 @@ from reconciler.apply.history_files import write_changes
 from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.refusals import remember_refusals
-from reconciler.apply.run import Applying, OutcomeProgress, apply_actions
+from reconciler.apply.run import ActionRuns, OutcomeProgress
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
@@ -102,7 +102,7 @@ class Control(Struct, frozen=True):
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
-    progress: OutcomeProgress
+    progress: OutcomeProgress = lambda _, __: None
     approve: Callable[[Plan], bool] = lambda _: True
     lock_timeout: float = 30.0
     wakes_early: bool = True  # False: a person is asked before anything is written
@@ -413,9 +413,11 @@ def _with_stale(applied: Applied, found: Compared) -> Applied:
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     chosen = control.choose(made)
-    applying = Applying(
+    run = Run(made.made_at, made.run, made.revision)
+    runs = ActionRuns(
+        actions=chosen,
         accesses=world.accesses,
-        run=Run(made.made_at, made.run, made.revision),
+        run=run,
         namespace=fleet.namespace,
         limit=world.readers.limit,
         progress=control.progress,
@@ -423,9 +425,9 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         pool=world.readers.pool,
         fleet=None if control.caller else fleet,  # a person writes under their own name
     )
-    outcomes = apply_actions(chosen, applying)
-    lost = remember_refusals(chosen, outcomes, world.accesses, fleet, applying.run)
-    run = replace(applying.run, revision=made.revision or control.commit)
+    outcomes = runs.outcomes()
+    lost = remember_refusals(chosen, outcomes, world.accesses, fleet, run)
+    run = replace(run, revision=made.revision or control.commit)
     changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)

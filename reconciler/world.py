@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access
+from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import Traffic, VictimOrder

@@ -10,9 +10,10 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from reconciler.apply.access import unlocked
 from reconciler.apply.events import event_manifest, event_write
-from reconciler.apply.outcomes import OutcomeStatus, unlocked
-from reconciler.apply.run import Applying, apply_actions, no_progress
+from reconciler.apply.outcomes import OutcomeStatus
+from reconciler.apply.run import ActionRuns
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
@@ -227,7 +228,7 @@ class Waker:
         actions = number(in_order([replace(one, wake_tier="", wait_ready="") for one in decisions]))
         accesses = {CLUSTER: self._access}
         limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
-        outcomes = apply_actions(actions, Applying(accesses, run, self._fleet.namespace, limit, no_progress, pool=pool))
+        outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).outcomes()
         failed: dict[str, str] = {}
         for action, outcome in zip(actions, outcomes, strict=True):
             if outcome.status is not OutcomeStatus.APPLIED:

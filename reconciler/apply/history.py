@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
@@ -322,7 +323,7 @@ class History:
         if not recent:
             return []
         days = self.since(today - timedelta(days=1), today)
-        last = _last_by_object(change for day in days.values() for change in (*day.changes,))
+        last = _last_by_object(change for day in days.values() for change in day.changes)
         last |= _last_by_object(changes, last)
         new = [one for one in recent if str(one.ref) not in last or last[str(one.ref)].time < one.since]
         if any(str(one.ref) not in last for one in new):

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.apply.outcomes import Access
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
-from reconciler.decide.decisions import Decision, DownscaleSettings, FieldChange
+from reconciler.decide.decisions import DownscaleSettings, FieldChange
 from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.downscale.victim_forecast import domains_of
@@ -20,32 +21,36 @@ from reconciler.decide.workloads import own_key, owner_key
 from reconciler.errors import LockHeldError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write
-from reconciler.plan.model import patch_of
+from reconciler.plan.model import Action, patch_of
 from reconciler.workload_kinds import workload_kind
 
 
 class Task(Struct, frozen=True):
     """One workload to scale down."""
 
-    decision: Decision
+    action: Action
     access: Access
     run: Run
 
     @property
     def ref(self) -> ObjectRef:
-        return self.decision.ref
+        return self.action.ref
 
     @property
     def settings(self) -> DownscaleSettings:
-        return self.decision.downscale or DEFAULT
+        return self.action.decision.downscale or DEFAULT
 
     @property
     def before(self) -> int:
-        return self.decision.replicas_before or 0
+        return self.action.decision.replicas_before or 0
 
     @property
     def after(self) -> int:
-        return self.decision.replicas_after or 0
+        return self.action.decision.replicas_after or 0
+
+    def applied(self, message: str, hit: int = 0, missed: int = 0, substituted: int = 0) -> Outcome:
+        """Return that it was done; the numbers are the victims that went, that did not, and other pods that went."""
+        return Outcome(self.action.id, OutcomeStatus.APPLIED, message, hit, missed, substituted)
 
 
 class LiveWorkload(Struct, frozen=True):
@@ -81,7 +86,7 @@ def check_as_planned(task: Task, workload: Workload) -> None:
     Raises:
         StaleError: it is not.
     """
-    if workload.uid != task.decision.uid or workload.terminating:
+    if workload.uid != task.action.decision.uid or workload.terminating:
         raise StaleError(f"{task.ref}: is another object or being deleted, expected the one of the plan; plan again")
     if workload.spec_replicas != task.before:
         raise StaleError(f"{task.ref}: replicas are {workload.spec_replicas}, expected {task.before}; plan again")
@@ -167,7 +172,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
     Raises:
         AnnotationError: the journal's entry cannot be read.
     """
-    uid = task.decision.uid or ""
+    uid = task.action.decision.uid or ""
     text = task.access.store.read(uid)
     strays = [pod for pod in pods if VICTIM_LABEL in pod.labels]
     if text is None and not strays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from datetime import datetime
 from functools import partial
@@ -11,7 +11,7 @@ from types import TracebackType
 
 from msgspec import Struct
 
-from reconciler.apply.outcomes import Access
+from reconciler.apply.access import Access
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.decide.decisions import Decision
 from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
@@ -166,7 +166,7 @@ class FreezeCheck:
         self._namespace = namespace
         self._now = now
         self._guard = threading.Lock()
-        self._read: dict[str, _FreezeReading] = {}
+        self._read: dict[str, tuple[tuple[Freeze, ...], Iterator[int], TimeLimit]] = {}
 
     def why_not(self, decision: Decision) -> str:
         """Return why `decision` may not be carried out any more, "" where it may."""
@@ -178,13 +178,13 @@ class FreezeCheck:
 
     def _freezes(self, cluster: str) -> tuple[Freeze, ...]:
         with self._guard:
-            known = self._read.get(cluster)
-            if known is not None and known.is_good():
-                return known.freezes
-        read = _FreezeReading(self._asked(cluster))
+            freezes, writes, limit = self._read.get(cluster, ((), iter(()), TimeLimit(0)))
+            if next(writes, None) is not None and not limit.over:
+                return freezes
+        freezes = self._asked(cluster)
         with self._guard:
-            self._read[cluster] = read
-        return read.freezes
+            self._read[cluster] = freezes, iter(range(BATCH - 1)), TimeLimit(_FREEZE_SECONDS)
+        return freezes
 
     def _asked(self, cluster: str) -> tuple[Freeze, ...]:
         try:
@@ -194,17 +194,3 @@ class FreezeCheck:
         except Exception as error:  # noqa: BLE001 - whatever it is: what cannot be read counts as frozen
             return (unreadable(reason_of(error)),)
         return freezes_in_force(found.data, self._now)
-
-
-class _FreezeReading:
-    """What was read once, and how much longer that is good for."""
-
-    def __init__(self, freezes: tuple[Freeze, ...]) -> None:
-        self.freezes = freezes
-        self._left = BATCH - 1
-        self._limit = TimeLimit(_FREEZE_SECONDS)
-
-    def is_good(self) -> bool:
-        """Return whether one more write may rest on it, and count that."""
-        self._left -= 1
-        return self._left >= 0 and not self._limit.over

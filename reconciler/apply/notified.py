@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
+from reconciler.apply.access import Access
 from reconciler.apply.history import HISTORY_PREFIX
-from reconciler.apply.outcomes import Access
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.decide.annotations import format_time, json_object, parse_time

@@ -1,15 +1,12 @@
-"""The outcome of each action, and what an action may use of its cluster."""
+"""The outcome of each action."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from reconciler.backends.config_map_store import ConfigMapStore
-from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, StateStore
-from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.errors import (
     ForbiddenError,
     ImpersonationError,
@@ -19,9 +16,6 @@ from reconciler.errors import (
     UnauthorisedError,
     UnreachableError,
 )
-from reconciler.model import JOURNAL
-from reconciler.time_limit import TimeLimit
-from reconciler.worker_pool import WorkerPool
 
 
 class OutcomeStatus(StrEnum):
@@ -79,45 +73,3 @@ def _forbidden(error: ReconcilerError) -> Literal["", "write", "impersonate"]:
     if isinstance(error, ImpersonationError):
         return "impersonate"
     return "write" if any(isinstance(one, ForbiddenError) for one in (error, error.__cause__)) else ""
-
-
-class Access(Struct, frozen=True):
-    """What apply has of one cluster. `limit` is the run's, by the clock of the cluster. `pool`: the threads in which
-    one action may write to several objects.
-    """
-
-    cluster: Cluster
-    store: StateStore
-    lock: Lock
-    picker: PodPickerClient
-    limit: TimeLimit
-    pool: WorkerPool = field(default_factory=WorkerPool)
-
-
-class _Unlocked:
-    """In place of the lock of what is written without one."""
-
-    def look(self) -> None:
-        return
-
-    def acquire(self, limit: TimeLimit) -> bool:  # noqa: ARG002 - it is free
-        return False
-
-    def held(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        return
-
-
-class _NoOpinion:
-    """In place of a pod picker, which is somebody else's service: the controller's order decides."""
-
-    def pick(self, request: PickerRequest) -> PickerAnswer:  # noqa: ARG002 - whatever it is
-        return PickerAnswer()
-
-
-def unlocked(cluster: Cluster, namespace: str, limit: TimeLimit, pool: WorkerPool | None = None) -> Access:
-    """Return what is written without a lock, and without asking pickers; `namespace` is our own."""
-    store = ConfigMapStore(cluster, namespace, JOURNAL)
-    return Access(cluster, store, _Unlocked(), _NoOpinion(), limit, pool or WorkerPool(0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reconciler.apply.outcomes import Access, Outcome
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.status import (

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import dataclass, field
 from functools import partial
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.apply.access import Access, tenant_of, wakes_as_recorded
 from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.groups import GroupRuns
-from reconciler.apply.identity import account_of, tenant_of, wakes_as_recorded
 from reconciler.apply.locks import FreezeCheck, LeftOut
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.apply.scale_down import shrink
 from reconciler.apply.waits import Waits
-from reconciler.decide.decisions import Decision, Phase, Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (
     AlreadyExistsError,
     LockLostError,
@@ -35,80 +35,59 @@ from reconciler.worker_pool import WorkerPool
 OutcomeProgress = Callable[[Action, Outcome], None]
 
 
-def no_progress(_: Action, __: Outcome) -> None:
-    """Report to nobody."""
+@dataclass
+class ActionRuns:
+    """The actions of a plan being carried out: groups side by side, each in its own order, and each cluster phase by
+    phase; what waits occupies no thread.
 
-
-class Applying(Struct, frozen=True):
-    """What one apply works with. `left_out` maps a cluster to the reason why nothing may be written there.
-
-    `fleet` says which tenants have ServiceAccounts, None: everything is written as ourselves.
+    `left_out` maps a cluster to the reason why nothing may be written there. `fleet` says which tenants have
+    ServiceAccounts, None: everything is written as ourselves.
     """
 
+    actions: Sequence[Action]
     accesses: Mapping[str, Access]
     run: Run
     namespace: str
     limit: TimeLimit
-    progress: OutcomeProgress
+    progress: OutcomeProgress = lambda _, __: None
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
     fleet: Fleet | None = None
 
-    def access(self, decision: Decision) -> Access:
-        """Return how the object of `decision` is written to, and as whom."""
-        found, account = self.accesses[decision.ref.cluster], account_of(decision, self.fleet)
-        return found if account is None else replace(found, cluster=found.cluster.writing_as(account))
-
-
-def apply_actions(actions: Sequence[Action], applying: Applying) -> tuple[Outcome, ...]:
-    """Carry out `actions` and return an outcome for each, in their order.
-
-    Groups go side by side, each in its own order, and each cluster phase by phase; what waits occupies no thread.
-    """
-    return _Attempts(actions, applying).outcomes()
-
-
-class _Attempts:
-    """The actions being carried out: what became of them so far, and the groups that are left alone."""
-
-    def __init__(self, actions: Sequence[Action], applying: Applying) -> None:
-        self._actions = actions
-        self._applying = applying
+    def __post_init__(self) -> None:
         # A group is left out whole where one of its clusters may not be written to.
         self._barred = {
-            action.decision.group: applying.left_out[action.ref.cluster].of(action.ref.cluster)
-            for action in actions
-            if action.ref.cluster in applying.left_out
+            action.decision.group: self.left_out[action.ref.cluster].of(action.ref.cluster)
+            for action in self.actions
+            if action.ref.cluster in self.left_out
         }
-        self._freezes = FreezeCheck(applying.accesses, applying.namespace, applying.run.now)
+        self._freezes = FreezeCheck(self.accesses, self.namespace, self.run.now)
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
         self._untold: dict[int, Callable[[], str]] = {}  # by the action's id, what writes its Event
-        self._waits = Waits(actions, applying.accesses, applying.limit, self._done)
+        self._waits = Waits(self.actions, self.accesses, self.limit, self._done)
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Carry out all actions, as far as there is time, and return the outcome of each."""
-        accesses, limit = self._applying.accesses, self._applying.limit
-        runs = GroupRuns(
-            self._actions,
+        GroupRuns(
+            self.actions,
             self._advanced,
-            self._applying.pool,
-            lambda cluster, seconds: accesses[cluster].limit.sleep(seconds),
-        )
-        runs.carry_out(limit)
+            self.pool,
+            lambda cluster, seconds: self.accesses[cluster].limit.sleep(seconds),
+        ).carry_out(self.limit)
         unwritten = self._tell_all()
         done = dict(self._done)
         return tuple(
             _remarked(done[action.id], unwritten.get(action.id, "")) if action.id in done else self._unfinished(action)
-            for action in self._actions
+            for action in self.actions
         )
 
     def _tell_all(self) -> dict[int, str]:
         """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
-        applying, untold = self._applying, dict(self._untold)
-        clusters = {action.id: action.ref.cluster for action in self._actions}
-        futures = {one: applying.pool.submit(clusters[one], tell, urgent=True) for one, tell in untold.items()}
-        limit, waiting = applying.limit.for_what_is_in_flight(), set(futures.values())
+        untold = dict(self._untold)
+        clusters = {action.id: action.ref.cluster for action in self.actions}
+        futures = {one: self.pool.submit(clusters[one], tell, urgent=True) for one, tell in untold.items()}
+        limit, waiting = self.limit.for_what_is_in_flight(), set(futures.values())
         while waiting and not limit.over:
             _, waiting = wait(waiting, limit.step())
         late = f"no Event was written: {limit.why}"
@@ -118,7 +97,7 @@ class _Attempts:
 
     def _unfinished(self, action: Action) -> Outcome:
         """Return the outcome of an action that was not over when the run had to end."""
-        why = self._applying.limit.why
+        why = self.limit.why
         if action.id in self._begun:
             why = f"{why}; no answer by then, whether it was done is not known"
             return Outcome(action.id, OutcomeStatus.FAILED, why)
@@ -136,13 +115,13 @@ class _Attempts:
             if outcome is None:
                 return position, True
             self._done[action.id] = outcome
-            self._applying.progress(action, outcome)
+            self.progress(action, outcome)
         return len(actions), False
 
     def _outcome(self, action: Action) -> Outcome | None:
         """Return what became of an action; None: it waits for others to be ready, or for what it needs elsewhere."""
         try:
-            if not self._applying.limit.over and any(need not in self._done for need in action.needs):
+            if not self.limit.over and any(need not in self._done for need in action.needs):
                 return None
             why = self._why_not(action)
             if why is None and self._waits.waits(action):
@@ -153,8 +132,8 @@ class _Attempts:
 
     def _why_not(self, action: Action) -> Outcome | None:
         """Return why an action is not even tried, None where it is."""
-        if self._applying.limit.over:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, self._applying.limit.why)
+        if self.limit.over:
+            return Outcome(action.id, OutcomeStatus.SKIPPED, self.limit.why)
         barred = self._barred.get(action.decision.group)
         if barred is not None:
             return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
@@ -163,7 +142,7 @@ class _Attempts:
         if missing:
             why, before = f"needs action {missing[0]}, which was not applied", done.get(missing[0])
             return Outcome(action.id, OutcomeStatus.SKIPPED, why, tenant="" if before is None else before.tenant)
-        if not self._applying.accesses[action.ref.cluster].lock.held():
+        if not self.accesses[action.ref.cluster].lock.held():
             why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
             return Outcome(action.id, OutcomeStatus.SKIPPED, why)
         frozen = self._freezes.why_not(action.decision)
@@ -172,12 +151,13 @@ class _Attempts:
     def _apply_one(self, action: Action) -> Outcome:
         late = self._waits.remark(action)
         self._begun.add(action.id)
-        applying = self._applying
-        outcome = _tried(action, applying)
-        tenant = tenant_of(action.decision, applying.fleet) if outcome.forbidden else None
+        access = self.accesses[action.ref.cluster]
+        own = access.of(action.decision, self.fleet)
+        outcome = self._tried(action, own)
+        tenant = tenant_of(action.decision, self.fleet) if outcome.forbidden else None
         if tenant is not None and wakes_as_recorded(action.decision):
-            applying = replace(applying, fleet=None)  # whatever a tenant does with its rights, what is idle wakes
-            outcome = _tried(action, applying)
+            own = access  # whatever a tenant does with its rights, what is idle wakes
+            outcome = self._tried(action, own)
         elif tenant is not None and outcome.forbidden == "write":
             who = f"as serviceAccount {tenant.service_account} of tenant {tenant.name}, at {tenant.place}"
             fault = "" if action.decision.phase is Phase.WAKE else tenant.name  # what stays down is ours to tell
@@ -185,8 +165,39 @@ class _Attempts:
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
         if action.decision.event and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
-            self._untold[action.id] = partial(_tell, action, outcome, applying)
+            self._untold[action.id] = partial(self._tell, action, outcome, own)
         return _remarked(outcome, late)
+
+    def _tried(self, action: Action, access: Access) -> Outcome:
+        """Carry out an action, and return what became of it."""
+        try:
+            if action.decision.downscale is not None:
+                return shrink(action, access, self.run, self.namespace)
+            access.cluster.write(write_of(action.decision))
+            return Outcome(action.id, OutcomeStatus.APPLIED)
+        except (StoppedError, LockLostError) as error:
+            return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
+        except (StaleError, NotFoundError, AlreadyExistsError) as error:
+            if not _has_no_namespace(action, error):
+                return Outcome(action.id, OutcomeStatus.STALE, str(error))
+            return Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
+        except ReconcilerError as error:
+            return failed(action.id, error)
+
+    def _tell(self, action: Action, outcome: Outcome, access: Access) -> str:
+        """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing
+        for.
+
+        Return why one was not written, "" where all is well.
+        """
+        event = failure_event(action, self.run, outcome) if outcome.failure else event_of(action, self.run)
+        try:
+            access.cluster.write(event)
+        except NotFoundError:
+            return ""  # its namespace is not there, which is why it failed
+        except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done
+            return f"no Event was written: {reason_of(error)}"
+        return ""
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:
@@ -195,46 +206,9 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
     )
 
 
-def _tried(action: Action, applying: Applying) -> Outcome:
-    """Carry out an action, and return what became of it."""
-    try:
-        return _carry_out(action, applying)
-    except (StoppedError, LockLostError) as error:
-        return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
-    except (StaleError, NotFoundError, AlreadyExistsError) as error:
-        if not _has_no_namespace(action, error):
-            return Outcome(action.id, OutcomeStatus.STALE, str(error))
-        return Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
-    except ReconcilerError as error:
-        return failed(action.id, error)
-
-
 def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
     """Return whether a create failed for want of its namespace: that is a refusal, which does not mend itself.
 
     Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
     """
     return isinstance(error, NotFoundError) and action.decision.verb is Verb.CREATE
-
-
-def _carry_out(action: Action, applying: Applying) -> Outcome:
-    access = applying.access(action.decision)
-    if action.decision.downscale is not None:
-        return shrink(action.id, action.decision, access, applying.run, applying.namespace)
-    access.cluster.write(write_of(action.decision))
-    return Outcome(action.id, OutcomeStatus.APPLIED)
-
-
-def _tell(action: Action, outcome: Outcome, applying: Applying) -> str:
-    """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing for.
-
-    Return why one was not written, "" where all is well.
-    """
-    event = failure_event(action, applying.run, outcome) if outcome.failure else event_of(action, applying.run)
-    try:
-        applying.access(action.decision).cluster.write(event)
-    except NotFoundError:
-        return ""  # its namespace is not there, which is why it failed
-    except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done
-        return f"no Event was written: {reason_of(error)}"
-    return ""

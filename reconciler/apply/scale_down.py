@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.apply.access import Access
 from reconciler.apply.live_workload import (
     LiveWorkload,
     Task,
@@ -25,9 +26,8 @@ from reconciler.apply.live_workload import (
     restore_costs,
     set_costs,
 )
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, failed
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
-from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
 from reconciler.decide.downscale.victim_choice import (
@@ -56,7 +56,7 @@ from reconciler.errors import (
     StoppedError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write
-from reconciler.plan.model import write_of
+from reconciler.plan.model import Action, write_of
 
 _POLL_SECONDS = 1.0
 _SCALE_STRATEGY = "/spec/scaleStrategy"
@@ -90,24 +90,24 @@ class _Shrink(Struct, frozen=True):
         return (*self.cut.first, *self.victims)
 
 
-def shrink(action: int, decision: Decision, access: Access, run: Run, namespace: str) -> Outcome:
-    """Carry out `decision`, a decrease whose victims are ours to choose, and return what became of it.
+def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
+    """Carry out `action`, a decrease whose victims are ours to choose, and return what became of it.
 
     `namespace` is our own, in which nothing is scaled.
     """
-    task = Task(decision, access, run)
+    task = Task(action, access, run)
     if task.ref.namespace == namespace:
-        return Outcome(action, OutcomeStatus.FAILED, f"{task.ref}: is in our own namespace, expected another")
+        return Outcome(action.id, OutcomeStatus.FAILED, f"{task.ref}: is in our own namespace, expected another")
     try:
-        return replace(_shrunk(task), action=action)
+        return _shrunk(task)
     except _Deferred as error:
-        return Outcome(action, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
+        return Outcome(action.id, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockHeldError, LockLostError, StoppedError) as error:
-        return Outcome(action, OutcomeStatus.SKIPPED, str(error))
+        return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:
-        return Outcome(action, OutcomeStatus.STALE, str(error))
+        return Outcome(action.id, OutcomeStatus.STALE, str(error))
     except ReconcilerError as error:
-        return replace(failed(action, error), refused=False)  # that it keeps what it has says nothing about its room
+        return replace(failed(action.id, error), refused=False)  # that it keeps what it has says nothing about its room
 
 
 def _shrunk(task: Task) -> Outcome:
@@ -160,8 +160,8 @@ def _by_strategy(task: Task, cut: VictimSelection) -> ChosenVictims:
 
 def _left_to_the_controller(task: Task, note: str) -> Outcome:
     check_lock(task)
-    task.access.cluster.write(write_of(task.decision))
-    return Outcome(0, OutcomeStatus.APPLIED, note)
+    task.access.cluster.write(write_of(task.action.decision))
+    return task.applied(note)
 
 
 def _by_name(shrink: _Shrink) -> Outcome:
@@ -172,10 +172,10 @@ def _by_name(shrink: _Shrink) -> Outcome:
     inside = PatchOperation("add", f"{_SCALE_STRATEGY}/podsToDelete", names)
     absent = PatchOperation("test", _SCALE_STRATEGY, None)
     try:
-        task.access.cluster.write(_with(write_of(task.decision), inside))
+        task.access.cluster.write(_with(write_of(task.action.decision), inside))
     except (StaleError, RefusedError):
         whole = PatchOperation("add", _SCALE_STRATEGY, {"podsToDelete": names})
-        task.access.cluster.write(_with(write_of(task.decision), absent, whole))
+        task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
     return _verified(shrink, None)
 
 
@@ -247,7 +247,7 @@ def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> Reconcil
 def _scale(task: Task) -> None:
     """Scale, and find out whether it was done where the answer got lost."""
     try:
-        task.access.cluster.write(write_of(task.decision))
+        task.access.cluster.write(write_of(task.action.decision))
     except (StaleError, NotFoundError, RefusedError):
         raise
     except ClusterError as error:
@@ -255,7 +255,7 @@ def _scale(task: Task) -> None:
             workload = live_workload(task).workload
         except ClusterError:
             raise _Unsure(f"{error}; whether it was scaled is not known, the next run corrects it") from error
-        if workload.uid != task.decision.uid or workload.spec_replicas != task.after:
+        if workload.uid != task.action.decision.uid or workload.spec_replicas != task.after:
             raise
 
 
@@ -266,7 +266,9 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
         if entry is not None and reached:
             _clean(shrink.task, now, entry)
     except ReconcilerError as error:
-        return Outcome(0, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}")
+        return Outcome(
+            shrink.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
+        )
     there = {pod.uid for pod in now.pods if is_active(pod)}
     going = {pod.uid for pod in shrink.going}
     staying = {pod.uid for pod in shrink.cut.candidates} - going
@@ -277,7 +279,7 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
     if not reached:
         remarks.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
     message = "; ".join(part for part in remarks if part)
-    return Outcome(0, OutcomeStatus.APPLIED, message, len(going) - missed, missed, substituted)
+    return shrink.task.applied(message, len(going) - missed, missed, substituted)
 
 
 def _waited(shrink: _Shrink) -> tuple[LiveWorkload, bool]:

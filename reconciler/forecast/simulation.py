@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus, unlocked
-from reconciler.apply.run import no_progress
+from reconciler.apply.access import Access, unlocked
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -238,7 +238,7 @@ class Simulation:
 
 
 _HERE = WorkerPool(0)
-_EVERYTHING = Control(choose=lambda made: made.actions, progress=no_progress)
+_EVERYTHING = Control(choose=lambda made: made.actions)
 
 
 class HeldMetrics(Struct, frozen=True):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access
-from reconciler.apply.readiness import Acceptance
+from reconciler.apply.access import Access
+from reconciler.apply.waits import Acceptance
 from reconciler.cli.preflight import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb

@@ -91,17 +91,17 @@ def test_another_form_is_whole_and_the_plan_is_read_on_stderr(quickstart, monkey
 
 
 def test_what_did_not_go_as_planned_is_shown_alone(quickstart, monkeypatch):
-    from reconciler.apply import run
     from reconciler.apply.outcomes import Outcome, OutcomeStatus
+    from reconciler.apply.run import ActionRuns
 
-    original = run._carry_out
+    original = ActionRuns._tried
 
-    def carry_out(action, applying):
+    def tried(self, action, access):
         if action.ref.name == "runner":
             return Outcome(action.id, OutcomeStatus.STALE, "replicas are 4, expected 2; plan again")
-        return original(action, applying)
+        return original(self, action, access)
 
-    monkeypatch.setattr(run, "_carry_out", carry_out)
+    monkeypatch.setattr(ActionRuns, "_tried", tried)
     said = quickstart.call(*APPLY, "--auto-approve")
     assert said.code == 6
     end = said.out.partition("Not as planned: 1 change\n\n")[2]

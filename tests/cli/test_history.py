@@ -17,6 +17,7 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply import history
+from reconciler.apply.access import Access
 from reconciler.apply.history import (
     HISTORY_PREFIX,
     KEPT,
@@ -30,7 +31,7 @@ from reconciler.apply.history import (
     record,
     unpacked,
 )
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster

@@ -29,7 +29,7 @@ Steps = dict[Workload, list[tuple[datetime, int | None]]]
 """When the replicas of each workload change, and to what; None: it is not there."""
 
 _SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
-_EVERYTHING = Control(choose=lambda made: made.actions, progress=lambda _action, _outcome: None)
+_EVERYTHING = Control(choose=lambda made: made.actions)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access
+from reconciler.apply.access import Access
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide

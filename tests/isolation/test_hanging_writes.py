@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
-from reconciler.apply.run import Applying, apply_actions
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.plan.build import in_order, number
@@ -76,11 +77,12 @@ class Server:
         raise NotFoundError(f"{namespace}/{name}: nobody froze anything")
 
 
-def applying(writes: Writes, pool: WorkerPool, limit: TimeLimit | None = None) -> Applying:
+def apply(
+    actions: Sequence[Action], writes: Writes, pool: WorkerPool, limit: TimeLimit | None = None
+) -> tuple[Outcome, ...]:
     access: Any = Access(Server(writes), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
-    return Applying(
-        dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", limit or TimeLimit(), lambda *_: None, pool=pool
-    )
+    accesses = dict.fromkeys(CLUSTERS, access)
+    return ActionRuns(actions, accesses, a_run(), "reconciler", limit or TimeLimit(), pool=pool).outcomes()
 
 
 def an_action(
@@ -109,7 +111,7 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
     writes = Writes(hanging=frozenset({"west-wakes"}))
     actions = number(in_order(WORLD))
     found: list[tuple[Outcome, ...]] = []
-    run = threading.Thread(target=lambda: found.append(apply_actions(actions, applying(writes, WorkerPool(8)))))
+    run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8))))
     run.start()
     try:
         assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
@@ -126,8 +128,7 @@ def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
     limit = TimeLimit()
     actions = number(in_order(WORLD))
     found: list[tuple[Outcome, ...]] = []
-    work = applying(writes, WorkerPool(8), limit)
-    run = threading.Thread(target=lambda: found.append(apply_actions(actions, work)))
+    run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8), limit)))
     run.start()
     try:
         assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
@@ -151,7 +152,7 @@ def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: in
         an_action("other", "east", Phase.MOVE),
     ]
     writes = Writes()
-    outcomes = apply_actions(number(in_order(plan)), applying(writes, WorkerPool(threads)))
+    outcomes = apply(number(in_order(plan)), writes, WorkerPool(threads))
     assert [outcome.status for outcome in outcomes] == [OutcomeStatus.APPLIED] * 3
     assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
 
@@ -183,7 +184,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
     """On its cluster: but for what has something to do on another cluster first."""
     writes = Writes(failing=frozenset(f"w{number}" for number in failing))
     actions = number(in_order(plan))
-    outcomes = apply_actions(actions, applying(writes, WorkerPool(threads)))
+    outcomes = apply(actions, writes, WorkerPool(threads))
     by_name = {action.ref.name: action for action in actions}
     became = {action.ref.name: outcome.status for action, outcome in zip(actions, outcomes, strict=True)}
     over = {
@@ -207,7 +208,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
 def test_law_without_threads_all_is_in_the_order_of_the_plan(plan: list[Decision]) -> None:
     writes = Writes()
     actions = number(in_order(plan))
-    apply_actions(actions, applying(writes, WorkerPool(0)))
+    apply(actions, writes, WorkerPool(0))
     assert [name for what, name in writes.log if what == "began"] == [action.ref.name for action in actions]
 
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Protocol
 
-from reconciler.apply.outcomes import Access, OutcomeStatus
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer

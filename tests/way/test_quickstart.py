@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.apply import run as apply_run
+from reconciler.apply.run import ActionRuns
 from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -56,22 +56,22 @@ def test_stopped_after_each_action_the_next_run_ends_in_the_same_state(repositor
     count = len(actions_of(whole))
     whole.apply(NOW)
     expected = final_state(whole)
-    original = apply_run._carry_out
+    original = ActionRuns._tried
 
     for stop_after in range(count):
         folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / f"stopped-{stop_after}")
         done = 0
 
-        def carry_out(action, applying, stop_after=stop_after):
+        def tried(self, action, access, stop_after=stop_after):
             nonlocal done
             if done == stop_after:
                 raise KeyboardInterrupt
             done += 1
-            return original(action, applying)
+            return original(self, action, access)
 
-        monkeypatch.setattr(apply_run, "_carry_out", carry_out)
+        monkeypatch.setattr(ActionRuns, "_tried", tried)
         assert folder.apply(NOW).code == 130
-        monkeypatch.setattr(apply_run, "_carry_out", original)
+        monkeypatch.setattr(ActionRuns, "_tried", original)
         assert folder.apply(NOW).code == 0, f"after {stop_after} actions"
         assert final_state(folder) == expected, f"after {stop_after} actions"
 

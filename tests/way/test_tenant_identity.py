@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.identity import account_of, tenant_of, wakes_as_recorded
+from reconciler.apply.access import tenant_of, wakes_as_recorded
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, Phase
-from reconciler.model import ServiceAccount
 from reconciler.observe.clusters import observe
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import Fleet
@@ -53,8 +52,7 @@ def test_each_is_written_as_the_tenant_whose_policy_decides(folder: Folder) -> N
         ("prod", "tools"): "",
     }
     of_a = next(one for one in decisions if one.ref.namespace == "team-a-web")
-    assert account_of(of_a, fleet) == ServiceAccount("reconciler", "reconciler-team-a")
-    assert account_of(of_a, None) is None
+    assert tenant_of(of_a, None) is None
 
 
 def test_an_overreach_is_written_as_the_tenant_that_reaches(folder: Folder) -> None:

@@ -15,6 +15,7 @@ from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, PickerError, UnreachableError
 from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
+from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
 from tests.builders import a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
@@ -354,7 +355,7 @@ def test_replicas_that_changed_since_the_plan(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
     world.scale(8)
-    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
     assert outcome == Outcome(
         1, OutcomeStatus.STALE, "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
     )
@@ -363,7 +364,7 @@ def test_replicas_that_changed_since_the_plan(tmp_path: Path) -> None:
 def test_our_own_namespace_is_never_scaled(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
-    assert shrink(1, decision, world.access(), a_run(), "shop").status is OutcomeStatus.FAILED
+    assert shrink(Action(1, decision), world.access(), a_run(), "shop").status is OutcomeStatus.FAILED
     assert len(world.names()) == 6
 
 
@@ -384,7 +385,7 @@ def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: Ou
     [decision] = world.decided(a_run())
     ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
     world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=autoscaler(disabled)))
-    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
     assert outcome.status is status
     assert len(world.names()) == (6 if status is OutcomeStatus.DEFERRED else 3)
     assert_clean(world)
@@ -394,7 +395,7 @@ def test_a_rollout_that_began(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
     begin_rollout(world)
-    outcome = shrink(1, decision, world.access(), a_run(), "reconciler")
+    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
     assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert len(world.names()) == 6
 
@@ -450,11 +451,11 @@ def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
     world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
     world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
-    assert shrink(1, decision, world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
+    assert shrink(Action(1, decision), world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
     assert world.marked() == ["web-0", "web-4", "web-5"]
     world.lock.lost = False
     world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
-    outcome = shrink(1, decision, world.access(), a_run(id="second"), "reconciler")
+    outcome = shrink(Action(1, decision), world.access(), a_run(id="second"), "reconciler")
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-4", "web-5"]
     assert world.costs() == {"web-5": "5"}
@@ -509,7 +510,7 @@ def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: s
         world = a_world(folder, kind, pods=ZONED, to=3)
         [decision] = world.decided(a_run())
         failing = Counted(world.cluster, last, fails=lambda: UnreachableError("east: no answer, expected one"))
-        first = shrink(1, decision, world.access(failing), a_run(), "reconciler")
+        first = shrink(Action(1, decision), world.access(failing), a_run(), "reconciler")
         assert len(world.names()) == 6 or first.status is OutcomeStatus.APPLIED or "next run" in first.message
         world.run()
         assert world.names() == ["web-0", "web-1", "web-5"]

@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
-from reconciler.apply.outcomes import Access, Outcome
-from reconciler.apply.run import Applying, apply_actions
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome
+from reconciler.apply.run import ActionRuns
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -157,8 +158,8 @@ class World:
         cluster = through or self.cluster
         decisions = self.decided(run, cluster)
         actions = number(in_order(decisions))
-        applying = Applying({"east": self.access(cluster)}, run, "reconciler", self.limit, lambda *_: None)
-        return decisions, apply_actions(actions, applying)
+        runs = ActionRuns(actions, {"east": self.access(cluster)}, run, "reconciler", self.limit)
+        return decisions, runs.outcomes()
 
     def decided(self, run: Run, cluster: Any = None) -> tuple[Decision, ...]:
         sources = {"east": Source(cluster or self.cluster)}

@@ -13,9 +13,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Access, Outcome, OutcomeStatus
-from reconciler.apply.readiness import POLL_SECONDS, Readiness
-from reconciler.apply.run import Applying, apply_actions
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.run import ActionRuns
+from reconciler.apply.waits import POLL_SECONDS, Readiness
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.decide.decisions import Phase, Verb
@@ -97,8 +98,8 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
         if done is not None:
             done.append(action.ref.name)
 
-    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, told, pool=WorkerPool(8))
-    return Counter(outcome.status for outcome in apply_actions(actions, applying))
+    runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit, told, pool=WorkerPool(8))
+    return Counter(outcome.status for outcome in runs.outcomes())
 
 
 def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
@@ -157,8 +158,8 @@ def test_h8_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     cluster, found = access(tmp_path, clock)
     found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
     actions = number([wakes("db")[0], wakes("api", after="db")[0]])
-    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, lambda *_: None, pool=WorkerPool(0))
-    outcomes = apply_actions(actions, applying)
+    runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
+    outcomes = runs.outcomes()
     assert (
         outcomes[1].message
         == f"went on after {waited / 60:.3g} minutes, {a_ref('db-0')} of the tier below not ready yet"
@@ -178,8 +179,8 @@ def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) 
 
     found = replace(found, cluster=Refusing(found.cluster))
     actions = number([wakes("db")[0], wakes("api", after="db")[0]])
-    applying = Applying({"east": found}, a_run(), "reconciler", found.limit, lambda *_: None, pool=WorkerPool(0))
-    _, failed = apply_actions(actions, applying)
+    runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
+    _, failed = runs.outcomes()
     assert failed.status is OutcomeStatus.FAILED
     assert failed.message == (
         f"east: quota exceeded; went on after 10 minutes, {a_ref('db-0')} of the tier below not ready yet"
