@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, rank_victims
 from reconciler.decide.placement.allocation import Allocation, allocate_replicas

@@ -20,6 +20,11 @@ PodOwner = Literal["Workload", "ReplicaSets", "Ordinals", "Controller", "None"]
 that is not known here, nobody as it has none of its own."""
 
 
+def joined_version(group: str, version: str) -> str:
+    """Return the apiVersion of a group and a version: apps/v1, and v1 in the core group."""
+    return f"{group}/{version}" if group else version
+
+
 class WorkloadKind(Struct, frozen=True):
     """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas")).
 
@@ -41,7 +46,7 @@ class WorkloadKind(Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return joined_version(self.group, self.version)
 
     @property
     def served(self) -> dict[str, str | tuple[str, ...]]:

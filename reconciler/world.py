@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.backends.protocols import Traffic, VictimOrder
-from reconciler.backends.request_settings import DEFAULTS, RequestSettings
+from reconciler.backends.protocols import DEFAULTS, RequestSettings, Traffic, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
 from reconciler.model import Pod

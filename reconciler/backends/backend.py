@@ -12,8 +12,8 @@ from reconciler.errors import UsageError
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
+    from reconciler.backends.kubernetes.discovery import ServedObjects
     from reconciler.backends.kubernetes.preflight import Preflight
-    from reconciler.backends.kubernetes.served_objects import ServedObjects
 
 
 class Backend(Struct, frozen=True):

@@ -16,13 +16,12 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.discovery import ServedObjects
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.served_objects import ServedObjects
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.backends.protocols import MetricsSource, NoMetrics, Resource
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings, Resource
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
 from reconciler.model import JOURNAL
@@ -61,19 +60,19 @@ def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> O
 def _open_server(
     settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
 ) -> Backend:
-    requests = ApiClient(connection, live.settings)
+    client = ApiClient(connection, live.settings)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
-    cluster = KubernetesCluster(settings.name, requests, recorder, budget)
+    cluster = KubernetesCluster(settings.name, client, recorder, budget)
     return Backend(
         name=settings.name,
         cluster=cluster,
         metrics=_open_metrics(settings, live),
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
-        make_lock=partial(LeaseLock, requests, settings.name, live.namespace),
-        traffic=requests.traffic,
-        preflight=Preflight(settings.name, requests, connection),
-        served=ServedObjects(settings.name, requests),
-        reading=requests.reading,
+        make_lock=partial(LeaseLock, client, settings.name, live.namespace),
+        traffic=client.traffic,
+        preflight=Preflight(settings.name, client, connection),
+        served=ServedObjects(settings.name, client),
+        reading=client.reading,
         begin=budget.renew,
     )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.model import (
     ACTIVATOR_LABELS,
+    NOTHING,
     ConfigMap,
     Endpoints,
     EndpointSlice,
@@ -27,7 +28,7 @@ from reconciler.model import (
     Write,
 )
 from reconciler.time_limit import TimeLimit
-from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind, joined_version
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Resource(Struct, Generic[T], frozen=True):
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return joined_version(self.group, self.version)
 
 
 SERVICES = Resource("", "v1", "Service", "services", Service)
@@ -225,3 +226,23 @@ class StateStore(Protocol):
         Raises:
             StaleError: it holds something else.
         """
+
+
+class RequestSettings(Struct, frozen=True):
+    """How much a run may ask of a cluster, and how long it waits.
+
+    `timeout` is seconds for one request, until a whole answer has come. `qps` is writes a second, 0 for no limit.
+    `limit` is that of the run: after its end nothing is waited for. Once it is cut, what is in flight has a few
+    seconds, and nothing is begun.
+
+    `clients` are `kubernetes.client.ApiClient`s by cluster: their connections count in place of what the Fleet says.
+    """
+
+    timeout: float = 30.0
+    qps: float = 50.0
+    in_flight: int = 16
+    limit: TimeLimit = field(default_factory=TimeLimit)
+    clients: Mapping[str, Any] = NOTHING
+
+
+DEFAULTS = RequestSettings()

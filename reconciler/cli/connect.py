@@ -167,7 +167,7 @@ class _Setup:
 
     def written(self, place: KubeconfigPlace, before: str | None, life: timedelta) -> datetime:
         """Put an entry with a new token into the kubeconfig `before`; return when the token expires."""
-        issued = request_token(self.manifests.requests, self.manifests.cluster, self.account, life)
+        issued = request_token(self.manifests.client, self.manifests.cluster, self.account, life)
         entry = KubeconfigEntry(self.entry_name, self.entry_name, cluster_of(self.access), issued.token)
         place.write(before, with_entry(before, entry))
         return issued.expires

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
-from reconciler.backends.request_settings import DEFAULTS, RequestSettings
+from reconciler.backends.protocols import DEFAULTS, RequestSettings
 from reconciler.cli.fleet_source import read_one_cluster
 from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say

@@ -34,6 +34,7 @@ from reconciler.errors import (
 from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
 from reconciler.pipeline import Applied, Control, Decide, apply
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.workload_kinds import joined_version
 from reconciler.world import World
 
 _NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metrics.k8s.io", "pods")})
@@ -173,7 +174,7 @@ class _Removal:
             except ForbiddenError as error:
                 say(f"warning: {reason_of(error)}")
                 continue
-            version = f"{served.group}/{served.version}" if served.group else served.version
+            version = joined_version(served.group, served.version)
             for metadata in listed:
                 ref = ObjectRef(cluster, metadata.get("namespace") or "", served.kind, metadata["name"], served.group)
                 one = _marked_object(ref, version, metadata)

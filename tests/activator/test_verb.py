@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from reconciler.activator.connection import ActivatorLimits
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.cli.activator import activator_command, within_descriptors
 
 

@@ -12,8 +12,7 @@ import pytest
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.protocols import workloads_of
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings, workloads_of
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
 from tests.activator.in_cluster import OWN, POLICIES, install

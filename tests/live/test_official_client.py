@@ -12,7 +12,7 @@ from kubernetes import config
 
 from reconciler.api import UsageError, plan
 from reconciler.backends.live import LiveSettings, open_live
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
 from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write

@@ -19,8 +19,7 @@ from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPoli
 from reconciler.backends.http.exchange import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
-from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import REQUEST_SECONDS, RequestSettings, Traffic
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
 from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
@@ -298,15 +297,15 @@ class _Patience:
     that answers, if only that it is busy, is there: then the run's time counts, and the next attempt has its own.
     """
 
-    def __init__(self, requests: ApiClient, request: ApiRequest) -> None:
-        self._requests = requests
+    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
+        self._client = client
         self._request = request
         self._limit: TimeLimit | None = None
 
     def limit(self) -> TimeLimit:
         """Return the time limit of the next attempt."""
         if self._limit is None:
-            self._limit = self._requests.attempt_limit(self._request)
+            self._limit = self._client.attempt_limit(self._request)
         return self._limit
 
     def answered(self) -> None:
@@ -317,8 +316,8 @@ class _Patience:
         """Wait before the next attempt; return False at once where that would take longer than there is time."""
         left = inf
         if self._limit is not None:
-            left = 0.0 if self._requests.is_away and self._request.seconds is None else self._limit.left()
-        return seconds < min(left, _LONGEST_PAUSE) and self._requests.limit.wait(seconds)
+            left = 0.0 if self._client.is_away and self._request.seconds is None else self._limit.left()
+        return seconds < min(left, _LONGEST_PAUSE) and self._client.limit.wait(seconds)
 
 
 class Rate:

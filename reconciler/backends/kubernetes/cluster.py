@@ -72,13 +72,13 @@ _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NO
 
 
 class KubernetesCluster:
-    """The cluster `name`, asked through `requests`. What it serves is asked once; lists are taken from `budget`."""
+    """The cluster `name`, asked through `client`. What it serves is asked once; lists are taken from `budget`."""
 
     def __init__(
-        self, name: str, requests: ApiClient, recorder: OnRead | None = None, budget: ReadBudget | None = None
+        self, name: str, client: ApiClient, recorder: OnRead | None = None, budget: ReadBudget | None = None
     ) -> None:
         self._name = name
-        self._requests = requests
+        self._client = client
         self._recorder = recorder
         self._budget = budget or ReadBudget()
         self._account: ServiceAccount | None = None
@@ -119,14 +119,14 @@ class KubernetesCluster:
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
         request = object_request(self._name, "get", resource.key, namespace, name)
-        read: Any = answer_to(self._requests, request, shape_of(resource))
+        read: Any = answer_to(self._client, request, shape_of(resource))
         if self._recorder is not None:
             self._recorder(resource, [read])
         return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
 
     def now(self) -> datetime:
         """Return what time it is by the clock of the API server."""
-        return self._requests.now()
+        return self._client.now()
 
     def user(self) -> str:
         """Return whom the API server takes us for, "" where it cannot say (before Kubernetes 1.28).
@@ -134,12 +134,12 @@ class KubernetesCluster:
         Raises:
             ClusterError: it does not answer.
         """
-        return own_user(self._requests, self._name)
+        return own_user(self._client, self._name)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""
         request = object_request(self._name, "get", ("", "v1", "secrets"), namespace, name)
-        found = answer_to(self._requests, request, SecretManifest)
+        found = answer_to(self._client, request, SecretManifest)
         return secret_value(found, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
@@ -147,7 +147,7 @@ class KubernetesCluster:
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
-        ObjectWriter(self._requests, plural, scale, self._account).write(write)
+        ObjectWriter(self._client, plural, scale, self._account).write(write)
 
     def writing_as(self, account: ServiceAccount) -> KubernetesCluster:
         """Return this cluster, where `write` impersonates `account`."""
@@ -163,7 +163,7 @@ class KubernetesCluster:
     def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
-                self._discovery = discover(self._requests, self._name)
+                self._discovery = discover(self._client, self._name)
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> WorkloadKind | None:
@@ -196,7 +196,7 @@ class KubernetesCluster:
             return (metadata.namespace or "", metadata.name, noun, is_listed(item)), item if records else None
 
         try:
-            found = listed(self._requests, request, shape_of(resource), reduced, self._budget)
+            found = listed(self._client, request, shape_of(resource), reduced, self._budget)
         except LeftOutError as error:
             if records:  # what stands in no snapshot is taken for absent there
                 raise AnswerTooLargeError(str(error)) from error
@@ -235,12 +235,12 @@ class ObjectWriter:
 
     def __init__(
         self,
-        requests: ApiClient,
+        client: ApiClient,
         plural: str,
         scale: WorkloadKind | None = None,
         account: ServiceAccount | None = None,
     ) -> None:
-        self._requests = requests
+        self._client = client
         self._plural = plural
         self._scale = scale
         self._account = account
@@ -341,7 +341,7 @@ class ObjectWriter:
     def _event(self, write: Write) -> None:
         attempts = Attempts()
         try:
-            self._requests.send(self._request("create", write, write.manifest), attempts)
+            self._client.send(self._request("create", write, write.manifest), attempts)
         except AlreadyExistsError:
             if write.patch and not attempts.unsure:
                 self._count_on(write)
@@ -389,7 +389,7 @@ class ObjectWriter:
             MalformedAnswerError: it answered like that twice.
         """
         for last in (False, True):
-            answer = self._requests.send(request, attempts)
+            answer = self._client.send(request, attempts)
             try:
                 decoded(answer, _Written, request.operation)
                 return answer
@@ -405,7 +405,7 @@ class ObjectWriter:
         right = Right(write.ref.group, f"{self._plural}{slash}{subresource}", operation.verb, name=name)
         right = replace(right, version=_version(write))
         try:
-            return is_allowed(self._requests, operation.cluster, right, write.ref.namespace, self._account)
+            return is_allowed(self._client, operation.cluster, right, write.ref.namespace, self._account)
         except ClusterError:
             return False
 
@@ -413,13 +413,13 @@ class ObjectWriter:
         """Return whether we may impersonate the account, True where nobody knows."""
         assert self._account is not None
         try:
-            return is_allowed(self._requests, cluster, impersonation_right(self._account), self._account.namespace)
+            return is_allowed(self._client, cluster, impersonation_right(self._account), self._account.namespace)
         except ClusterError:
             return True
 
     def _read(self, write: Write) -> Any:
         request = self._about("get", write)
-        return decoded_object(self._requests.send(request), request.operation)
+        return decoded_object(self._client.send(request), request.operation)
 
 
 def _version(write: Write) -> str:

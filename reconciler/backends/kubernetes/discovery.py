@@ -1,9 +1,10 @@
-"""What a cluster serves, and which kinds have a scale."""
+"""What a cluster serves, which kinds have a scale, and the objects of any kind as it has them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -12,11 +13,11 @@ from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import MOST_KINDS, answer_to, decoded
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, MOST_KINDS, ReadBudget, answer_to, decoded, listed
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
 from reconciler.model import EVERY_KIND
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import WorkloadKind, joined_version
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -150,13 +151,13 @@ class ServedKinds(Struct, frozen=True):
         return found is None or found.namespaced
 
 
-def discover(requests: ApiClient, cluster: str) -> ServedKinds:
+def discover(client: ApiClient, cluster: str) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
-    found, silent = _served(requests, cluster)
+    found, silent = _served(client, cluster)
     served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
@@ -165,7 +166,7 @@ def discover(requests: ApiClient, cluster: str) -> ServedKinds:
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
         try:
-            kind = _scale_kind(requests, cluster, fallback)
+            kind = _scale_kind(client, cluster, fallback)
         except (ForbiddenError, MalformedAnswerError) as error:
             unreadable[group, plural] = error
             kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
@@ -202,16 +203,16 @@ def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
     }
 
 
-def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKind | None:
+def _scale_kind(client: ApiClient, cluster: str, found: Served) -> WorkloadKind | None:
     """Return the kind as its CustomResourceDefinition describes it.
 
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
     """
     name = f"{found.plural}.{found.group}"
     request = object_request(cluster, "get", _DEFINITIONS, name=name)
-    requests.check_reading(request.operation)
+    client.check_reading(request.operation)
     try:
-        kind = scale_kind_of(answer_to(requests, request, CustomResourceDefinition))
+        kind = scale_kind_of(answer_to(client, request, CustomResourceDefinition))
     except NotFoundError:
         return WorkloadKind(found.group, found.version, found.kind, found.plural)
     if kind is None:
@@ -226,16 +227,16 @@ def _scale_kind(requests: ApiClient, cluster: str, found: Served) -> WorkloadKin
     return kind
 
 
-def _served(requests: ApiClient, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
+def _served(client: ApiClient, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
     operation = Operation(cluster, "get", "/apis")
-    answer = requests.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
+    answer = client.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
     groups = decoded(answer, _GroupList, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
     groups_of_old = decoded(answer, _OldGroups, operation).groups or ()
-    return _asked_one_by_one(requests, cluster, groups_of_old)
+    return _asked_one_by_one(client, cluster, groups_of_old)
 
 
 def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
@@ -268,7 +269,7 @@ def _of_group(group: _Group) -> list[Served]:
 
 
 def _asked_one_by_one(
-    requests: ApiClient, cluster: str, groups: Iterable[_OldGroup]
+    client: ApiClient, cluster: str, groups: Iterable[_OldGroup]
 ) -> tuple[list[Served], dict[str, ClusterError]]:
     """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
@@ -276,7 +277,7 @@ def _asked_one_by_one(
     for group in groups:
         for version in group.versions or ():
             try:
-                found += _of_version(requests, cluster, group.name, version)
+                found += _of_version(client, cluster, group.name, version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
                 if group.name in _BUILT_IN_GROUPS:
                     raise
@@ -284,26 +285,80 @@ def _asked_one_by_one(
     return found, silent
 
 
-def core_kinds(requests: ApiClient, cluster: str) -> list[Served]:
+def core_kinds(client: ApiClient, cluster: str) -> list[Served]:
     """Return what the core group serves, which no list of groups names.
 
     Raises:
         ClusterError: the cluster does not say.
     """
-    return _resources_at(requests, cluster, "/api/v1", "", "v1")
+    return _resources_at(client, cluster, "/api/v1", "", "v1")
 
 
-def _of_version(requests: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
-    return _resources_at(requests, cluster, f"/apis/{version.group_version}", group, version.version)
+def _of_version(client: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
+    return _resources_at(client, cluster, f"/apis/{version.group_version}", group, version.version)
 
 
-def _resources_at(requests: ApiClient, cluster: str, path: str, group: str, version: str) -> list[Served]:
+def _resources_at(client: ApiClient, cluster: str, path: str, group: str, version: str) -> list[Served]:
     operation = Operation(cluster, "get", path)
-    requests.check_reading(operation)
-    resources = answer_to(requests, ApiRequest("GET", path, operation), _OldResources).resources or ()
+    client.check_reading(operation)
+    resources = answer_to(client, ApiRequest("GET", path, operation), _OldResources).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
     return [
         Served(group, version, one.kind, one.name, one.namespaced is not False, one.name in scaled)
         for one in resources
         if "/" not in one.name and "list" in (one.verbs or ())
     ]
+
+
+class ServedObjects:
+    """What the cluster `name` serves, asked through `client`; its kinds are asked once."""
+
+    def __init__(self, name: str, client: ApiClient) -> None:
+        self._name = name
+        self._client = client
+        self._kinds: tuple[Served, ...] | None = None
+
+    def kinds(self) -> tuple[Served, ...]:
+        """Return every kind that can be listed, each in the version that the cluster names first.
+
+        Raises:
+            ClusterError: the cluster does not say what it serves.
+        """
+        if self._kinds is None:
+            found: dict[tuple[str, str], Served] = {}
+            in_groups = discover(self._client, self._name).served.values()
+            for one in (*core_kinds(self._client, self._name), *in_groups):
+                found.setdefault((one.group, one.plural), one)
+            self._kinds = tuple(found.values())
+        return self._kinds
+
+    def manifests(self, group: str, kind: str) -> list[dict[str, Any]]:
+        """Return all objects of a kind, with apiVersion and kind; a kind that is not served gives none.
+
+        Raises:
+            ClusterError: they cannot be listed.
+        """
+        return [
+            {**one, "apiVersion": joined_version(group, served.version), "kind": kind}
+            for served in self.kinds()
+            if (served.group, served.kind) == (group, kind)
+            for one in self._listed(served, "application/json")
+        ]
+
+    def metadata(self, served: Served) -> list[dict[str, Any]]:
+        """Return the metadata of all objects of a kind.
+
+        Raises:
+            ClusterError: they cannot be listed.
+        """
+        return [one["metadata"] for one in self._listed(served, METADATA_ONLY) if isinstance(one.get("metadata"), dict)]
+
+    def _listed(self, served: Served, accept: str) -> list[dict[str, Any]]:
+        key = (served.group, served.version, served.plural)
+        request = object_request(self._name, "list", key, accept=accept)
+        return listed(self._client, request, msgspec.Raw, _object, ReadBudget())
+
+
+def _object(item: msgspec.Raw) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(item, type=dict)
+    return found

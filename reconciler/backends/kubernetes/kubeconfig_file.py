@@ -241,7 +241,7 @@ class KubeconfigSecret:
             how = {"body": msgspec.json.encode(body), "content_type": JSON_PATCH, "writes": True}
             request = self._manifests.request("patch", self._secret, **how)
         try:
-            self._manifests.requests.send(request)
+            self._manifests.client.send(request)
         except (AlreadyExistsError, InvalidError) as error:
             raise ConflictError(f"{self}: was changed meanwhile, expected it unchanged; call it again") from error
 

@@ -73,11 +73,11 @@ class LeaseLock:
     One that is not renewed any more is free once nobody has touched it for as long as it holds, measured here: no two
     clocks are compared. Only what ran out long ago is free at once, by the time of the API server (its Date header).
     How long ours still holds is measured here too, by a clock that runs on while the process is stopped. While it is
-    held, `requests` sends writes only as long as it is.
+    held, `client` sends writes only as long as it is.
     """
 
-    def __init__(self, requests: ApiClient, cluster: str, namespace: str, holder: str) -> None:
-        self._requests = requests
+    def __init__(self, client: ApiClient, cluster: str, namespace: str, holder: str) -> None:
+        self._client = client
         self._cluster = cluster
         self._namespace = namespace
         self._holder = holder
@@ -124,7 +124,7 @@ class LeaseLock:
     def held(self) -> bool:
         """Return whether it is still ours, surely: nobody else can have taken it yet."""
         with self._guard:
-            return self._requests.limit.now() < self._sure_until
+            return self._client.limit.now() < self._sure_until
 
     def release(self) -> None:
         """Give it back; nothing happens when it is not ours."""
@@ -135,14 +135,14 @@ class LeaseLock:
         self._renewing = None
         held = self.held()
         self._lose()
-        self._requests.fence = None
+        self._client.fence = None
         if held:
             with suppress(ClusterError):  # one that cannot be given back runs out by itself
                 self._change(self._version, {"holderIdentity": "", "leaseDurationSeconds": 1}, last=True)
 
     def _begin(self) -> None:
         self._done.clear()
-        self._requests.fence = self.held
+        self._client.fence = self.held
         renewing = threading.Thread(target=self._renew, name=f"lease of {self._cluster}", daemon=True)
         if not started(renewing):
             self._lose()
@@ -165,7 +165,7 @@ class LeaseLock:
 
     def _is_still_ours(self) -> bool:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
-        began = self._requests.limit.now()
+        began = self._client.limit.now()
         try:
             lease = self._lease(self._ask("get"), "get")
         except ClusterError:
@@ -182,7 +182,7 @@ class LeaseLock:
 
     def _try(self) -> str:
         """Try to take it once; return who has it, "" where we do."""
-        began = self._requests.limit.now()
+        began = self._client.limit.now()
         try:
             answer = self._ask("get")
         except NotFoundError:
@@ -208,7 +208,7 @@ class LeaseLock:
         if not spec.holder_identity or spec.renew_time is None:
             return True
         if self._seen != lease.metadata.resource_version:
-            self._seen, self._seen_at = lease.metadata.resource_version, self._requests.limit.now()
+            self._seen, self._seen_at = lease.metadata.resource_version, self._client.limit.now()
         age = self._server_now().timestamp() - spec.renew_time / 1e9
         return began - self._seen_at > lease.seconds or age > lease.seconds + _FOREIGN_SECONDS
 
@@ -241,7 +241,7 @@ class LeaseLock:
 
     def _hold(self, version: str, changes: dict[str, Any]) -> None:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
-        began = self._requests.limit.now()
+        began = self._client.limit.now()
         answer = self._change(version, {**changes, "renewTime": micro_time(self._server_now())})
         lease = self._lease(answer, "patch")
         self._set_time(answer)
@@ -259,7 +259,7 @@ class LeaseLock:
 
     def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
         encoded = None if body is None else msgspec.json.encode(body)
-        return self._requests.send(self._request(verb, body=encoded, **how))
+        return self._client.send(self._request(verb, body=encoded, **how))
 
     def _request(self, verb: str, **how: Any) -> ApiRequest:
         return object_request(self._cluster, verb, LEASES.key, self._namespace, NAME, seconds=_ANSWER_SECONDS, **how)
@@ -271,7 +271,7 @@ class LeaseLock:
         """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""
         ours = datetime.now(UTC).timestamp()
         at = ours if answer.date is None else answer.date.timestamp()
-        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._requests.limit.now()
+        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._client.limit.now()
 
     def _server_now(self) -> datetime:
-        return datetime.fromtimestamp(self._offset + self._requests.limit.now(), UTC)
+        return datetime.fromtimestamp(self._offset + self._client.limit.now(), UTC)

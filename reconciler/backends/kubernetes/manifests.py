@@ -27,11 +27,11 @@ Manifest = Mapping[str, Any]
 
 
 class Manifests:
-    """The objects of one cluster, asked through `requests`."""
+    """The objects of one cluster, asked through `client`."""
 
-    def __init__(self, cluster: str, requests: ApiClient) -> None:
+    def __init__(self, cluster: str, client: ApiClient) -> None:
         self.cluster = cluster
-        self.requests = requests
+        self.client = client
 
     def find(self, wanted: Manifest) -> dict[str, Any] | None:
         """Return the object of the kind, namespace and name of `wanted`, None where there is none.
@@ -62,5 +62,5 @@ class Manifests:
         return object_request(self.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
 
     def _answer(self, request: ApiRequest) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(answer_to(self.requests, request, msgspec.Raw), type=dict)
+        found: dict[str, Any] = msgspec.json.decode(answer_to(self.client, request, msgspec.Raw), type=dict)
         return found

@@ -97,7 +97,7 @@ class _Page(msgspec.Struct, Generic[W]):
 
 
 def listed(
-    requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
+    client: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
 ) -> list[T]:
     """Return all items of a list as they were at one moment, each as `reduced` makes it, page by page.
 
@@ -107,11 +107,11 @@ def listed(
         LeftOutError: single objects are too large; it has all others. ClusterError: a page could not be read, or is
             none, or there are more than `budget` has left.
     """
-    return listed_at(requests, request, shape, reduced, budget)[0]
+    return listed_at(client, request, shape, reduced, budget)[0]
 
 
 def listed_at(
-    requests: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
+    client: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
 ) -> tuple[list[T], str]:
     """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
     for attempt in range(_ATTEMPTS):
@@ -119,7 +119,7 @@ def listed_at(
         left_out: list[tuple[str, str]] = []
         version = ""
         try:
-            for page in _pages(requests, request, shape, budget, left_out):
+            for page in _pages(client, request, shape, budget, left_out):
                 found += map(reduced, page.items or ())
                 version = page.metadata.resource_version
         except GoneError:
@@ -193,10 +193,10 @@ def _pages(
 ) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    requests = _PageRequests(client, request, left_out)
+    pages = _PageRequests(client, request, left_out)
     tokens = {""}
     asked = PAGE
-    answer = requests.send("")
+    answer = pages.send("")
     while True:
         page: _Page[W] = decoded(answer, page_of, request.operation)
         token = page.metadata.next or ""
@@ -206,9 +206,9 @@ def _pages(
         if token in tokens:
             raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
         tokens.add(token)
-        budget.take_page(request.operation, asked, requests.items)
-        asked += requests.items
-        following = _in_background(partial(requests.send, token))
+        budget.take_page(request.operation, asked, pages.items)
+        asked += pages.items
+        following = _in_background(partial(pages.send, token))
         yield page
         answer = following.result()
 
@@ -241,13 +241,13 @@ def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]
     return found
 
 
-def answer_to(requests: ApiClient, request: ApiRequest, shape: type[W]) -> W:
+def answer_to(client: ApiClient, request: ApiRequest, shape: type[W]) -> W:
     """Return the answer to `request` as `shape`.
 
     Raises:
         ClusterError: there is none, or it is not of that shape.
     """
-    return decoded(requests.send(request), shape, request.operation)
+    return decoded(client.send(request), shape, request.operation)
 
 
 def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:

@@ -45,9 +45,9 @@ class Holder(Struct, frozen=True):
 class Preflight:
     """Asks the API server of `cluster` about itself and about us; it changes nothing."""
 
-    def __init__(self, cluster: str, requests: ApiClient, connection: Connection) -> None:
+    def __init__(self, cluster: str, client: ApiClient, connection: Connection) -> None:
         self._cluster = cluster
-        self._requests = requests
+        self._client = client
         self.connection = connection
 
     def server(self) -> Server:
@@ -58,7 +58,7 @@ class Preflight:
         """
         operation = Operation(self._cluster, "get", "/version")
         began = datetime.now(UTC)
-        answer = self._requests.send(ApiRequest("GET", "/version", operation))
+        answer = self._client.send(ApiRequest("GET", "/version", operation))
         middle = began + (datetime.now(UTC) - began) / 2
         ahead = None if answer.date is None else answer.date - (middle - _HALF_A_SECOND)
         return Server(decoded(answer, _ServerVersion, operation).git_version, ahead)
@@ -69,7 +69,7 @@ class Preflight:
         Raises:
             ClusterError: the kubeconfig cannot be used.
         """
-        return claims_of(self.connection.access(self._requests.limit).token)
+        return claims_of(self.connection.access(self._client.limit).token)
 
     def serves(self, group: str) -> bool:
         """Return whether the cluster has this API group.
@@ -79,7 +79,7 @@ class Preflight:
         """
         operation = Operation(self._cluster, "get", f"/apis/{group}")
         try:
-            self._requests.send(ApiRequest("GET", f"/apis/{group}", operation))
+            self._client.send(ApiRequest("GET", f"/apis/{group}", operation))
         except NotFoundError:
             return False
         return True
@@ -90,7 +90,7 @@ class Preflight:
         Raises:
             ForbiddenError: we may not. ClusterError: it does not say.
         """
-        return own_user(self._requests, self._cluster, account)
+        return own_user(self._client, self._cluster, account)
 
     def missing(
         self, asked: Sequence[tuple[Right, str]], account: ServiceAccount | None = None
@@ -102,7 +102,7 @@ class Preflight:
         """
 
         def may(one: tuple[Right, str]) -> bool:
-            return is_allowed(self._requests, self._cluster, *one, account)
+            return is_allowed(self._client, self._cluster, *one, account)
 
         allowed = WorkerPool(_AT_ONCE).each(self._cluster, may, asked, _AT_ONCE)
         return [one for one, may in zip(asked, allowed, strict=True) if not may]
@@ -115,7 +115,7 @@ class Preflight:
         """
         request = object_request(self._cluster, "get", LEASES.key, namespace, NAME)
         try:
-            spec = answer_to(self._requests, request, LockManifest).spec
+            spec = answer_to(self._client, request, LockManifest).spec
         except NotFoundError:
             return None
         if not spec.holder_identity:

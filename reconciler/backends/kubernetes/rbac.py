@@ -143,7 +143,7 @@ class _Review(msgspec.Struct):
 
 
 def is_allowed(
-    requests: ApiClient,
+    client: ApiClient,
     cluster: str,
     right: Right,
     namespace: str,
@@ -171,7 +171,7 @@ def is_allowed(
         "spec": {"resourceAttributes": attributes},
     }
     request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review), account=account)
-    return answer_to(requests, request, _Review).status.allowed
+    return answer_to(client, request, _Review).status.allowed
 
 
 class _UserInfo(msgspec.Struct):
@@ -188,7 +188,7 @@ class _UserReview(msgspec.Struct):
     status: _UserStatus
 
 
-def own_user(requests: ApiClient, cluster: str, account: ServiceAccount | None = None) -> str:
+def own_user(client: ApiClient, cluster: str, account: ServiceAccount | None = None) -> str:
     """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
     no such question.
 
@@ -199,6 +199,6 @@ def own_user(requests: ApiClient, cluster: str, account: ServiceAccount | None =
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
     try:
-        return answer_to(requests, request, _UserReview).status.user_info.username
+        return answer_to(client, request, _UserReview).status.user_info.username
     except NotFoundError:
         return ""

@@ -14,8 +14,7 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
-from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock, RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.connection_settings import ClusterConnection

@@ -31,7 +31,7 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
 from reconciler.backends.live import LiveSettings, open_live
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit

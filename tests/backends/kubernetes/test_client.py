@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.live import LiveSettings, open_live
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     ClusterError,

@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.request_settings import RequestSettings
+from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Write

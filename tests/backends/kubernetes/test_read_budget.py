@@ -286,7 +286,7 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
         return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
 
     cluster = a_cluster(httpserver, tmp_path, answer)
-    requests = cluster._requests
+    requests = cluster._client
     requests.fence = (lambda: True) if has_lock else None
     with pytest.raises(ClusterError):
         cluster.list(SERVICES)
@@ -302,7 +302,7 @@ def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_pat
         return {"metadata": {"name": "kube-system", "uid": "k"}}
 
     cluster = a_cluster(httpserver, tmp_path, answer, kinds=30)
-    requests = cluster._requests
+    requests = cluster._client
     requests.fence = lambda: True
     with pytest.raises(ReadLimitError, match=r"get customresourcedefinitions.*: not asked, too slow"):
         cluster.scale_kinds()
