@@ -50,8 +50,8 @@ class Shares(Struct, frozen=True):
     def overflow(self) -> Mapping[str, int]:
         return self.allocation.overflow
 
-    def totals_for_more(self) -> dict[str, int]:
-        """Return from which total on each cluster gets one more, without clusters where that is not known.
+    def total_for_more(self, cluster: str) -> int | None:
+        """Return from which total on `cluster` gets one more, None where that is not known.
 
         It is known while replicas are shared by highest averages: `fair`, all of them placed, none being given up.
         """
@@ -67,11 +67,11 @@ class Shares(Struct, frozen=True):
             for name, own, top in zip(served.names, minimum, ceilings, strict=True)
         )
         if demand.rounding != "Fair" or not settled or held > demand.total:
-            return {}
+            return None
         seats = [given[name] - own for name, own in zip(served.names, minimum, strict=True)]
         claims = Claims(served.weights, seats, list(map(sub, ceilings, minimum)))
-        more = zip(served.names, seats_until_more(claims), strict=True)
-        return {name: demand.total + self.taken_off + number for name, number in more if number is not None}
+        more = seats_until_more(claims, served.names.index(cluster))
+        return None if more is None else demand.total + self.taken_off + more
 
 
 def shares(

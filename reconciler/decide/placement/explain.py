@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
@@ -175,20 +173,9 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.reasons[local.cluster])
 
 
-class _Counterfactuals(Struct, frozen=True):
-    """What would give clusters another number: `bound` would get one with a higher maxReplicas of their own, `totals`
-    says from which total on each gets one more.
-    """
-
-    bound: frozenset[str]
-    totals: Mapping[str, int]
-
-
 def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, ...]:
     """Return for each cluster why it has its number."""
-    shares = result.shares
-    found = cache(lambda: _Counterfactuals(bound_by_maximum(shares.allocation), shares.totals_for_more()))
-    return tuple(_explanation(local, result, found) for local in result.locals)
+    return tuple(_explanation(local, result) for local in result.locals)
 
 
 def _given_up(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
@@ -200,9 +187,7 @@ def _given_up(local: LocalWorkload, result: PlacementResult) -> Counterfactual |
     return change_if(CounterfactualCode.AFTER, at=since + result.federated.cluster_grace_period)
 
 
-def _explanation(
-    local: LocalWorkload, result: PlacementResult, found: Callable[[], _Counterfactuals]
-) -> PolicyExplanation:
+def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
         production = any(why.code is ReasonCode.PRODUCTION for why in local.reasons)
@@ -211,7 +196,7 @@ def _explanation(
         return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
-    lift = CounterfactualWhenAsked(_counterfactual, local, result, found)
+    lift = CounterfactualWhenAsked(_counterfactual, local, result)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, lift)
 
 
@@ -232,9 +217,7 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
         yield reason(ReasonCode.MINIMUMS_FIRST, left=max(0, total - minimums), total=total)
 
 
-def _counterfactual(
-    local: LocalWorkload, result: PlacementResult, found: Callable[[], _Counterfactuals]
-) -> Counterfactual | None:
+def _counterfactual(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
     if result.shares.keeping.get(local.cluster):
         return joint_counterfactual(
@@ -253,8 +236,10 @@ def _counterfactual(
         return _field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.shares.served.names:
         return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
-    total = found().totals.get(local.cluster)
-    return _other_preference(local, result, found().bound) or (None if total is None else _field_is("replicas", total))
+    if change := _other_preference(local, result):
+        return change
+    total = result.shares.total_for_more(local.cluster)
+    return None if total is None else _field_is("replicas", total)
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
@@ -273,60 +258,38 @@ def _field_is(field: str, value: str | int) -> Counterfactual:
     return change_if(CounterfactualCode.FIELD_IS, field=field, value=value)
 
 
-def _other_preference(local: LocalWorkload, result: PlacementResult, bound: frozenset[str]) -> Counterfactual | None:
+def _other_preference(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
     """Return which preference of its own would give `local` another number, None where none would."""
-    own = _preference(local, result)
-    if local.cluster in bound:
+    own, given = _preference(local, result), result.shares.allocation
+    if is_bound_by_maximum(given, local.cluster):
         return _field_is("maxReplicas", f"above {own.max_replicas}")
-    if own.weight or not moves_with_weight(result.shares.allocation, local.cluster, LARGEST):
+    if own.weight or not _moves_with_weight(given, local.cluster, LARGEST):
         return None
-    small = moves_with_weight(result.shares.allocation, local.cluster, 1)
-    return _field_is("its weight", "above 0" if small else "higher")
+    return _field_is("its weight", "above 0" if _moves_with_weight(given, local.cluster, 1) else "higher")
 
 
 # What another preference would change: the allocation is made once more, with that one preference changed.
 
 
-def bound_by_maximum(given: Allocation) -> frozenset[str]:
-    """Return the clusters that would get another number if their own maxReplicas were one more."""
-    served = given.served
-    full = [
-        at
-        for at, (name, most) in enumerate(zip(served.names, served.maximums, strict=True))
-        if most < UNBOUNDED and given.replicas[name] >= most
-    ]
-    is_left = given.demand.rounding == "Fair" and sum(given.replicas.values()) < given.demand.total
-    sure = {at for at in full if is_left and _takes_more(given, at)}
-    return frozenset(
-        served.names[at] for at in full if at in sure or _moves(given, _widened(served, at), served.names[at])
-    )
+def is_bound_by_maximum(given: Allocation, cluster: str) -> bool:
+    """Return whether `cluster` would get another number if its own maxReplicas were one more."""
+    served, at = given.served, given.served.names.index(cluster)
+    most = served.maximums[at]
+    if most >= UNBOUNDED or given.replicas[cluster] < most:
+        return False
+    maximums = (*served.maximums[:at], most + 1, *served.maximums[at + 1 :])
+    return _moves(given, replace(served, maximums=maximums), cluster)
 
 
-def _takes_more(given: Allocation, at: int) -> bool:
-    """Return whether nothing but its maximum keeps the cluster at `at` from taking what is left over."""
-    served = given.served
-    room = given.demand.capacity.get(served.names[at], UNBOUNDED)
-    return served.weights[at] > 0 and served.minimums[at] <= served.maximums[at] < room
-
-
-def moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
-    """Return whether `cluster` would get another number with `weight`, whoever of equal weights is served first."""
-    served = given.served
-    return _moves(given, _weighed(served, served.names.index(cluster), weight), cluster)
+def _moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
+    """Return whether `cluster` would get another number with `weight`, served behind those of the same weight."""
+    served, at = given.served, given.served.names.index(cluster)
+    weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
+    others = [other for other in range(len(weights)) if other != at]
+    before = sum(weights[other] >= weight for other in others)
+    order = [*others[:before], at, *others[before:]]
+    return _moves(given, arranged(replace(served, weights=weights), order), cluster)
 
 
 def _moves(given: Allocation, served: Candidates, cluster: str) -> bool:
     return allocate(served, given.demand).replicas[cluster] != given.replicas[cluster]
-
-
-def _widened(served: Candidates, at: int) -> Candidates:
-    maximums = served.maximums
-    return replace(served, maximums=(*maximums[:at], maximums[at] + 1, *maximums[at + 1 :]))
-
-
-def _weighed(served: Candidates, at: int, weight: int) -> Candidates:
-    """Return `served` with another weight of the cluster at `at`, behind those of the same weight."""
-    weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
-    others = [other for other in range(len(weights)) if other != at]
-    before = sum(weights[other] >= weight for other in others)
-    return arranged(replace(served, weights=weights), [*others[:before], at, *others[before:]])

@@ -191,37 +191,21 @@ def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int) -> list[i
     return result
 
 
-def seats_until_more(claims: Claims) -> list[int | None]:
-    """Return for each cluster how many more seats must be given out in all until it gets its next one, None for never.
+def seats_until_more(claims: Claims, at: int) -> int | None:
+    """Return how many more seats must be given out in all until the cluster at `at` gets its next one, None for never.
 
     `taken` is what each has when they were given out by highest averages.
     """
-    seen: dict[tuple[int, int], tuple[int, list[int]]] = {}
-    result: list[int | None] = []
-    for at, (weight, seats, limit) in enumerate(zip(claims.weights, claims.taken, claims.limits, strict=True)):
-        if not weight or seats >= limit:
-            result.append(None)
-            continue
-        if (weight, seats) not in seen:
-            seen[weight, seats] = _seats_up_to(claims, weight, 2 * seats + 1)
-        given, tied = seen[weight, seats]
-        result.append(given - sum([other > at for other in tied]))
-    return result
-
-
-def _seats_up_to(claims: Claims, weight: int, divisor: int) -> tuple[int, list[int]]:
-    """Return how many seats are given until all averages of at least weight / divisor are served, and who has a seat of
-    exactly that average.
-    """
-    given = 0
-    tied = []
-    for at, (own, seats, limit) in enumerate(zip(claims.weights, claims.taken, claims.limits, strict=True)):
+    weight, divisor = claims.weights[at], 2 * claims.taken[at] + 1
+    if not weight or claims.taken[at] >= claims.limits[at]:
+        return None
+    given = 0  # until all averages of at least weight / divisor are served, without later ones of just that average
+    for other, (own, seats, limit) in enumerate(zip(claims.weights, claims.taken, claims.limits, strict=True)):
         reached, rest = divmod(own * divisor, weight)
         until = (reached + 1) // 2
-        if seats < until <= limit and rest == 0 and reached % 2 == 1:
-            tied.append(at)
-        given += max(0, min(until, limit) - seats)
-    return given, tied
+        tied = seats < until <= limit and rest == 0 and reached % 2 == 1
+        given += max(0, min(until, limit) - seats) - (tied and other > at)
+    return given
 
 
 # `rounding: KubeFed`: the order and the rounds of the federation planner, to the last replica.

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import allocate_replicas
-from reconciler.decide.placement.explain import bound_by_maximum
+from reconciler.decide.placement.explain import is_bound_by_maximum
 from tests.laws import tries
 
 FLEET = ["a", "b", "c", "d", "e"]
@@ -61,7 +61,8 @@ def test_never_more_than_wanted_and_never_above_a_limit(problem, total, rounding
 @given(problems(), totals, roundings)
 def test_a_maximum_binds_where_one_more_moves_the_number(problem, total, rounding):
     found = allocate_replicas(**problem, total=total, rounding=rounding)
-    assert bound_by_maximum(found) == {name for name in found.replicas if moves(problem, total, rounding, name)}
+    for name in found.served.names:
+        assert is_bound_by_maximum(found, name) == moves(problem, total, rounding, name)
 
 
 def moves(problem, total, rounding, name):
@@ -326,8 +327,9 @@ def test_some_hundred_problems_come_out_as_they_are_counted():
         found = allocate_replicas(**problem, total=total, rounding="kubefed")
         assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, total), (problem, total)
         for rounding, one in (("fair", fair), ("kubefed", found)):
-            binding = {name for name in one.replicas if moves(problem, total, rounding, name)}
-            assert bound_by_maximum(one) == binding, (problem, total, rounding)
+            for name in one.served.names:
+                bound = moves(problem, total, rounding, name)
+                assert is_bound_by_maximum(one, name) == bound, (problem, total, rounding)
 
 
 def test_what_stands_at_its_limit_gets_no_share_where_the_others_go_down():

@@ -103,7 +103,8 @@ def test_each_next_seat_comes_after_as_many_as_are_counted():
             counted(Claims(claims.weights, [0] * len(claims.taken), claims.limits), seats),
             claims.limits,
         )
-        for at, more in enumerate(seats_until_more(given)):
+        for at in range(len(given.weights)):
+            more = seats_until_more(given, at)
             if more is None:
                 assert not given.weights[at] or given.taken[at] >= given.limits[at]
             else:
