@@ -94,12 +94,6 @@ class ControlPlane:
     def url(self) -> str:
         return f"https://127.0.0.1:{self._port}"
 
-    @property
-    def process_ids(self) -> list[int]:
-        """The ids of all its processes that run."""
-        running = [*self._processes, *([self._api_server] if self._api_server else [])]
-        return [process.id for process in running if process.alive]
-
     def start(self) -> None:
         """Start all parts and wait until the API server is ready.
 

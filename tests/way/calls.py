@@ -68,6 +68,13 @@ class Folder:
         assert said.code == 0, said
         return said
 
+    def explain(self, what: str, now: str, *more: str) -> Said:
+        return self.call("explain", what, "--snapshot", "snapshot", "--now", now, *more)
+
+    def restore(self, now: str, *more: str) -> Said:
+        at = ("--snapshot", "snapshot", "--policies", "policies", "--now", now)
+        return self.call("restore", *more, *at, "--auto-approve")
+
     def write(self, file: str, text: str) -> None:
         path = self.path / file
         path.parent.mkdir(parents=True, exist_ok=True)

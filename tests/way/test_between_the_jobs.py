@@ -13,47 +13,26 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import RefusedError
 from reconciler.model import Write
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, fleet, idling, placed, template, weights
 
 EVENING, NIGHT, MORNING = "2026-11-23T19:00:00Z", "2026-11-23T21:00:00Z", "2026-11-24T07:30:00Z"
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: f}}
-spec:
-  home: east
-  limits: {{default: {{perCluster: {idled}, fleet: {{share: 100%}}}}}}
-  clusters: [{{name: east}}, {{name: west}}]
-"""
-NIGHTS = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [shop]}, workloads: {kinds: [ReplicaSet]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-07:00"]}}]
-  minAge: 0s
-"""
-WEB = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {{name: web, namespace: shop}}
-spec:
-  replicas: {replicas}
-  clusterGracePeriod: 5m
-  preferences: {{rebalance: true, clusters: {{{clusters}}}}}
-  selector: {{matchLabels: {{app: {app}}}}}
-  template: {{metadata: {{labels: {{app: {app}}}}}, spec: {{containers: [{{name: c, image: "{image}"}}]}}}}
-"""
-SPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n"
+NIGHTS = idling(
+    "namespaces: {include: [shop]}, workloads: {kinds: [ReplicaSet]}", "minAge: 0s", downtime='"20:00-07:00"'
+)
+SPACE = an_object("Namespace", "shop")
 BOTH = ("east", "west")
+
+
+def limited(share: str) -> str:
+    return fleet(BOTH, f"limits: {{default: {{perCluster: {share}, fleet: {{share: 100%}}}}}}")
 
 
 class World(Folder):
     """Two clusters; `lose` and `find` take west away and give it back."""
 
     def web(self, replicas: int = 6, clusters: tuple[str, ...] = BOTH, app: str = "web", image: str = "web:1") -> None:
-        weights = ", ".join(f"{name}: {{weight: 1}}" for name in clusters)
-        self.write("policies/web.yaml", WEB.format(replicas=replicas, clusters=weights, app=app, image=image))
+        made = placed(replicas, weights(*clusters), template(app, image), "clusterGracePeriod: 5m")
+        self.write("policies/web.yaml", made)
 
     def run(self, now: str, *codes: int) -> str:
         said = self.apply(now)
@@ -82,7 +61,7 @@ class World(Folder):
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
-    made.write("policies/fleet.yaml", FLEET.format(idled="{share: 100%}"))
+    made.write("policies/fleet.yaml", limited("{share: 100%}"))
     made.write("policies/nights.yaml", NIGHTS)
     for name in BOTH:
         made.write(f"snapshot/{name}/shop.yaml", SPACE)
@@ -120,7 +99,7 @@ def test_a_cluster_that_is_lost_at_night_is_replaced_when_the_policy_is_removed(
 
 
 def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(world):
-    world.write("policies/fleet.yaml", FLEET.format(idled="{share: 0%, atLeast: 0}"))
+    world.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
     world.web(6)
     world.run(EVENING)
     assert "held back" in world.run(NIGHT, 0, 4)
@@ -133,13 +112,13 @@ def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_b
 
 
 def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle(world):
-    world.write("policies/fleet.yaml", FLEET.format(idled="{share: 0%, atLeast: 0}"))
+    world.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
     world.web(6)
     world.run(EVENING)
     world.web(10)
     assert "west/shop/ReplicaSet/web  replicas  3 -> 5" in world.plan(NIGHT).out
-    about = ("west/shop/ReplicaSet/web", "--policies", "policies", "--snapshot", "snapshot", "--now", NIGHT)
-    assert "Current 3, desired 5" in world.call("explain", *about).out
+    said = world.explain("west/shop/ReplicaSet/web", NIGHT, "--policies", "policies")
+    assert "Current 3, desired 5" in said.out
 
 
 def test_the_status_after_a_wake_is_what_was_woken(world):
@@ -172,7 +151,7 @@ def test_what_the_policy_states_now_is_written_before_the_wake(world, change, fi
     world.run(EVENING)
     world.run(NIGHT)
     world.web(6, **change)
-    expected = {"image": [{"name": "c", "image": "web:2"}], "app": {"app": "other"}}
+    expected = {"image": [{"name": "main", "image": "web:2"}], "app": {"app": "other"}}
     for now in when:
         world.run(now)
         for name in BOTH:
@@ -214,9 +193,9 @@ def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(world):
     said = world.apply(MORNING, "--policy", "nights")
     assert said.code == 0, said
     assert world.counts() == {"east": 3, "west": 3}
-    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "c", "image": "web:1"}]
+    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:1"}]
     world.run("2026-11-24T07:35:00Z")
-    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "c", "image": "web:2"}]
+    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:2"}]
 
 
 def test_a_wake_goes_on_after_the_change_of_the_template_was_refused(world, monkeypatch):

@@ -9,34 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, documents, idling, workload
+from tests.way.manifests import fleet as fleet_of
 
 CLUSTERS = [f"c{number:02}" for number in range(5)]
-FLEET = f"""\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: prod}}
-spec:
-  home: c00
-  clusters: [{", ".join(f"{{name: {name}}}" for name in CLUSTERS)}]
-"""
-IDLING = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  selector: {namespaces: {include: ["team-*"]}, workloads: {}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
-"""
-DEPLOYMENT = """\
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2026-10-01T09:00:00Z"}}
-spec:
-  replicas: 1
-  selector: {{matchLabels: {{app: {name}}}}}
-  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: main, image: "web:1"}}]}}}}
-"""
+FLEET = fleet_of(CLUSTERS, name="prod")
+IDLING = idling('namespaces: {include: ["team-*"]}, workloads: {}', name="idle-dev")
+SINCE_OCTOBER = 'creationTimestamp: "2026-10-01T09:00:00Z"'
 NIGHT, MORNING, NEXT_NIGHT = "2026-11-25T21:00:00Z", "2026-11-26T07:00:00Z", "2026-11-26T21:00:00Z"
 LINE = (
     "idle-dev: 50 workloads would go idle for the first time, limit 3 per cluster; "
@@ -45,8 +24,8 @@ LINE = (
 
 
 def deployments(numbers: range, namespace: str = "team-a") -> str:
-    space = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"
-    return space + "".join(DEPLOYMENT.format(name=f"web-{number}", namespace=namespace) for number in numbers)
+    found = (workload(f"web-{number}", namespace, 1, metadata=SINCE_OCTOBER) for number in numbers)
+    return documents(an_object("Namespace", namespace), *found)
 
 
 def pasted(folder: Folder, line: str) -> None:

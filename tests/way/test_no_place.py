@@ -6,21 +6,10 @@ import pytest
 import yaml
 
 from tests.way.calls import Folder
+from tests.way.manifests import documents, fleet, idling
 
 NIGHT = "2026-11-20T22:00:00Z"
-POLICIES = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: one}
-spec: {home: east, clusters: [{name: east}]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Pool]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
-"""
+POLICIES = documents(fleet(["east"], name="one"), idling("namespaces: {include: [shop]}, workloads: {kinds: [Pool]}"))
 SCALE = {"specReplicasPath": ".spec.pool.size", "statusReplicasPath": ".status.size"}
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",

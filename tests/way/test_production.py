@@ -7,40 +7,31 @@ import json
 import pytest
 
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, documents, downscale, idling, placed, target_ref, template, workload
+from tests.way.manifests import fleet as fleet_of
 
 FRIDAY_NIGHT, MONDAY_NIGHT = "2026-11-20T22:00:00Z", "2026-11-23T22:00:00Z"
+AT_NIGHT = ("--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
 CLUSTERS = ["c01", "c02", "c03", "c11", "c12"]
 PRODUCTION = CLUSTERS[:3]
 TEAMS = ["team-a", "team-b", "team-c"]
 WEB = "c01/team-a/Deployment/web"
 LEFT_OUT = "cluster c01 is production, left out by nights without production: true"
-POLICY = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  priority: 1
-  selector: {namespaces: {include: ["team-*"]}, workloads: {kinds: [Deployment]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-07:00"]}}]
-  minAge: 0s
-"""
-BELOW = POLICY.replace("nights", "below").replace("priority: 1", "priority: 0\n  production: true")
-WITH_THE_WORD = POLICY.replace("  minAge", "  production: true\n  minAge")
+SELECTOR = 'namespaces: {include: ["team-*"]}, workloads: {kinds: [%s]}'
 
 
-def fleet(production: list[str], more: str = "") -> str:
-    listed = ", ".join(f"{{name: {name}, production: {str(name in production).lower()}}}" for name in CLUSTERS)
-    return (
-        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: f}\n"
-        f"spec:\n  home: c11\n  clusters: [{listed}]\n{more}"
-    )
+def nights(*more: str, kind: str = "Deployment", downtime: str = '"20:00-07:00"', **names: str) -> str:
+    return idling(SELECTOR % kind, "minAge: 0s", *(more or ("priority: 1",)), downtime=downtime, **names)
 
 
-def deployment(namespace: str, labels: str = "{}") -> str:
-    return (
-        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: {namespace}, labels: {labels}}}\n"
-        "spec: {replicas: 1, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}\n---\n"
-    )
+POLICY = nights()
+BELOW = nights("priority: 0", "production: true", name="below")
+WITH_THE_WORD = nights("priority: 1", "production: true")
+
+
+def fleet(production: list[str], *more: str) -> str:
+    listed = (f"{{name: {name}, production: {str(name in production).lower()}}}" for name in CLUSTERS)
+    return fleet_of(listed, *more, home="c11")
 
 
 @pytest.fixture
@@ -49,7 +40,7 @@ def folder(tmp_path) -> Folder:
     made.write("policies/fleet.yaml", fleet(PRODUCTION))
     made.write("policies/nights.yaml", POLICY)
     for cluster in CLUSTERS:
-        made.write(f"snapshot/{cluster}/all.yaml", "".join(map(deployment, TEAMS)))
+        made.write(f"snapshot/{cluster}/all.yaml", documents(*(workload("web", team, 1) for team in TEAMS)))
     return made
 
 
@@ -61,7 +52,7 @@ def down(folder: Folder) -> set[str]:
 
 
 def explained(folder: Folder, name: str, now: str = FRIDAY_NIGHT) -> str:
-    return folder.call("explain", name, "--policies", "policies", "--snapshot", "snapshot", "--now", now).out
+    return folder.explain(name, now, "--policies", "policies").out
 
 
 def test_production_stays_as_it_is_and_explain_says_why(folder):
@@ -83,7 +74,7 @@ def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
     folder.write("policies/fleet.yaml", fleet(CLUSTERS))
     words = "No workload outside production is selected by IdlingPolicy nights (policies/nights.yaml:1)."
     assert folder.plan(FRIDAY_NIGHT).out.splitlines()[-1] == words
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    said = folder.call("validate", "policies", *AT_NIGHT)
     assert said.out.endswith("  IdlingPolicy nights (policies/nights.yaml:1): 15 workloads\n")
     assert "selects no workload" not in said.err
 
@@ -104,7 +95,7 @@ def test_a_policy_that_says_so_selects_production(folder):
     ("policy", "wakes"),
     [
         pytest.param(POLICY, "2026-11-21T07:00:00Z", id="as its schedule ends"),
-        pytest.param(POLICY.replace("20:00-07:00", "00:00-24:00"), "2026-11-21T07:00:00Z", id="as its record says"),
+        pytest.param(nights(downtime='"00:00-24:00"'), "2026-11-21T07:00:00Z", id="as its record says"),
     ],
 )
 def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no_more(folder, policy, wakes):
@@ -128,7 +119,7 @@ def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no
 
 # What is production
 
-SPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {stage: live}}\n---\n"
+SPACE = an_object("Namespace", "team-a", metadata="labels: {stage: live}")
 CALLED = [
     pytest.param("production: {namespaces: [team-a]}", "", "namespace team-a", id="a namespace by its name"),
     pytest.param(
@@ -154,11 +145,10 @@ CALLED = [
 
 @pytest.mark.parametrize(("stated", "more", "expected"), CALLED)
 def test_what_is_production(folder, stated, more, expected):
-    folder.write("policies/fleet.yaml", fleet([], f"  {stated}\n"))
-    folder.write(
-        "snapshot/c01/all.yaml",
-        more + deployment("team-a", "{tier: gold}" if "Labels: {tier: gold" in stated else "{}"),
-    )
+    folder.write("policies/fleet.yaml", fleet([], stated))
+    labels = "labels: {tier: gold}" if "Labels: {tier: gold" in stated else ""
+    found = workload("web", "team-a", 1, metadata=labels)
+    folder.write("snapshot/c01/all.yaml", documents(more, found) if more else found)
     said = explained(folder, WEB)
     left_out = "without production: true" in said
     assert left_out == (expected is not None)
@@ -166,7 +156,7 @@ def test_what_is_production(folder, stated, more, expected):
 
 
 def test_an_exception_of_a_production_cluster_sleeps(folder):
-    folder.write("policies/fleet.yaml", fleet(PRODUCTION, "  production: {exceptNamespaces: [team-b]}\n"))
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION, "production: {exceptNamespaces: [team-b]}"))
     folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
     assert folder.replicas("c01", "team-b", "Deployment", "web") == 0
     assert folder.replicas("c01", "team-a", "Deployment", "web") == 1
@@ -174,23 +164,11 @@ def test_an_exception_of_a_production_cluster_sleeps(folder):
 
 # The other jobs
 
-TARGET = """\
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: shrink}
-spec:
-  selector: {namespaces: {include: ["team-*"]}, workloads: {kinds: [Deployment]}}
-  target: {replicas: 0}
-"""
-PLACED = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: team-a}
-spec:
-  replicas: 30
-  preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-"""
+TARGET = downscale(SELECTOR % "Deployment", 0, name="shrink")
+
+
+def web(replicas: int, preferences: str, *more: str, word: bool = False) -> str:
+    return placed(replicas, preferences, *more, *(["production: true"] if word else []), namespace="team-a")
 
 
 @pytest.mark.parametrize("word", [False, True])
@@ -205,7 +183,7 @@ def test_a_target_changes_production_only_where_its_policy_says_so(folder, word)
 
 
 def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder):
-    folder.write("policies/nights.yaml", PLACED)
+    folder.write("policies/nights.yaml", web(30, 'clusters: {"*": {weight: 1}, c02: {weight: 9}}', target_ref()))
     folder.applied(FRIDAY_NIGHT, "--allow-exceed", "web")
     replicas = {name: folder.replicas(name, "team-a", "Deployment", "web") for name in CLUSTERS}
     assert {name: number for name, number in replicas.items() if number != 1 and name in PRODUCTION} == {
@@ -219,18 +197,15 @@ def test_a_pattern_of_placement_stands_for_no_production_and_a_name_does(folder)
 
 @pytest.mark.parametrize("word", [False, True])
 def test_what_sleeps_in_production_keeps_its_template_unless_the_policy_says_so(folder, word):
-    made = PLACED.partition("  targetRef")[0].replace(", c02: {weight: 9}", "").replace("replicas: 30", "replicas: 5")
-    template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: old}]}}"
-    made += f"  selector: {{matchLabels: {{app: web}}}}\n  template: {template}\n"
+    made, everywhere = "policies/web.yaml", 'clusters: {"*": {weight: 1}}'
     folder.write("policies/fleet.yaml", fleet([]))
-    folder.write("policies/web.yaml", made)
-    folder.write("policies/nights.yaml", POLICY.replace("Deployment", "ReplicaSet"))
+    folder.write(made, web(5, everywhere, template(image="old")))
+    folder.write("policies/nights.yaml", nights(kind="ReplicaSet"))
     for hour in ("12:00", "22:00"):
         folder.applied(f"2026-11-20T{hour}:00Z", "--allow-exceed", "nights")
 
     folder.write("policies/fleet.yaml", fleet(PRODUCTION))
-    new = made.replace("image: old", "image: new")
-    folder.write("policies/web.yaml", new + ("  production: true\n" if word else ""))
+    folder.write(made, web(5, everywhere, template(image="new"), word=word))
     folder.applied("2026-11-20T23:00:00Z", "--allow-exceed", "nights")
     changed = {
         key[0]
@@ -242,11 +217,10 @@ def test_what_sleeps_in_production_keeps_its_template_unless_the_policy_says_so(
 
 @pytest.mark.parametrize("word", [False, True])
 def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(folder, word):
-    preferences = "preferences: {rebalance: true, clusters: {c01: {maxReplicas: 1, weight: 1}, c11: {weight: 1}}}"
-    policy = PLACED.replace('preferences: {clusters: {"*": {weight: 1}, c02: {weight: 9}}}', preferences)
-    folder.write("policies/nights.yaml", policy.replace("30", "5") + ("  production: true\n" if word else ""))
+    preferences = "rebalance: true, clusters: {c01: {maxReplicas: 1, weight: 1}, c11: {weight: 1}}"
+    folder.write("policies/nights.yaml", web(5, preferences, target_ref(), word=word))
     for cluster in ("c01", "c11"):
-        folder.write(f"snapshot/{cluster}/all.yaml", deployment("team-a").replace("replicas: 1", "replicas: 3"))
+        folder.write(f"snapshot/{cluster}/all.yaml", workload("web", "team-a", 3))
     for hour in range(3):
         folder.applied(f"2026-11-20T{12 + hour}:00:00Z", "--allow-exceed", "web")
     assert folder.replicas("c01", "team-a", "Deployment", "web") == (1 if word else 3)
@@ -257,40 +231,31 @@ def test_a_target_ref_takes_running_pods_of_production_away_only_with_the_word(f
 
 # Teams, migration, and tests
 
-TENANT = """\
-  tenants:
-  - {name: a, paths: [a/**], namespaces: [team-a]}
-"""
-
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_production_is_the_platforms_to_give(folder, allowed):
-    more = TENANT.replace("[team-a]", f"[team-a], production: {str(allowed).lower()}")
-    folder.write("policies/fleet.yaml", fleet(PRODUCTION, more))
-    folder.write(
-        "policies/a/nights.yaml",
-        WITH_THE_WORD.replace("nights", "own").replace("team-*", "*").replace("priority: 1", "priority: 0"),
-    )
+    tenant = f"{{name: a, paths: [a/**], namespaces: [team-a], production: {str(allowed).lower()}}}"
+    folder.write("policies/fleet.yaml", fleet(PRODUCTION, f"tenants: [{tenant}]"))
+    own = 'namespaces: {include: ["*"]}, workloads: {kinds: [Deployment]}'
+    folder.write("policies/a/nights.yaml", idling(own, "production: true", name="own"))
     said = folder.call("validate", "policies")
     assert said.code == (0 if allowed else 3)
-    assert allowed or "policies/a/nights.yaml:8:" in said.err
-    assert allowed or "expected no production in a policy of tenant a at policies/fleet.yaml:8" in said.err
+    assert allowed or "policies/a/nights.yaml:7:" in said.err
+    assert allowed or "expected no production in a policy of tenant a at policies/fleet.yaml:7" in said.err
 
 
 def test_validate_lists_the_policies_that_need_the_word(folder):
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    said = folder.call("validate", "policies", *AT_NIGHT)
     assert said.out.endswith(
         "Production that policies leave out; to select it they need spec.production: true\n"
         "  IdlingPolicy nights (policies/nights.yaml:1): 9 workloads\n"
     )
-    value = json.loads(
-        folder.call("validate", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT, "-o", "json").out
-    )
+    value = json.loads(folder.call("validate", "policies", *AT_NIGHT, "-o", "json").out)
     assert value["firstNight"]["productionLeftOut"] == {"IdlingPolicy nights": 9}
 
 
 def test_init_writes_tests_that_fail_once_production_is_selected(folder):
-    said = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    said = folder.call("init", "policies", *AT_NIGHT)
     assert said.code == 0, said
     assert "  c01: 0 of 3 workloads; of production 0 of 3\n" in said.out
     assert "  c11: 3 of 3 workloads\n" in said.out
@@ -308,19 +273,18 @@ def test_init_writes_tests_that_fail_once_production_is_selected(folder):
     folder.write("policies/fleet.yaml", fleet(PRODUCTION[1:]))
     assert folder.call("test", "policies").code == 1
 
-    assert folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT).code == 64
-    again = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT, "--overwrite")
+    assert folder.call("init", "policies", *AT_NIGHT).code == 64
+    again = folder.call("init", "policies", *AT_NIGHT, "--overwrite")
     assert "guards 6 workloads" in again.out
     assert folder.call("test", "policies").code == 0
 
 
 def test_init_names_the_namespaces_and_workloads_of_other_production(folder):
-    stated = "  production: {namespaces: [team-a, team-c], exceptNamespaces: [team-b], workloadLabels: {tier: gold}}\n"
+    stated = "production: {namespaces: [team-a, team-c], exceptNamespaces: [team-b], workloadLabels: {tier: gold}}"
     folder.write("policies/fleet.yaml", fleet([], stated))
-    folder.write(
-        "snapshot/c03/all.yaml", deployment("team-b", "{tier: gold}") + deployment("team-b").replace("web,", "api,")
-    )
-    said = folder.call("init", "policies", "--snapshot", "snapshot", "--now", FRIDAY_NIGHT)
+    gold = workload("web", "team-b", 1, metadata="labels: {tier: gold}")
+    folder.write("snapshot/c03/all.yaml", documents(gold, workload("api", "team-b", 1)))
+    said = folder.call("init", "policies", *AT_NIGHT)
     assert said.code == 0, said
     written = (folder.path / "policies" / "production_test.yaml").read_text()
     assert "object: c03/team-b/Deployment/web" in written

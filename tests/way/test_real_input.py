@@ -7,38 +7,21 @@ import shutil
 import pytest
 
 from tests.way.calls import Folder
+from tests.way.manifests import UNLIMITED, fleet, idling, placed, target_ref
 
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: real}
-spec:
-  home: boutique
-  clusters: [{name: boutique}, {name: guestbook}, {name: cassandra}]
-  limits:
-    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
-"""
-NIGHT = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: night}
-spec:
-  selector:
-    namespaces: {include: [default]}
-    services: {}
-    workloads: {kinds: [Deployment, StatefulSet, ReplicationController]}
-  idleWhen:
-    - schedule: {timeZone: UTC, downtime: ["22:00-06:00"]}
-"""
-SPREAD = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: frontend, namespace: default}
-spec:
-  replicas: 7
-  preferences: {rebalance: true, clusters: {boutique: {weight: 2}, guestbook: {weight: 1, minReplicas: 2}}}
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: frontend}
-"""
+FLEET = fleet(["boutique", "guestbook", "cassandra"], UNLIMITED, name="real")
+NIGHT = idling(
+    "namespaces: {include: [default]}, services: {}, "
+    "workloads: {kinds: [Deployment, StatefulSet, ReplicationController]}",
+    downtime='"22:00-06:00"',
+)
+SPREAD = placed(
+    7,
+    "rebalance: true, clusters: {boutique: {weight: 2}, guestbook: {weight: 1, minReplicas: 2}}",
+    target_ref(name="frontend"),
+    name="frontend",
+    namespace="default",
+)
 FILES = {
     "boutique": ["online-boutique/kubernetes-manifests.yaml"],
     "guestbook": [

@@ -18,23 +18,16 @@ from reconciler.errors import (
     UnreachableError,
 )
 from tests.way.calls import Folder
+from tests.way.manifests import documents, fleet, identity, placed, template, weights
 
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: two}
-spec: {home: east, clusters: [{name: east}, {name: west}]}
-"""
-WEB = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 8
-  preferences: {rebalance: true, clusters: {"*": {weight: 1}}}
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "registry.example/web:1"}]}}
-"""
+FLEET = fleet(["east", "west"], name="two")
+
+
+def web(replicas: int = 8, *more: str, of: str = FLEET) -> str:
+    """The Fleet and what it places."""
+    return documents(of, placed(replicas, weights("*"), template(), *more))
+
+
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -65,12 +58,9 @@ def refusals(folder: Folder) -> list[str]:
 @pytest.fixture
 def two(tmp_path) -> Folder:
     folder = Folder(tmp_path)
-    folder.write("policies/all.yaml", f"{FLEET}---\n{WEB}")
+    folder.write("policies/all.yaml", web())
     for cluster in ("east", "west"):
-        folder.write(
-            f"snapshot/{cluster}/cluster.yaml",
-            f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: kube-system, uid: {cluster}-uid}}\n",
-        )
+        folder.write(f"snapshot/{cluster}/cluster.yaml", identity(cluster))
     return folder
 
 
@@ -105,9 +95,7 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
 
 
 def test_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}")
-    assert two.apply(at(0)).code == 0
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")
+    grows(two)
     refuse(monkeypatch, "west", "patch")
     assert two.apply(at(1)).code == 6
     [event] = [found for found in events(two, "west") if found["type"] == "Warning"]
@@ -128,7 +116,7 @@ def test_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
 def grows(two: Folder) -> None:
     """One replica set of two is to have one more, and is not let."""
     assert two.apply(at(0)).code == 0
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 10')}")
+    two.write("policies/all.yaml", web(10))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +169,7 @@ def events(folder: Folder, cluster: str) -> list[dict]:
 
 
 def test_a_refused_delete_is_no_want_of_room(two, monkeypatch):
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB}  onDelete: Delete\n")
+    two.write("policies/all.yaml", web(8, "onDelete: Delete"))
     assert two.apply(at(0)).code == 0
     two.write("policies/all.yaml", FLEET)
     held = refuse(monkeypatch, "west", "delete")
@@ -203,7 +191,7 @@ def test_what_left_git_is_forgotten(two, monkeypatch):
 
 
 def test_a_home_that_is_read_only_is_not_written_to(two, monkeypatch):
-    two.write("policies/all.yaml", f"{FLEET.replace('{name: east}', '{name: east, state: ReadOnly}')}---\n{WEB}")
+    two.write("policies/all.yaml", web(of=fleet(["{name: east, state: ReadOnly}", "west"], home="east", name="two")))
     refuse(monkeypatch, "west", "create")
     said = two.apply(at(0))
     assert said.code == 6
@@ -213,7 +201,7 @@ def test_a_home_that_is_read_only_is_not_written_to(two, monkeypatch):
 
 def test_what_a_cluster_does_not_let_go_of_says_nothing_about_its_room(two, monkeypatch):
     assert two.apply(at(0)).code == 0
-    two.write("policies/all.yaml", f"{FLEET}---\n{WEB.replace('replicas: 8', 'replicas: 4')}")
+    two.write("policies/all.yaml", web(4))
     refuse(monkeypatch, "west", "patch")
     assert two.apply(at(1)).code == 6
     assert refusals(two) == []

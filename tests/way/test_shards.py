@@ -9,57 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.way.calls import Folder, Said
+from tests.way.manifests import an_object, documents, idling, placed, template, workload
+from tests.way.manifests import fleet as fleet_of
 
 COUNT = 3
 CLUSTERS = [f"c{number:02}" for number in range(9)]
 NIGHT, LATER, MORNING = "2026-11-20T23:00:00Z", "2026-11-20T23:10:00Z", "2026-11-21T08:00:00Z"
 
-IDLING = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [dev]}, workloads: {kinds: [Deployment]}}
-  idleWhen:
-    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
-"""
-SHOP = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 18
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: web}]}
-  selector: {matchLabels: {app: web}}
-  preferences: {clusters: {"*": {weight: 1}}}
-"""
-_CLUSTER = """\
-apiVersion: v1
-kind: List
-items:
-  - {apiVersion: v1, kind: Namespace, metadata: {name: dev}}
-  - {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
-"""
-_DEPLOYMENT = """\
-  - apiVersion: apps/v1
-    kind: Deployment
-    metadata: {name: %s, namespace: dev}
-    spec:
-      replicas: 2
-      selector: {matchLabels: {app: a}}
-      template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}
-"""
+IDLING = idling("namespaces: {include: [dev]}, workloads: {kinds: [Deployment]}")
+SHOP = placed(18, 'clusters: {"*": {weight: 1}}', template())
+SPACES = [an_object("Namespace", name) for name in ("dev", "shop")]
 
 
 def fleet(limits: str = "{perCluster: {share: 100%}, fleet: {share: 100%}}", *, identities: bool = True) -> str:
     pinned = {name: f", identity: {name}" if identities else "" for name in CLUSTERS}
-    lines = "".join(f"    - {{name: {name}{pinned[name]}}}\n" for name in CLUSTERS)
-    return (
-        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: many}\n"
-        f"spec:\n  home: c00\n  limits: {{default: {limits}}}\n  clusters:\n{lines}"
-    )
+    listed = (f"{{name: {name}{pinned[name]}}}" for name in CLUSTERS)
+    return fleet_of(listed, f"limits: {{default: {limits}}}", home="c00", name="many")
 
 
 def a_folder(path: Path, deployments: int = 2, *, placed: bool = True) -> Folder:
@@ -69,8 +34,8 @@ def a_folder(path: Path, deployments: int = 2, *, placed: bool = True) -> Folder
     if placed:
         folder.write("policies/shop.yaml", SHOP)
     for name in CLUSTERS:
-        objects = "".join(_DEPLOYMENT % f"app-{number}" for number in range(deployments))
-        folder.write(f"snapshot/{name}/objects.yaml", _CLUSTER + objects)
+        found = (workload(f"app-{number}", "dev") for number in range(deployments))
+        folder.write(f"snapshot/{name}/objects.yaml", documents(*SPACES, *found))
     return folder
 
 
@@ -141,7 +106,7 @@ def test_what_exceeds_the_part_of_a_policys_number_is_held_back_with_the_number_
 def test_a_freeze_at_home_is_for_all_shards(tmp_path: Path) -> None:
     folder = a_folder(tmp_path)
     freezes = '[{"cluster": "", "namespace": "", "until": "2026-11-30T00:00:00Z", "reason": "sale", "by": "me"}]'
-    config_map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: freeze, namespace: reconciler}\n"
+    config_map = an_object("ConfigMap", "freeze", "reconciler")
     folder.write("snapshot/c00/freeze.yaml", f"{config_map}data: {{freezes: '{freezes}'}}\n")
     before = scales(folder)
     for said in shards(folder, NIGHT):

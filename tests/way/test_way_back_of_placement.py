@@ -9,73 +9,30 @@ import pytest
 import yaml
 
 from tests.way.calls import Folder
+from tests.way.manifests import UNLIMITED, autoscaler, downscale, fleet, idling, target_ref, template, weights, workload
+from tests.way.manifests import placed as federated
 
 NOW = "2026-11-23T12:00:00Z"
 NAMED, OTHERS = ("prod-1", "prod-2"), ("prod-3", "prod-4", "prod-5", "dev", "staging")
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: f}}
-spec:
-  home: prod-1
-  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
-  clusters: [{clusters}]
-"""
-PLACED = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {{name: web, namespace: shop}}
-spec:
-  replicas: {replicas}
-  preferences: {{rebalance: true, clusters: {{{clusters}}}}}
-  targetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
-"""
-DEPLOYMENT = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 6
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}
-"""
-NIGHTS = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-06:00"]}}]
-"""
+FLEET = fleet((*NAMED, *OTHERS), UNLIMITED)
+DEPLOYMENT = workload(replicas=6)
+NIGHTS = idling("namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}", downtime='"Mon-Sun 20:00-06:00"')
 
 
-AT_ONE = """\
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: nightly}
-spec:
-  selector: {namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}}
-  target: {replicas: TARGET}
-"""
-AUTOSCALER = """\
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: web, namespace: shop}
-spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 1, maxReplicas: 5}
-"""
+def at_one(target: int, kind: str = "Deployment") -> str:
+    return downscale(f"namespaces: {{include: [shop]}}, workloads: {{kinds: [{kind}]}}", target)
 
 
-def placed(replicas: int, *clusters: str) -> str:
-    return PLACED.format(replicas=replicas, clusters=", ".join(f'"{name}": {{weight: 1}}' for name in clusters))
+def placed(replicas: int, *clusters: str, name: str = "web", target: str = target_ref(), more: str = "") -> str:
+    return federated(replicas, weights(*clusters), target, *more.splitlines(), name=name)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     made = Folder(tmp_path)
-    names = (*NAMED, *OTHERS)
-    made.write("policies/fleet.yaml", FLEET.format(clusters=", ".join(f"{{name: {name}}}" for name in names)))
+    made.write("policies/fleet.yaml", FLEET)
     made.write("policies/web.yaml", placed(8, *NAMED))
-    for name in names:
+    for name in (*NAMED, *OTHERS):
         made.write(f"snapshot/{name}/web.yaml", DEPLOYMENT)
     return made
 
@@ -109,7 +66,7 @@ def test_clusters_that_the_preferences_do_not_name_stay_as_they_are(folder):
     apply(folder)
     assert counts(folder) == FOUR
     assert all(annotations(folder, name) == {} for name in OTHERS)
-    said = folder.call("explain", "dev/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW).out
+    said = folder.explain("dev/shop/deploy/web", NOW).out
     assert "FederatedReplicaSet shop/web (policies/web.yaml:1): left as it is" in said
     assert "preferences.clusters names neither dev nor *" in said
 
@@ -142,14 +99,13 @@ def test_the_first_count_stays_recorded_whatever_placement_sets_later(folder):
 
 def test_restore_gives_the_count_back_and_explain_names_it(folder):
     apply(folder)
-    said = folder.call("explain", "prod-1/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW).out
+    said = folder.explain("prod-1/shop/deploy/web", NOW).out
     assert "6 before placement. To restore that: reconciler restore prod-1/shop/Deployment/web" in said
-    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
-    assert folder.call("restore", "prod-2/shop", *restore).code == 0
+    assert folder.restore(NOW, "prod-2/shop").code == 0
     assert counts(folder) == FOUR | {"prod-2": 6}
-    said = folder.call("restore", "--policy", "other", *restore)
+    said = folder.restore(NOW, "--policy", "other")
     assert (said.code, "web" in said.err) == (64, True)
-    assert folder.call("restore", "--policy", "we*", *restore).code == 0
+    assert folder.restore(NOW, "--policy", "we*").code == 0
     assert counts(folder) == ALL_SIX
     assert annotations(folder) == {}
 
@@ -177,8 +133,7 @@ def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected
 def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
     """A policy that gets another name, and another total at the same time."""
     apply(folder)
-    renamed = placed(total, *NAMED).replace("name: web, namespace", "name: web2, namespace")
-    folder.write("policies/web.yaml", renamed)
+    folder.write("policies/web.yaml", placed(total, *NAMED, name="web2"))
     assert "release" not in folder.plan(NOW).out
     apply(folder)
     assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, own)
@@ -196,7 +151,7 @@ def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
 def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target, left):
     apply(folder)
     (folder.path / "policies" / "web.yaml").unlink()
-    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", str(target)))
+    folder.write("policies/at-one.yaml", at_one(target))
     assert "4 -> 6" not in folder.plan(NOW).out or target == 9
     for name in OTHERS:
         (folder.path / "snapshot" / name / "web.yaml").unlink()
@@ -208,7 +163,7 @@ def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target
 
 def test_what_an_autoscaler_controls_now_is_left_to_it_when_the_policy_is_removed(folder):
     apply(folder)
-    folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
+    folder.write("snapshot/prod-1/hpa.yaml", autoscaler())
     (folder.path / "policies" / "web.yaml").unlink()
     said = folder.apply(NOW)
     assert said.code == 0
@@ -220,9 +175,8 @@ def test_what_an_autoscaler_controls_now_is_left_to_it_when_the_policy_is_remove
 def test_what_an_autoscaler_controls_now_is_given_back_by_hand(folder):
     """The record goes with what it says, and never without it."""
     apply(folder)
-    folder.write("snapshot/prod-1/hpa.yaml", AUTOSCALER)
-    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
-    assert folder.call("restore", "--all", *restore).code == 0
+    folder.write("snapshot/prod-1/hpa.yaml", autoscaler())
+    assert folder.restore(NOW, "--all").code == 0
     assert counts(folder) == ALL_SIX
     assert annotations(folder) == {}
 
@@ -230,10 +184,8 @@ def test_what_an_autoscaler_controls_now_is_given_back_by_hand(folder):
 def test_what_the_policy_is_no_longer_about_gets_its_count_back_and_is_told_why(folder):
     apply(folder)
     for name in NAMED:
-        folder.write(f"snapshot/{name}/web-2.yaml", DEPLOYMENT.replace("name: web,", "name: web-2,"))
-    folder.write(
-        "policies/web.yaml", placed(8, *NAMED).replace("kind: Deployment, name: web", "kind: Deployment, name: web-2")
-    )
+        folder.write(f"snapshot/{name}/web-2.yaml", workload("web-2", replicas=6, app="web"))
+    folder.write("policies/web.yaml", placed(8, *NAMED, target=target_ref(name="web-2")))
     said = folder.plan(NOW).out
     assert "its policy is about Deployment/web-2 now" in said
     assert "removed" not in said
@@ -244,15 +196,14 @@ def test_what_the_policy_is_no_longer_about_gets_its_count_back_and_is_told_why(
 
 def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(folder):
     apply(folder)
-    child = yaml.safe_load(DEPLOYMENT.replace("Deployment", "ReplicaSet"))
+    child = yaml.safe_load(workload(kind="ReplicaSet"))
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
     child["metadata"] |= {"name": "web-5d4f", "annotations": annotations(folder), "ownerReferences": [owner]}
     child["spec"]["replicas"] = 4
     folder.write("snapshot/prod-1/child.yaml", yaml.safe_dump(child))
-    said = folder.call("explain", "prod-1/shop/rs/web-5d4f", "--snapshot", "snapshot", "--now", NOW)
+    said = folder.explain("prod-1/shop/rs/web-5d4f", NOW)
     assert (said.code, "before placement" in said.out) == (0, False)
-    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
-    assert folder.call("restore", "--all", *restore).code == 0
+    assert folder.restore(NOW, "--all").code == 0
     assert counts(folder) == ALL_SIX
     assert folder.replicas("prod-1", "shop", "ReplicaSet", "web-5d4f") == 4
 
@@ -262,12 +213,11 @@ def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_b
     folder.write("policies/nights.yaml", NIGHTS)
     assert folder.apply("2026-11-23T22:00:00Z").code == 0
     assert set(counts(folder).values()) == {0}
-    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", "2026-11-23T22:30:00Z", "--auto-approve")
-    said = folder.call("restore", "--all", *restore)
+    said = folder.restore("2026-11-23T22:30:00Z", "--all")
     assert said.code == 0
     assert counts(folder) == FOUR
     assert "2 workloads were idle and scaled down by placement before that; this is the wake alone" in said.out
-    said = folder.call("restore", "--all", *restore)
+    said = folder.restore("2026-11-23T22:30:00Z", "--all")
     assert said.code == 0
     assert "this is the wake alone" not in said.out
     assert counts(folder) == ALL_SIX
@@ -276,15 +226,14 @@ def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_b
 @pytest.mark.parametrize(("hold", "code"), [((), 0), (("--hold", "12h"), 6)], ids=["for now", "with --hold"])
 def test_restore_says_that_a_policy_that_is_there_lowers_it_again(folder, hold, code):
     apply(folder)
-    restore = ("--snapshot", "snapshot", "--policies", "policies", "--now", NOW, "--auto-approve")
-    said = folder.call("restore", "--all", *restore, *hold)
+    said = folder.restore(NOW, "--all", *hold)
     assert (said.code, counts(folder)) == (code, ALL_SIX)
     assert "2 workloads were scaled down by it; the next run lowers them again while this policy says so" in said.out
     assert ("--hold does not keep that up" in said.out) is bool(hold)
     apply(folder)
     assert counts(folder) == FOUR
-    folder.call("restore", "--all", *restore)
-    folder.write("policies/web.yaml", placed(8, *NAMED).replace("  replicas: 8\n", "  replicas: 8\n  paused: true\n"))
+    folder.restore(NOW, "--all")
+    folder.write("policies/web.yaml", placed(8, *NAMED, more="paused: true"))
     apply(folder)
     assert counts(folder) == ALL_SIX, "as it says: a pause keeps it"
 
@@ -310,12 +259,9 @@ def test_what_placement_raised_is_not_lowered_when_it_leaves(folder):
 
 def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_matter(folder):
     """Neither placement nor a DownscalePolicy waits for the other, nor the idling of what is placed for it."""
-    own = placed(4, "prod-1").partition("  targetRef")[0] + (
-        "  selector: {matchLabels: {app: web}}\n"
-        "  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}\n"
-    )
+    own = placed(4, "prod-1", target=template())
     folder.write("policies/web.yaml", own)
-    folder.write("snapshot/dev/rs.yaml", DEPLOYMENT.replace("Deployment", "ReplicaSet"))
+    folder.write("snapshot/dev/rs.yaml", workload(replicas=6, kind="ReplicaSet"))
     apply(folder)
     assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 4
     assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 6
@@ -323,7 +269,7 @@ def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_mat
         "Deployment", "ReplicaSet"
     )
     folder.write("policies/nights.yaml", nights)
-    folder.write("policies/at-one.yaml", AT_ONE.replace("TARGET", "5").replace("Deployment", "ReplicaSet"))
+    folder.write("policies/at-one.yaml", at_one(5, "ReplicaSet"))
     assert folder.apply("2026-11-23T22:00:00Z").code == 0
     assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 0
     assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 5
@@ -331,15 +277,11 @@ def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_mat
 
 def test_a_foreign_replica_set_that_was_adopted_is_given_back_and_never_deleted(folder):
     """Also with onDelete: Delete, which is for what placement created."""
-    foreign = DEPLOYMENT.replace("Deployment", "ReplicaSet")
-    folder.write("snapshot/prod-1/web.yaml", foreign)
+    folder.write("snapshot/prod-1/web.yaml", workload(replicas=6, kind="ReplicaSet"))
     (folder.path / "snapshot" / "prod-2" / "web.yaml").unlink()
     folder.write("snapshot/prod-2/space.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
-    own = placed(4, *NAMED).partition("  targetRef")[0] + (
-        "  onConflict: Overwrite\n  onDelete: Delete\n  selector: {matchLabels: {app: web}}\n"
-        "  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}\n"
-    )
-    folder.write("policies/web.yaml", own)
+    more = "onConflict: Overwrite\nonDelete: Delete"
+    folder.write("policies/web.yaml", placed(4, *NAMED, target=template(), more=more))
     apply(folder)
     kinds = {name: folder.objects()[name, "shop", "ReplicaSet", "web"] for name in NAMED}
     assert {name: one["spec"]["replicas"] for name, one in kinds.items()} == {"prod-1": 2, "prod-2": 2}

@@ -11,20 +11,12 @@ import pytest
 
 from reconciler.decide.annotations import SCALE_TIME
 from tests.way.calls import Folder
+from tests.way.manifests import UNLIMITED, cron_job, documents, fleet, service, workload
 
 pytestmark = pytest.mark.laws
 
 PARIS = ZoneInfo("Europe/Paris")
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: week}
-spec:
-  home: dev
-  clusters: [{name: dev}]
-  limits:
-    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
-"""
+FLEET = fleet(["dev"], UNLIMITED, name="week")
 IDLING = """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -39,46 +31,15 @@ spec:
         timeZone: Europe/Paris
         downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
 """
-SERVICE = """\
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}, namespace: {namespace}}}
-spec: {{selector: {{app: {name}}}, ports: [{{port: 80}}]}}
----
-"""
-WORKLOAD = """\
-apiVersion: apps/v1
-kind: {kind}
-metadata: {{name: {name}, namespace: {namespace}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec: {{containers: [{{name: {name}, image: "registry.example/{name}:1"}}]}}
----
-"""
-CRON_JOB = """\
-apiVersion: batch/v1
-kind: CronJob
-metadata: {{name: nightly, namespace: {namespace}}}
-spec:
-  schedule: "0 2 * * *"
-  startingDeadlineSeconds: 60
-  jobTemplate: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: job, image: j}}]}}}}}}}}
-"""
 REPLICAS = {"web": 3, "api": 7, "db": 2}
 
 
 def manifests(namespace: str) -> str:
-    parts = {"namespace": namespace}
-    return (
-        SERVICE.format(name="web", **parts)
-        + SERVICE.format(name="api", **parts)
-        + WORKLOAD.format(kind="Deployment", name="web", replicas=3, **parts)
-        + WORKLOAD.format(kind="Deployment", name="api", replicas=7, **parts)
-        + WORKLOAD.format(kind="StatefulSet", name="db", replicas=2, **parts)
-        + CRON_JOB.format(**parts)
+    return documents(
+        *(service(name, namespace) for name in ("web", "api")),
+        *(workload(name, namespace, REPLICAS[name]) for name in ("web", "api")),
+        workload("db", namespace, REPLICAS["db"], kind="StatefulSet"),
+        cron_job("nightly", namespace, "startingDeadlineSeconds: 60"),
     )
 
 
