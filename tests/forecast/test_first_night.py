@@ -196,9 +196,7 @@ def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(
     at = ("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
     assert "nothing signals" not in folder.call(*at).err
     file = folder.path / "snapshot" / "dev" / "all.yaml"
-    file.write_text(
-        file.read_text().replace("spec: {selector: {app: web}}", "spec: {selector: {app: web}, clusterIP: None}")
-    )
+    file.write_text(file.read_text().replace("  selector: {app: web}\n", "  selector: {app: web}\n  clusterIP: None\n"))
     why = "an activator cannot hold its connections: it is headless, so clients look its pods up themselves"
     warning = f"dev: nothing signals shared-b/web, team-b-web/web (wake: OnSignal): {why}"
     assert f"warning: {warning}" in folder.call(*at).err

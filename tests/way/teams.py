@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, documents, identity, service, workload
 
 NIGHT = "2026-11-20T22:00:00Z"
 LATER = "2026-11-20T23:00:00Z"
@@ -72,43 +75,22 @@ FILES = {
     "teams/b/sleep.yaml": SLEEP,
 }
 NAMESPACES = ("team-a-web", "team-b-web", "shared-b", "tools")
-OBJECT = """---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: {namespace}, labels: {{team: b}}}}
-spec:
-  replicas: 2
-  selector: {{matchLabels: {{app: {name}}}}}
-  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: c, image: x}}]}}}}
----
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}, namespace: {namespace}, labels: {{team: b}}}}
-spec: {{selector: {{app: {name}}}}}
-"""
-IDENTITY = """\
-apiVersion: v1
-kind: Namespace
-metadata: {{name: kube-system, uid: {cluster}-uid}}
-"""
-SPACE = """---
-apiVersion: v1
-kind: Namespace
-metadata: {{name: {namespace}, labels: {{team: b, kubernetes.io/metadata.name: {namespace}}}}}
-"""
 
 
 def clusters() -> dict[str, str]:
     """The files of a snapshot in which every namespace of each cluster has the Deployments web and api."""
     return {
-        f"snapshot/{cluster}/all.yaml": IDENTITY.format(cluster=cluster)
-        + "".join(
-            SPACE.format(namespace=namespace)
-            + "".join(OBJECT.format(name=name, namespace=namespace) for name in ("web", "api"))
-            for namespace in NAMESPACES
-        )
+        f"snapshot/{cluster}/all.yaml": documents(identity(cluster), *(one for name in NAMESPACES for one in _of(name)))
         for cluster in ("dev", "prod")
     }
+
+
+def _of(namespace: str) -> Iterator[str]:
+    labels = f"labels: {{team: b, kubernetes.io/metadata.name: {namespace}}}"
+    yield an_object("Namespace", namespace, metadata=labels)
+    for name in ("web", "api"):
+        yield workload(name, namespace, metadata="labels: {team: b}")
+        yield service(name, namespace, metadata="labels: {team: b}")
 
 
 def two_teams(folder: Folder, *, snapshot: bool = True, **changed: str) -> Folder:
