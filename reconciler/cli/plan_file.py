@@ -24,9 +24,8 @@ from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.model import ObjectRef
-from reconciler.plan.allowed_changes import check_allowed, is_custom
+from reconciler.plan.allowed_changes import check_allowed, is_custom, replicas_of
 from reconciler.plan.build import doable
-from reconciler.plan.differences import replicas_of
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import spelt_duration

@@ -5,8 +5,9 @@ A saved plan is a file that somebody else may have written to. What is not on th
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.decide.annotations import (
@@ -17,16 +18,38 @@ from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     FLUX_DISABLED,
     FLUX_RECONCILE,
+    IDLED_TO,
+    ON_DELETE,
+    OPENSHIFT_PREVIOUS_SCALE,
+    OPENSHIFT_UNIDLE_TARGETS,
     OUR_ANNOTATIONS,
+    PLACED,
+    PREVIOUS_BOUNDS,
+    PREVIOUS_SCALE,
+    SCALE_PREVIOUS,
+    UNIDLE_TARGETS,
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
+from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
-from reconciler.model import DELETION_COST, JOURNAL
-from reconciler.plan.model import Plan, missing_maps, pointer
-from reconciler.untrusted_text import MOST_REPLICAS, short
-from reconciler.workload_kinds import SCALABLE_KINDS
+from reconciler.model import (
+    DELETION_COST,
+    JOURNAL,
+    NOTHING,
+    Endpoints,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    Service,
+    Workload,
+)
+from reconciler.plan.documents import json_value
+from reconciler.plan.model import Action, Plan, missing_maps, pointer
+from reconciler.policy.types import PolicySet
+from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in
+from reconciler.workload_kinds import PAUSED_REPLICAS, SCALABLE_KINDS, workload_kind
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]
@@ -37,24 +60,19 @@ _TEMPLATE: _Path = ("spec", "template")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
-_CONFIG_MAPS = (JOURNAL, MEMORY)
 _CONFIG_MAP_PREFIXES = (REPLACED, STATUS_PREFIX)
+_RECORDS = (
+    *(PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE, SCALE_PREVIOUS, IDLED_TO, PLACED),
+    *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
+)
 
 
 def _is_count(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value <= MOST_REPLICAS)
 
 
-def _is_seconds(value: Any) -> bool:
-    return _is_count(value)  # and not the replicas that a plan shows
-
-
 def _is_flag(value: Any) -> bool:
     return value is None or isinstance(value, bool)
-
-
-def _is_flux_pause(value: Any) -> bool:
-    return value in (None, FLUX_DISABLED)
 
 
 def _is_text(value: Any) -> bool:
@@ -63,10 +81,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_texts(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values()))
-
-
-def _is_template(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 _OF_SCALE: Mapping[str, _Check] = {"Replicas": _is_count, "Suspend": _is_flag, "Pause": _is_text}
@@ -91,8 +105,8 @@ _FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
         **_OF_KIND["apps", "ReplicaSet"],
         (*_LABELS, "*"): _is_text,
         (*_ANNOTATIONS, "*"): _is_text,
-        ("spec", "minReadySeconds"): _is_seconds,
-        _TEMPLATE: _is_template,
+        ("spec", "minReadySeconds"): _is_count,
+        _TEMPLATE: lambda value: isinstance(value, Mapping),
     },
     ("autoscaling", "HorizontalPodAutoscaler"): {
         ("spec", "minReplicas"): _is_count,
@@ -162,12 +176,9 @@ def _names(decision: Decision) -> Iterator[tuple[str, str]]:
     group, _, version = decision.api_version.rpartition("/")
     if group != ref.group or not _VERSION.fullmatch(version):
         yield "object.apiVersion", f' is "{short(decision.api_version)}", expected a version of its group'
-    if ref.kind == "ConfigMap" and not _is_our_config_map(ref.name):
+    is_our_config_map = ref.name in (JOURNAL, MEMORY) or ref.name.startswith(_CONFIG_MAP_PREFIXES)
+    if ref.kind == "ConfigMap" and not is_our_config_map:
         yield "object.name", f' is "{short(ref.name)}", expected a ConfigMap that runs write'
-
-
-def _is_our_config_map(name: str) -> bool:
-    return name in _CONFIG_MAPS or name.startswith(_CONFIG_MAP_PREFIXES)
 
 
 def _changes(decision: Decision) -> Iterator[tuple[str, str]]:
@@ -200,7 +211,7 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
     if path == _TEMPLATE and decision.verb is not Verb.OVERWRITE:
         return None
     if path == _FLUX and decision.job == "idling":
-        return _is_flux_pause
+        return lambda value: value in (None, FLUX_DISABLED)
     if path[:-1] == _ANNOTATIONS and path[-1] in _OF_PEOPLE:
         return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
@@ -211,10 +222,11 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
 
 def _replicas(decision: Decision) -> Iterator[tuple[str, str]]:
     """Yield where the number that is shown is not the one that is written."""
-    counts = [one for one in decision.changes if one.path[0] == "spec" and _check_of(decision, one.path) is _is_count]
-    if decision.ref.kind == "HorizontalPodAutoscaler":
-        return
-    for change in counts:
+    ref = decision.ref
+    kind, may_count = SCALABLE_KINDS.get((ref.group, ref.kind)), is_custom(ref.group, ref.kind)
+    for change in decision.changes:
+        if not (kind.counts and change.path == kind.replicas_path if kind else may_count and change.path[0] == "spec"):
+            continue
         shown = (decision.replicas_before, decision.replicas_after)
         written = (1 if change.before is None else change.before, change.after)
         if change.before != change.after and shown != written:
@@ -282,3 +294,126 @@ def _deletion(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "object.uid", " is null, expected that of the object to delete"
     if decision.changes:
         yield "after", " holds fields, expected none in a deletion"
+
+
+# What the policies, and the objects, must say of the changes of a saved plan.
+
+
+def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
+    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, replicas and our marks aside.
+
+    Raises:
+        PlanFileError: something does not; nobody can approve of that.
+    """
+    forms = {(one.namespace, one.name): form_of(one, policies.fleet) for one in policies.federated}
+    for action in plan.actions:
+        ref = action.ref
+        if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
+            raise PlanFileError(
+                f"{where}: action {action.id} ({short(str(ref))}): its template, labels, annotations or "
+                "minReadySeconds are not those of the FederatedReplicaSet of its name in the policies; plan again"
+            )
+
+
+def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping[ObjectRef, int], where: str) -> None:
+    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than its object, or its
+    FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where the objects of its
+    namespace that are changed together with it count, and as a bound of an autoscaler.
+
+    `there` is what the objects say now (`replicas_of`): what a plan says of them may be forged as well as the rest.
+
+    Raises:
+        PlanFileError: one does; nobody can approve of that.
+    """
+    clusters = [one.name for one in policies.fleet.clusters]
+    totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
+    most: dict[int, int] = {}
+    together: dict[tuple[str, ...], int] = {}
+    for action in actions:
+        ref, decision = action.ref, action.decision
+        placed = totals.get(ref, 0) if decision.job == "placement" else 0
+        most[action.id] = max(there.get(ref, 0), placed, 0 if workload_kind(ref.kind).counts else 1)
+        beside = (decision.group, ref.cluster, ref.namespace)
+        together[beside] = max(together.get(beside, 0), most[action.id])
+    for action in actions:
+        decision, ref = action.decision, action.ref
+        lists = ref.kind in ("Service", "Endpoints")  # what lists the replicas of others
+        allowed = together[decision.group, ref.cluster, ref.namespace] if lists else most[action.id]
+        asked = max(decision.replicas_after or 0, *_asked(decision), 0)
+        if asked > allowed:
+            raise PlanFileError(
+                f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
+                f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
+            )
+
+
+def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints) -> int:
+    """Return the most replicas that an object says: those it has, its bounds, and those in its records."""
+    counts = list(_recorded(found.annotations))
+    if isinstance(found, Workload):
+        counts.append(found.spec_replicas)
+    elif isinstance(found, HorizontalPodAutoscaler):
+        counts += [found.minimum or 0, found.maximum]
+    return max(counts, default=0)
+
+
+def _asked(decision: Decision) -> Iterator[int]:
+    """Yield the replicas that `decision` writes as a record, or as the bounds of an autoscaler."""
+    metadata = (decision.manifest or {}).get("metadata") or {}
+    written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+    yield from _recorded({**(metadata.get("annotations") or {}), **written})
+    if decision.ref.kind == "HorizontalPodAutoscaler":
+        yield from (one.after for one in decision.changes if isinstance(one.after, int))
+
+
+def _recorded(annotations: Mapping[str, Any]) -> Iterator[int]:
+    """Yield every number of replicas in the records among `annotations`."""
+    for key in _RECORDS:
+        yield from _whole_numbers(annotations.get(key))
+
+
+def _whole_numbers(text: Any) -> Iterator[int]:
+    """Yield every whole number in the text of a record: a number, or JSON."""
+    number = whole_number_in(str(text))
+    waiting = [_json(text) if number is None else number]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            waiting += found.values() if isinstance(found, dict) else found
+        elif type(found) is int:
+            yield found
+
+
+def _json(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _is_as_stated(decision: Decision, form: Form | None) -> bool:
+    written = {change.path: change.after for change in decision.changes if change.before != change.after}
+    is_stated = all(_is_stated(path, after, form) for path, after in written.items())
+    if decision.manifest is None or not is_stated:
+        return is_stated
+    annotations = (decision.manifest.get("metadata") or {}).get("annotations") or {}
+    kept = {key: text for key, text in annotations.items() if key.startswith(OUR_ANNOTATIONS)}
+    made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after, kept)
+    return made is not None and json_value(made) == json_value(decision.manifest)
+
+
+def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
+    """Return whether `form` says what is written at `path`; a label that it does not have may go."""
+    *parent, key = path
+    if path == ("spec", "template"):
+        return form is not None and json_value(after) == json_value(form.federated.template)
+    if path == ("spec", "minReadySeconds"):
+        return bool(after == (form.federated.min_ready_seconds or None if form is not None else None))
+    if parent == ["metadata", "labels"]:
+        released = key == FEDERATED_LABEL and after is None
+        return released or (form.labels if form is not None else NOTHING).get(key) == after
+    if path == (*_ANNOTATIONS, ON_DELETE) and after is not None:
+        return form is not None and bool(form.annotations[ON_DELETE] == after)
+    if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
+        return form is not None and key in form.annotations and form.annotations[key] == after
+    return True

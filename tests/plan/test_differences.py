@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
 from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
-from reconciler.plan.allowed_changes import check_allowed
+from reconciler.plan.allowed_changes import check_allowed, check_templates
 from reconciler.plan.build import number
-from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, check_templates, compared
+from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from reconciler.plan.model import Plan
 from tests.builders import a_fleet, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
