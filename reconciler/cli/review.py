@@ -16,8 +16,9 @@ from reconciler.cli.run import RunOptions, only_of, save
 from reconciler.cli.second_process import beside
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
+from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
-from reconciler.forecast.review_report import render_failure, render_markdown, render_text, review_to_dict
+from reconciler.forecast.review_report import render_failure, render_markdown, render_text
 from reconciler.forecast.simulation import HeldMetrics, Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan_and_state

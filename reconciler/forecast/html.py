@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
-
-from msgspec import Struct
+from typing import Any
 
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
@@ -35,19 +34,6 @@ WIDTH = 1000
 _HEIGHTS = {"all": 10, "some": 5, "none": 1, "perhaps": 10}
 
 
-class PictureRow(Struct, frozen=True):
-    """One row of the picture: what it is called, its bar, and what it is when read out.
-
-    `shapes` are its states, each with the SVG path of all stretches of the bar that look so.
-    """
-
-    words: str
-    shapes: tuple[tuple[str, str], ...]
-    saved: str
-    steps: tuple[str, ...]
-    members: tuple[str, ...]
-
-
 def render_html(made: Forecast, style: ForecastStyle) -> str:
     """Return the forecast as a page."""
     head, *body = table_rows(made, style)
@@ -69,35 +55,37 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
     )
 
 
-def _groups(made: Forecast) -> Iterator[tuple[str, list[PictureRow]]]:
+def _groups(made: Forecast) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the rows of each cluster and namespace below its name."""
     for (cluster, namespace), inside in groupby(rows_of(made.selected), key=lambda row: (row.cluster, row.namespace)):
         yield one_line(f"{cluster}/{namespace}"), [_row(row, made) for row in inside]
 
 
-def _row(row: Row, made: Forecast) -> PictureRow:
+def _row(row: Row, made: Forecast) -> dict[str, Any]:
+    """Return what the template shows of `row`: what it is called, its bar, and what it is when read out."""
     first = row.members[0]
     found = savings_of(row.members)
-    certain, more = (signed(-found.percent(hours)) for hours in (found.saved, found.saved.plus(found.assumed)))
+    certain, more = (signed(-found.percent(hours)) for hours in (found.saved, found.possible))
     saved = f"{certain} %" if certain == more else f"{certain} to {more} %"
     own = one_line(f"{first.ref.kind}/{first.ref.name}")
     others = f" and {len(row.members) - 1} more" if len(row.members) > 1 else ""
-    return PictureRow(
-        words=own + others,
-        shapes=tuple(_shapes(first, made)),
-        saved=saved if found.without.replicas else "",
-        steps=tuple(step_words(first, zone_of(made))),
-        members=tuple(name_of(one.ref) for one in row.members) if others else (),
-    )
+    return {
+        "words": own + others,
+        "shapes": _shapes(first, made),
+        "saved": saved if found.without.replicas else "",
+        "steps": step_words(first, zone_of(made)),
+        "members": [name_of(one.ref) for one in row.members] if others else (),
+    }
 
 
 def _shapes(one: WorkloadTimeline, made: Forecast) -> Iterator[tuple[str, str]]:
+    """Yield its states, each with the SVG path of all stretches of the bar that look so."""
     paths: dict[str, list[str]] = {}
     for segment in one.segments:
         state = state_of(one, segment)
         left, right, height = _x(segment.start, made), _x(segment.end, made), _HEIGHTS[state]
         paths.setdefault(state, []).append(f"M{left:g} 10V{10 - height}H{right:g}V10Z")
-    return ((state, "".join(found)) for state, found in sorted(paths.items()))
+    yield from ((state, "".join(found)) for state, found in sorted(paths.items()))
 
 
 def _x(at: datetime, made: Forecast) -> float:

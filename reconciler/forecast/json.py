@@ -1,17 +1,24 @@
-"""A forecast as JSON values."""
+"""A forecast, and a review, as JSON values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from reconciler.decide.annotations import format_time
 from reconciler.forecast.pod_requests import Requests
+from reconciler.forecast.review import Difference, Review, SelectionChange
+from reconciler.forecast.review_report import review_parts
 from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
-from reconciler.model import QueryKey
+from reconciler.model import ObjectRef, QueryKey
+from reconciler.plan.json import plan_to_dict
 from reconciler.policy.types import Prices
 
 FORECAST_VERSION = "reconciler/forecast/v1alpha1"
+REVIEW_VERSION = "reconciler/review/v1alpha1"
 
 
 def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
@@ -24,30 +31,29 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
         "end": format_time(made.end),
         "tickSeconds": int(made.tick.total_seconds()),
         "runs": made.runs,
-        "savings": savings_to_dict(savings_of(made.selected), prices),
+        "savings": _savings(savings_of(made.selected), prices),
         "groupedBy": by,
-        "groups": [{"name": name, **savings_to_dict(found, prices)} for name, found in grouped_savings(made, by)],
-        "workloads": [timeline_to_dict(one) for one in made.timelines],
-        "heldBack": [held_to_dict(one) for one in made.held_back],
+        "groups": [{"name": name, **_savings(found, prices)} for name, found in grouped_savings(made, by)],
+        "workloads": [_timeline(one) for one in made.timelines],
+        "heldBack": [_held_back(one) for one in made.held_back],
         "wakes": [_wake(one) for one in made.wakes],
         "undecided": dict(made.undecided),
         "unknown": dict(made.unknown),
-        "unanswered": [query_to_dict(one) for one in made.unanswered],
+        "unanswered": [_query(one) for one in made.unanswered],
     }
 
 
-def savings_to_dict(found: Savings, prices: Prices) -> dict[str, Any]:
+def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
     """Return what is saved for certain, and as IfMetricsStay all of it if metrics stay as they were recorded."""
-    more = found.saved.plus(found.assumed)
     return {
         "workloads": found.workloads,
         "withoutPolicies": _hours(found.without),
         "saved": _hours(found.saved),
-        "savedIfMetricsStay": _hours(more),
+        "savedIfMetricsStay": _hours(found.possible),
         "percent": round(found.percent(found.saved), 2),
-        "percentIfMetricsStay": round(found.percent(more), 2),
+        "percentIfMetricsStay": round(found.percent(found.possible), 2),
         **(
-            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(more.cost(prices), 4)}
+            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(found.possible.cost(prices), 4)}
             if prices.known
             else {}
         ),
@@ -62,7 +68,7 @@ def _hours(hours: Hours) -> dict[str, float]:
     }
 
 
-def timeline_to_dict(one: WorkloadTimeline) -> dict[str, Any]:
+def _timeline(one: WorkloadTimeline) -> dict[str, Any]:
     """Return one workload with its steps."""
     return {
         "object": str(one.ref),
@@ -84,7 +90,7 @@ def _requests(requests: Requests) -> dict[str, float]:
     return {"cpu": round(requests.cpu, 6), "memoryGiB": round(requests.memory, 6)}
 
 
-def held_to_dict(one: HeldBackPeriod) -> dict[str, Any]:
+def _held_back(one: HeldBackPeriod) -> dict[str, Any]:
     return {
         "from": format_time(one.start),
         "until": format_time(one.end),
@@ -104,5 +110,59 @@ def _wake(one: Wake) -> dict[str, Any]:
     }
 
 
-def query_to_dict(key: QueryKey) -> dict[str, str]:
+def _query(key: QueryKey) -> dict[str, str]:
     return {"cluster": key.cluster, "policy": key.policy, "query": key.template, "window": key.window}
+
+
+def review_to_dict(review: Review) -> dict[str, Any]:
+    """Return the review as JSON values."""
+    changes, differing = review.changes, frozenset(one.ref for one in review.differences)
+    return {
+        "schemaVersion": REVIEW_VERSION,
+        "kind": "Review",
+        "summary": list(review_parts(review)[0].words),
+        "effect": review.effect,
+        "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
+        "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
+        "baseReplicaHours": round(review.before_hours, 4),
+        "fields": [msgspec.to_builtins(one) for one in changes.fields],
+        "renamed": [msgspec.to_builtins(one) for one in changes.renamed],
+        "removed": list(changes.removed),
+        "added": list(changes.added),
+        "owned": [
+            {
+                "policy": one.policy,
+                "idle": one.idle,
+                "unchanged": one.unchanged,
+                "woken": [{"at": format_time(at), "workloads": number} for at, number in one.woken],
+            }
+            for one in review.owned
+        ],
+        **{one.value: _names(review.selection.get(one, ())) for one in SelectionChange},
+        "production": _names(review.production & differing.union(*review.selection.values())),
+        "timeline": [_difference(one) for one in review.differences],
+        "heldBack": [_held_back(one) for one in review.held_back],
+        "fleetChanged": list(review.fleet_changed),
+        "fleetFromBase": review.fleet_from_base,
+        "next": plan_to_dict(review.next_head),
+        "nextWithout": None if review.next_base is None else plan_to_dict(review.next_base),
+        "unanswered": [_query(one) for one in sorted(review.next_head.unanswered)],
+        "unknown": dict(review.next_head.unknown),
+        "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
+        "problem": review.problem,
+    }
+
+
+def _names(refs: Iterable[ObjectRef]) -> list[str]:
+    return [str(ref) for ref in sorted(refs)]
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {
+        "object": str(one.ref),
+        "production": one.production,
+        "from": format_time(one.at),
+        "replicaHours": round(one.hours, 4),
+        "before": None if one.before is None else _timeline(one.before),
+        "after": None if one.after is None else _timeline(one.after),
+    }

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
-from reconciler.forecast.differences import Difference, differences_of, first_difference, hours_of, wakes_at
-from reconciler.forecast.timelines import Forecast, HeldBackPeriod, held_back_in
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline, held_back_in
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
@@ -22,6 +23,56 @@ from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.wording import common_zone, what_of
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
+
+
+DifferenceKind = Literal[
+    "created",  # it is there with the change only
+    "not created",  # it is there without the change only
+    "not woken",  # it is idle at the start and wakes without the change, and with it does not
+    "idles",  # it goes idle, or runs with less than without policies, and would not without the change
+    "idles no longer",  # the reverse
+    "goes lower",  # it goes down in either case, and with the change to fewer replicas
+    "stays higher",  # it goes down in either case, and with the change to more replicas
+    "runs more",  # no policy lowers it, and it gets more replicas
+    "at other times",  # its least is the same
+]
+
+
+class Difference(Struct, frozen=True):
+    """One workload that runs in another way; None: it is not there. `idle`: a policy keeps it idle at the start."""
+
+    ref: ObjectRef
+    before: WorkloadTimeline | None
+    after: WorkloadTimeline | None
+    at: datetime  # the first moment
+    production: bool
+    idle: bool = False
+
+    @property
+    def hours(self) -> float:
+        """How many replica-hours more it runs; fewer are negative."""
+        return hours_of(self.after) - hours_of(self.before)
+
+    @property
+    def kind(self) -> DifferenceKind:
+        """What the change does to it."""
+        if self.before is None or self.after is None:
+            return "created" if self.before is None else "not created"
+        if _stays_dark(self):
+            return "not woken"
+        deeper = _lowest(self.before) - _lowest(self.after)
+        if not deeper:
+            return "at other times"
+        if deeper > 0:
+            return "goes lower" if _is_lowered(self.before) else "idles"
+        if not _is_lowered(self.before):
+            return "runs more"
+        return "stays higher" if _is_lowered(self.after) else "idles no longer"
+
+    @property
+    def certain_hours(self) -> float:
+        """The same without what rests on a metric."""
+        return hours_of(self.after, certain=True) - hours_of(self.before, certain=True)
 
 
 class Owned(Struct, frozen=True):
@@ -37,13 +88,22 @@ class Owned(Struct, frozen=True):
     woken: tuple[tuple[datetime, int], ...]
 
 
+class SelectionChange(StrEnum):
+    """What else than its replicas changes of a workload, as the JSON form calls it."""
+
+    NEWLY_SELECTED = "newlySelected"
+    NO_LONGER_SELECTED = "noLongerSelected"
+    NEWLY_PROTECTED = "newlyProtected"  # selected without the change, in a namespace that the Fleet protects now
+    LEFT_OUT = "leftOut"  # production that a policy would select if it said `production: true`, and not so before
+    NEWLY_PRODUCTION = "newlyProduction"
+    NO_LONGER_PRODUCTION = "noLongerProduction"
+
+
 class Review(Struct, frozen=True):
     """`base` None: its policies cannot be used, so that only what the head does is known; `problem` says why.
 
     `next_base` and `next_head` are the plans of the next run. `differing_outside` is the number of workloads that run
-    run in another way and that filters leave out, None without filters. `left_out` are workloads of production that a
-    policy would select, if it said `production: true`, and not without the change. `newly_production` and
-    `no_longer_production` are what only one of the two Fleets calls production.
+    in another way and that filters leave out, None without filters.
     """
 
     head: Forecast | None
@@ -53,18 +113,12 @@ class Review(Struct, frozen=True):
     changes: PolicyChanges = PolicyChanges()
     differences: tuple[Difference, ...] = ()
     owned: tuple[Owned, ...] = ()
-    newly_selected: tuple[ObjectRef, ...] = ()
-    no_longer_selected: tuple[ObjectRef, ...] = ()
-    newly_protected: tuple[ObjectRef, ...] = ()
-    left_out: tuple[ObjectRef, ...] = ()
-    newly_production: tuple[ObjectRef, ...] = ()
-    no_longer_production: tuple[ObjectRef, ...] = ()
+    selection: Mapping[SelectionChange, frozenset[ObjectRef]] = NOTHING
     production: frozenset[ObjectRef] = frozenset()
     fleet_from_base: bool = False
     fleet_changed: tuple[str, ...] = ()
     snapshot_age: timedelta | None = None
     problem: str = ""
-    notes: tuple[str, ...] = field(default_factory=tuple)
     differing_outside: int | None = None
 
     @property
@@ -73,13 +127,8 @@ class Review(Struct, frozen=True):
 
         Without a forecast it is what the next run holds back.
         """
-        known = Counter[ObjectRef]()
-        for one in _held_back(self.base, self.next_base):
-            known.update(dict.fromkeys(one.refs, _seconds(one)))
-        now = Counter[ObjectRef]()
         found = _held_back(self.head, self.next_head)
-        for one in found:
-            now.update(dict.fromkeys(one.refs, _seconds(one)))
+        known, now = (_held_seconds(some) for some in (_held_back(self.base, self.next_base), found))
         return tuple(one for one in found if any(now[ref] > known[ref] for ref in one.refs))
 
     @property
@@ -87,10 +136,8 @@ class Review(Struct, frozen=True):
         """Whether a workload is selected, released, changed or production in another way, something is held back, the
         next run differs, or nobody knows, as the Fleet of the base was taken in place of one that is changed.
         """
-        selection = self.newly_selected or self.no_longer_selected or self.newly_protected or self.left_out
-        production = self.newly_production or self.no_longer_production
         runs = self.differences or self.held_back or next_run_differs(self)
-        return bool(selection or production or runs or self.problem or self.without_its_fleet)
+        return bool(any(self.selection.values()) or runs or self.problem or self.without_its_fleet)
 
     @property
     def without_its_fleet(self) -> bool:
@@ -127,25 +174,21 @@ def review_of(
         None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
     )
     changes = policy_changes(base, head)
-    selected, selected_now = selected_in(without), selected_in(made)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
     named = {*known, *(one.ref for some in plans for one in some.explanations)}
-    before_it, with_it = (
-        frozenset(ref for ref in named if _is_production(ref, known.get(ref), one.fleet)) for one in policies
-    )
-    production = before_it | with_it
+    was, now = (frozenset(ref for ref in named if _is_production(ref, known.get(ref), one.fleet)) for one in policies)
+    production = was | now
     found = Review(
         head=after,
         base=before,
         next_head=made,
         next_base=without,
         changes=changes,
-        newly_selected=tuple(sorted({ref for _, ref in selected_now - selected})),
-        no_longer_selected=tuple(sorted({ref for _, ref in selected - selected_now})),
-        newly_protected=protected_in(without, base.fleet, head.fleet),
-        left_out=tuple(sorted({ref for _, ref in _left_out_in(made) - _left_out_in(without)})),
-        newly_production=tuple(sorted(with_it - before_it)),
-        no_longer_production=tuple(sorted(before_it - with_it)),
+        selection={
+            **_selection_changes(policies, without, made),
+            SelectionChange.NEWLY_PRODUCTION: now - was,
+            SelectionChange.NO_LONGER_PRODUCTION: was - now,
+        },
         production=production,
         fleet_changed=tuple(sorted({_top(one.field) for one in changes.fields if one.policy == "Fleet"})),
     )
@@ -154,9 +197,29 @@ def review_of(
     owners = [*(one.before for one in changes.renamed), *changes.removed]
     return replace(
         found,
-        differences=differences_of(before, after, production),
-        owned=tuple(owned_by(owners, before, after)),
+        differences=_differences_of(before, after, production),
+        owned=tuple(_owned_by(owners, before, after)),
     )
+
+
+def _selection_changes(
+    policies: tuple[PolicySet, PolicySet], without: Plan, made: Plan
+) -> dict[SelectionChange, frozenset[ObjectRef]]:
+    base, head = policies
+    before, after = _selected_in(without), _selected_in(made)
+    namespaces = head.fleet.protected - base.fleet.protected
+    pairs = {
+        SelectionChange.NEWLY_SELECTED: after - before,
+        SelectionChange.NO_LONGER_SELECTED: before - after,
+        SelectionChange.NEWLY_PROTECTED: {pair for pair in before if pair[1].namespace in namespaces},
+        SelectionChange.LEFT_OUT: _left_out_in(made) - _left_out_in(without),
+    }
+    return {change: frozenset(ref for _, ref in some) for change, some in pairs.items()}
+
+
+def _selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
+    """Return the workloads that some policy selects, by job."""
+    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
 
 
 def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
@@ -181,8 +244,71 @@ def _held_back(made: Forecast | None, plan: Plan | None) -> tuple[HeldBackPeriod
     return tuple(held_back_in(plan, plan.made_at, plan.made_at + timedelta(seconds=1)).values())
 
 
-def _seconds(one: HeldBackPeriod) -> int:
-    return int((one.end - one.start).total_seconds())
+def _held_seconds(periods: Iterable[HeldBackPeriod]) -> Counter[ObjectRef]:
+    found = Counter[ObjectRef]()
+    for one in periods:
+        found.update(dict.fromkeys(one.refs, int((one.end - one.start).total_seconds())))
+    return found
+
+
+def hours_of(one: WorkloadTimeline | None, *, certain: bool = False) -> float:
+    """Return the replica-hours of a workload; `certain`: where fewer rest on a metric, those without policies count."""
+    if one is None or not one.runs:
+        return 0.0
+    return sum(
+        segment.hours * (max(segment.replicas, one.without) if certain and segment.assumes else segment.replicas)
+        for segment in one.segments
+    )
+
+
+def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
+    """Return every workload that runs in another way: production first, then those that change most."""
+    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
+    named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
+    found = [
+        Difference(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
+        for ref in {*before, *after}
+        if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
+
+
+def _first_difference(
+    before: WorkloadTimeline | None, after: WorkloadTimeline | None, start: datetime
+) -> datetime | None:
+    was, now = (() if one is None else one.steps for one in (before, after))
+    if was == now:
+        return None
+    moments = sorted({at for at, _ in (*was, *now)})
+    return next((at for at in moments if replicas_at(was, at) != replicas_at(now, at)), start)
+
+
+def replicas_at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
+    """Return the replicas that `steps` have at `moment`, None: it is not there then."""
+    found = None
+    for at, replicas in steps:
+        if at <= moment:
+            found = replicas
+    return found
+
+
+def _lowest(one: WorkloadTimeline) -> int:
+    return min((segment.replicas for segment in one.segments), default=0)
+
+
+def _is_lowered(one: WorkloadTimeline) -> bool:
+    return _lowest(one) < one.without
+
+
+def _stays_dark(one: Difference) -> bool:
+    """Whether it is idle, is woken without the change, and never gets, with it, what it has without policies."""
+    if not one.idle or one.before is None or one.after is None or _wakes_at(one.before) is None:
+        return False
+    return max((segment.replicas for segment in one.after.segments), default=0) < one.before.without
+
+
+def _wakes_at(one: WorkloadTimeline | None) -> datetime | None:
+    return None if one is None else next((at for at, replicas in one.steps if replicas >= max(1, one.without)), None)
 
 
 def identity_of(decision: Decision) -> Hashable:
@@ -208,7 +334,7 @@ def _top(field: str) -> str:
     return ".".join(field.partition("[")[0].split(".")[:2])
 
 
-def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
+def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
     """Yield what each of `policies`, by kind and name, keeps idle at the start, and what becomes of that."""
     owners: dict[str, list[ObjectRef]] = {}
     for one in base.first.explanations:
@@ -217,14 +343,9 @@ def owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterato
     before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))
-        changed = [ref for ref in refs if first_difference(before.get(ref), after.get(ref), head.start) is not None]
-        woken = Counter(at for ref in changed if (at := wakes_at(after.get(ref))) is not None)
+        changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
+        woken = Counter(at for ref in changed if (at := _wakes_at(after.get(ref))) is not None)
         yield Owned(policy, len(refs), len(refs) - len(changed), tuple(sorted(woken.items())))
-
-
-def selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
-    """Return the workloads that some policy selects, by job."""
-    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
 
 
 def labels_in(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
@@ -257,12 +378,7 @@ def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
         head=_narrowed(review.head, kept, filters),
         differences=differences,
         differing_outside=len(review.differences) - len(differences),
-        newly_selected=tuple(ref for ref in review.newly_selected if ref in kept),
-        no_longer_selected=tuple(ref for ref in review.no_longer_selected if ref in kept),
-        newly_protected=tuple(ref for ref in review.newly_protected if ref in kept),
-        left_out=tuple(ref for ref in review.left_out if ref in kept),
-        newly_production=tuple(ref for ref in review.newly_production if ref in kept),
-        no_longer_production=tuple(ref for ref in review.no_longer_production if ref in kept),
+        selection={change: refs & kept for change, refs in review.selection.items()},
     )
 
 
@@ -276,9 +392,3 @@ def _narrowed(made: Forecast | None, kept: frozenset[ObjectRef], filters: Filter
         and (not one.clusters or any(matches_any(filters.clusters, name) for name in one.clusters))
     ]
     return replace(made, timelines=tuple(one for one in made.timelines if one.ref in kept), held_back=tuple(held))
-
-
-def protected_in(made: Plan, before: Fleet, after: Fleet) -> tuple[ObjectRef, ...]:
-    """Return the workloads that `made`, the plan without the change, selects and that the Fleet protects now."""
-    namespaces = after.protected - before.protected
-    return tuple(sorted({ref for _, ref in selected_in(made) if ref.namespace in namespaces}))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import tzinfo
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.forecast.differences import alike
-from reconciler.forecast.review import Owned, Review, identity_of, next_run_differs
-from reconciler.forecast.text import LineList, undecided_words, wake_lines
+from reconciler.forecast.review import Difference, Owned, Review, SelectionChange, identity_of, next_run_differs
+from reconciler.forecast.text import MOST_CLUSTERS, LineList, undecided_words, wake_lines
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.report.groups import Group, Line, grouped
@@ -19,6 +19,7 @@ from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import age, counted, name_of, weekday_and_time, what_of
 from reconciler.untrusted_text import escaped, one_line
 
+T = TypeVar("T")
 _SHOWN_FIELD = 400
 
 
@@ -38,14 +39,19 @@ def details_of(review: Review) -> Iterator[Part]:
         yield replace(part(review), folded=compared or part is not _now)
 
 
+_SELECTION_WORDS = {
+    SelectionChange.NEWLY_SELECTED: "newly selected",
+    SelectionChange.NO_LONGER_SELECTED: "no longer selected",
+    SelectionChange.NEWLY_PROTECTED: "now protected",
+    SelectionChange.NO_LONGER_PRODUCTION: "no longer production",
+    SelectionChange.NEWLY_PRODUCTION: "now production",
+    SelectionChange.LEFT_OUT: "left out, because no policy that selects them says production: true",
+}
+
+
 def selected(review: Review) -> Iterator[tuple[str, frozenset[ObjectRef]]]:
-    """Yield what becomes selected or production, or no longer is, each in words."""
-    yield "newly selected", frozenset(review.newly_selected)
-    yield "no longer selected", frozenset(review.no_longer_selected)
-    yield "now protected", frozenset(review.newly_protected)
-    yield "no longer production", frozenset(review.no_longer_production)
-    yield "now production", frozenset(review.newly_production)
-    yield "left out, because no policy that selects them says production: true", frozenset(review.left_out)
+    """Yield which workloads become selected or production, or no longer are, each in words."""
+    yield from ((words, refs) for one, words in _SELECTION_WORDS.items() if (refs := review.selection.get(one)))
 
 
 def verb(number: int, one: str, many: str) -> str:
@@ -63,6 +69,34 @@ def called(refs: Sequence[ObjectRef]) -> str:
         own = one_line(refs[0].cluster)
         return f"{own}/{where} ({len(refs)})" if len(spaces) == 1 else f"{where} of {own} ({len(refs)})"
     return f"{where} in {len(clusters)} clusters ({len(refs)})"
+
+
+def alike(found: Sequence[Difference], most: int) -> list[list[Difference]]:
+    """Return the workloads that differ in the same way together, those first that change most.
+
+    A group is of one namespace. Where there would be more than `most`, it is of all namespaces.
+    """
+
+    def steps(one: Difference) -> Hashable:
+        return tuple(some and (some.without, some.steps) for some in (one.before, one.after))
+
+    groups = by_place(found, lambda one: one.ref, steps)
+    if len(groups) > most:
+        groups = _together(found, steps)
+    return sorted(groups, key=lambda some: (-abs(sum(one.hours for one in some)), some[0].ref))
+
+
+def by_place(found: Sequence[T], ref_of: Callable[[T], ObjectRef], kind_of: Callable[[T], Hashable]) -> list[list[T]]:
+    """Return what is of one kind, cluster and namespace together; clusters are told apart up to MOST_CLUSTERS."""
+    several = len({ref_of(one).cluster for one in found}) > MOST_CLUSTERS
+    return _together(found, lambda one: ("" if several else ref_of(one).cluster, ref_of(one).namespace, kind_of(one)))
+
+
+def _together(found: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    groups: dict[Hashable, list[T]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
+    return list(groups.values())
 
 
 def _fields(review: Review) -> Part:
@@ -120,7 +154,6 @@ def _selection(review: Review) -> Part:
     listings = [
         LineList(f"{counted(len(refs), 'workload')} {words}", tuple(name_of(ref) for ref in sorted(refs)))
         for words, refs in selected(review)
-        if refs
     ]
     return Part("Selection", (), tuple(listings))
 
@@ -198,11 +231,10 @@ _PLAIN = Style()
 
 def _unjudged(review: Review) -> Part:
     title = "Could not be judged"
-    lines = [*review.notes]
     if review.head is not None:
-        lines += undecided_words(review.head)
+        lines = list(undecided_words(review.head))
     else:
-        lines += [f"{one_line(name)}: {one_line(why)}" for name, why in review.next_head.unknown.items()]
+        lines = [f"{one_line(name)}: {one_line(why)}" for name, why in review.next_head.unknown.items()]
     rows = [
         "  ".join(filter(None, (key.cluster, key.policy, key.template, key.window)))
         for key in sorted(review.next_head.unanswered)

@@ -1,26 +1,271 @@
-"""A review as text, as Markdown for a comment, and as JSON values."""
+"""A review as text and as Markdown: the parts of both, what is to be decided first."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, tzinfo
 
-import msgspec
-
-from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError
-from reconciler.forecast.differences import Difference
-from reconciler.forecast.json import held_to_dict, query_to_dict, timeline_to_dict
-from reconciler.forecast.review import Review
-from reconciler.forecast.review_details import Part, selected
-from reconciler.forecast.review_parts import review_parts
+from reconciler.forecast.recurrence import Span
+from reconciler.forecast.review import Difference, DifferenceKind, Review, next_run_differs, replicas_at
+from reconciler.forecast.review_details import Part, alike, by_place, called, details_of, selected, verb
+from reconciler.forecast.text import (
+    LineList,
+    held_lines,
+    legend,
+    numbered_cells,
+    objects_words,
+    ruler,
+    signed,
+    when,
+)
+from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.model import ObjectRef
-from reconciler.plan.json import plan_to_dict
-from reconciler.report.markdown import LONGEST_TEXT, details, fence, joined, origin_of, prose
-from reconciler.report.wording import counted
+from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, details, fence, joined, origin_of, prose
+from reconciler.report.wording import counted, name_of, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
-REVIEW_VERSION = "reconciler/review/v1alpha1"
+_MOST_GROUPS = 12
+"""Of how many groups of workloads that run alike the picture stands open."""
+_MOST_ROWS = 20
+_MOST_CHANGES = 4
+_MOST_NAMES = 10
+_MOST_LISTINGS = 40
+_ROOM = 5_000
+"""Characters that are kept for what is folded, or for how much of it is left out."""
 TITLE = "What this change of policies does"
+
+
+def review_parts(review: Review) -> tuple[Part, ...]:
+    """Return the parts of `review` in their order: what is to be decided stands first and open."""
+    parts = (
+        Part("", tuple(_headline(review))),
+        Part("Production", (), tuple(_production(review))),
+        Part("Held back", (), tuple(_held_back(review))),
+        *(_changes(review, review.base, review.head) if review.base is not None and review.head is not None else ()),
+        *details_of(review),
+    )
+    return tuple(one for one in parts if one.words or one.listings)
+
+
+# What is said first
+
+
+def _headline(review: Review) -> Iterator[str]:
+    if review.problem:
+        yield f"Only the policies of this change are shown: {review.problem}"
+    yield from _production_words(review)
+    yield from _held_words(review)
+    if review.head is not None and review.base is not None:
+        yield _effect(review, review.head)
+    elif not review.problem:
+        yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
+    if review.differing_outside is not None:
+        yield _outside(review.differing_outside)
+    if review.fleet_changed:
+        fields = ", ".join(review.fleet_changed)
+        base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""
+        yield f"The Fleet is changed ({fields}).{base}"
+    missing = len(review.next_head.unknown) + len(review.next_head.unanswered)
+    if missing:
+        what = counted(missing, "cluster, list or query", "clusters, lists or queries")
+        yield f"{what} could not be judged; see below."
+    yield f"Times are in {review.zone}."
+
+
+def _production_words(review: Review) -> Iterator[str]:
+    found = [(words, refs & review.production) for words, refs in selected(review)]
+    running = frozenset(one.ref for one in review.differences if one.production)
+    found.append((f"{verb(len(running), 'runs', 'run')} in another way", running))
+    words = [f"{objects_words(refs)} {words}" for words, refs in found if refs]
+    if words:
+        yield f"Production: {'; '.join(words)}."
+
+
+def _held_words(review: Review) -> Iterator[str]:
+    periods = review.held_back
+    if not periods:
+        return
+    if len({one.why for one in periods}) == 1:
+        yield f"Held back: {one_line(periods[0].why)}."
+        return
+    names = list(dict.fromkeys(one_line(one.allow) for one in periods))
+    of = ", ".join(names[:_MOST_CHANGES]) + (f" and {len(names) - _MOST_CHANGES} more" * (len(names) > _MOST_CHANGES))
+    yield f"Held back: {objects_words({ref for one in periods for ref in one.refs})} ({of})."
+
+
+def _outside(number: int) -> str:
+    more = f": {counted(number, 'more workload')} {verb(number, 'runs', 'run')} in another way" if number else ""
+    return f"Only what the filters leave is shown{more}."
+
+
+def _effect(review: Review, head: Forecast) -> str:
+    days = counted(round((head.end - head.start) / timedelta(days=1)), "day")
+    found = review.differences
+    if found:
+        first = weekday_and_time(min(one.at for one in found), review.zone)
+        return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
+    selection = [f"{counted(len(refs), 'workload')} {words}" for words, refs in selected(review)]
+    if selection:
+        return f"{', '.join(selection)}; none runs more or less in the next {days}."
+    if review.held_back or next_run_differs(review):
+        differs = "; the next run differs" if next_run_differs(review) else ""
+        return f"No workload runs more or less in the next {days}{differs}."
+    if head.held_back:
+        return f"Nothing changes in the next {days}: limits hold back what they hold back without this change."
+    if review.without_its_fleet:
+        return f"With the Fleet of the base nothing changes in the next {days}."
+    return f"No effect in the next {days}."
+
+
+def _counts(review: Review) -> Iterator[str]:
+    found = Counter(one.kind for one in review.differences)
+    dark, more, less = found["not woken"], found["idles"], found["idles no longer"]
+    if dark:
+        wakes, stays = verb(dark, "wakes", "wake"), verb(dark, "stays", "stay")
+        yield f"{counted(dark, 'idle workload')} that {wakes} today {stays} idle"
+    if more:
+        namespaces = {(one.ref.cluster, one.ref.namespace) for one in review.differences if one.kind == "idles"}
+        where = counted(len(namespaces), "namespace")
+        yield f"{counted(more, 'workload')} in {where} {_idle(more)} that {verb(more, 'does', 'do')} not today"
+    if less:
+        who = str(less) if more else f"{counted(less, 'workload')} that {_idle(less)} today"
+        yield f"{who} no longer {verb(less, 'does', 'do')}"
+    for kind, one, many in _KINDS:
+        number = found[kind]
+        if number:
+            yield f"{counted(number, 'workload')} {verb(number, one, many)}"
+
+
+_KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (
+    ("goes lower", "goes down to fewer replicas than today", "go down to fewer replicas than today"),
+    ("stays higher", "goes down to more replicas than today", "go down to more replicas than today"),
+    ("runs more", "runs more replicas", "run more replicas"),
+    ("created", "is created", "are created"),
+    ("not created", "is not created any more", "are not created any more"),
+    ("at other times", "runs at other times", "run at other times"),
+)
+
+
+def _idle(number: int) -> str:
+    return verb(number, "idles or runs fewer replicas", "idle or run fewer replicas")
+
+
+def _hours(review: Review) -> str:
+    certain = sum(one.certain_hours for one in review.differences)
+    all_of_it = sum(one.hours for one in review.differences)
+    words = _percented(certain, review.before_hours)
+    if round(certain) == round(all_of_it):
+        return words
+    assumed = f"{_percented(all_of_it, review.before_hours)} if metrics stay as recorded"
+    return f"{words}, {assumed}," if round(certain) else f"{assumed},"
+
+
+def _percented(hours: float, before: float) -> str:
+    share = f" ({signed(100 * hours / before)} %)" if before else ""
+    return f"{signed(hours)} replica-hours{share}"
+
+
+# What stands open: production, what is held back, workloads with old and new replicas, the timeline
+
+
+def _production(review: Review) -> Iterator[LineList]:
+    for words, refs in selected(review):
+        named = refs & review.production
+        if named:
+            yield LineList(f"{objects_words(named)} {words}", tuple(_places(sorted(named))))
+
+
+def _places(refs: Sequence[ObjectRef]) -> Iterator[str]:
+    """Yield the names of a few objects, or how many are where."""
+    if len(refs) <= _MOST_NAMES:
+        yield from map(name_of, refs)
+    else:
+        yield from (called(some) for some in by_place(refs, lambda ref: ref, lambda _: ""))
+
+
+def _held_back(review: Review) -> Iterator[LineList]:
+    if review.head is not None:
+        for words, *lines in held_lines(review.held_back, review.head):
+            yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
+    else:
+        yield from (LineList(one_line(one.why), (), wrapped=True) for one in review.held_back)
+
+
+def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
+    """Yield the workloads that run in another way: production first, as a list and as the picture of the days."""
+    rows: list[LineList] = []
+    pictures: list[LineList] = []
+    for production in (True, False):
+        some = [one for one in review.differences if one.production is production]
+        groups, most = alike(some, _MOST_ROWS), MOST_ROWS if production else _MOST_ROWS
+        if groups:
+            who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
+            lines = [_row(some, head) for some in groups[:most]]
+            lines += [f"and {_counted_in(groups[most:])} more; the JSON form has them all"] if groups[most:] else []
+            rows.append(LineList(f"{who}, replicas before -> after", tuple(lines), wrapped=True))
+            pictures.append(LineList(who, tuple(_pictures(groups, review.zone, base, head))))
+    if rows:
+        yield Part("Workloads that change", (), tuple(rows))
+        yield Part("Timeline", (), tuple(pictures))
+
+
+def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:
+    return counted(sum(map(len, groups)), "workload")
+
+
+def _row(some: Sequence[Difference], head: Forecast) -> str:
+    """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
+    first, changes = some[0], []
+    for pair, spans in _replica_changes(first, head.end).items():
+        old, new = ("not there" if number is None else str(number) for number in pair)
+        changes.append(f"{old} -> {new}: {when(spans, head)}")
+    if len(changes) > _MOST_CHANGES:
+        changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
+    known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]
+    assumes = next((f" (assumes {one_line(segment.assumes)})" for segment in known if segment.assumes), "")
+    hours = f"{signed(sum(one.hours for one in some))} replica-hours"
+    return f"{called([one.ref for one in some])}: {'; '.join(changes)}{assumes}; {hours}"
+
+
+def _replica_changes(one: Difference, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
+    """Return when it runs with how many replicas and, with the change, with how many; None: it is not there."""
+    was, now = (() if some is None else some.steps for some in (one.before, one.after))
+    moments = sorted({at for at, _ in (*was, *now)})
+    found: dict[tuple[int | None, int | None], list[Span]] = {}
+    for start, until in zip(moments, [*moments[1:], end], strict=True):
+        pair = (replicas_at(was, start), replicas_at(now, start))
+        if pair[0] == pair[1]:
+            continue
+        spans = found.setdefault(pair, [])
+        first = spans.pop()[0] if spans and spans[-1][1] == start else start
+        spans.append((first, until))
+    return found
+
+
+def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Forecast, head: Forecast) -> Iterator[str]:
+    """Yield two rows for all workloads that differ in the same way, before and after, below what they are called.
+
+    A week stands in fewer than 100 columns, which is what the page of a code host shows without cutting.
+    """
+    yield f"{'':7}{ruler(head, zone)}"
+    for some in groups[:_MOST_GROUPS]:
+        yield called([one.ref for one in some])
+        yield f"before {_cells(some[0].before, base)}".rstrip()
+        yield f"after  {_cells(some[0].after, head)}".rstrip()
+    if len(groups) > _MOST_GROUPS:
+        yield f"and {_counted_in(groups[_MOST_GROUPS:])} more, which change less"
+    signs, _, length = legend(head, blocks=False).rpartition("; ")
+    yield f"({signs};"
+    yield f" a number where replicas change; {length}, days in {zone})"
+
+
+def _cells(one: WorkloadTimeline | None, made: Forecast) -> str:
+    return "" if one is None else numbered_cells(one, made)
+
+
+# The parts as text and as Markdown
 
 
 def render_text(review: Review) -> str:
@@ -44,11 +289,6 @@ def render_markdown(review: Review) -> str:
     return f"{shown}\n{joined([*folded, origin_of(review.next_head)], LONGEST_TEXT - len(shown) - 1)}"
 
 
-_ROOM = 5_000
-"""Characters that are kept for what is folded, or for how much of it is left out."""
-_MOST_LISTINGS = 40
-
-
 def _markdown(part: Part) -> list[list[str]]:
     blocks = [*([prose(line)] for line in part.words), *(one.markdown() for one in part.listings[:_MOST_LISTINGS])]
     if len(part.listings) > _MOST_LISTINGS:
@@ -65,68 +305,3 @@ def render_failure(error: ReconcilerError, *, markdown: bool) -> str:
     if not markdown:
         return "\n".join([TITLE, words, *(f"  {one_line(problem)}" for problem in problems)]) + "\n"
     return joined([[f"## {TITLE}"], [f"**{prose(words)}**"], fence(escaped(problem) for problem in problems)])
-
-
-def review_to_dict(review: Review) -> dict[str, Any]:
-    """Return the review as JSON values."""
-    changes = review.changes
-    return {
-        "schemaVersion": REVIEW_VERSION,
-        "kind": "Review",
-        "summary": list(review_parts(review)[0].words),
-        "effect": review.effect,
-        "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
-        "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
-        "baseReplicaHours": round(review.before_hours, 4),
-        "fields": [msgspec.to_builtins(one) for one in changes.fields],
-        "renamed": [msgspec.to_builtins(one) for one in changes.renamed],
-        "removed": list(changes.removed),
-        "added": list(changes.added),
-        "owned": [
-            {
-                "policy": one.policy,
-                "idle": one.idle,
-                "unchanged": one.unchanged,
-                "woken": [{"at": format_time(at), "workloads": number} for at, number in one.woken],
-            }
-            for one in review.owned
-        ],
-        "newlySelected": _names(review.newly_selected),
-        "noLongerSelected": _names(review.no_longer_selected),
-        "newlyProtected": _names(review.newly_protected),
-        "leftOut": _names(review.left_out),
-        "newlyProduction": _names(review.newly_production),
-        "noLongerProduction": _names(review.no_longer_production),
-        "production": _names(tuple(review.production & _touched(review))),
-        "timeline": [_difference(one) for one in review.differences],
-        "heldBack": [held_to_dict(one) for one in review.held_back],
-        "fleetChanged": list(review.fleet_changed),
-        "fleetFromBase": review.fleet_from_base,
-        "next": plan_to_dict(review.next_head),
-        "nextWithout": None if review.next_base is None else plan_to_dict(review.next_base),
-        "unanswered": [query_to_dict(one) for one in sorted(review.next_head.unanswered)],
-        "unknown": dict(review.next_head.unknown),
-        "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
-        "problem": review.problem,
-    }
-
-
-def _touched(review: Review) -> frozenset[ObjectRef]:
-    differing = (one.ref for one in review.differences)
-    selection = (refs for _, refs in selected(review))
-    return frozenset(differing).union(*selection)
-
-
-def _names(refs: tuple[ObjectRef, ...]) -> list[str]:
-    return [str(ref) for ref in sorted(refs)]
-
-
-def _difference(one: Difference) -> dict[str, Any]:
-    return {
-        "object": str(one.ref),
-        "production": one.production,
-        "from": format_time(one.at),
-        "replicaHours": round(one.hours, 4),
-        "before": None if one.before is None else timeline_to_dict(one.before),
-        "after": None if one.after is None else timeline_to_dict(one.after),
-    }

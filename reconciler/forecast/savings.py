@@ -48,6 +48,11 @@ class Savings(Struct, frozen=True):
         )
 
     @property
+    def possible(self) -> Hours:
+        """What is saved if metrics stay as they were recorded."""
+        return self.saved.plus(self.assumed)
+
+    @property
     def least(self) -> Hours:
         """What runs with the policies if all that is assumed comes true."""
         return self.most.minus(self.assumed)
@@ -73,21 +78,15 @@ def savings_of(timelines: Iterable[WorkloadTimeline]) -> Savings:
 def _of_one(one: WorkloadTimeline) -> Savings:
     if not one.runs:
         return Savings(workloads=1)
-    certain = sum(_fewer(one, assumed=False), 0.0)
-    assumed = sum(_fewer(one, assumed=True), 0.0)
-    hours = one.without * sum(segment.hours for segment in one.segments)
+    fewer = {False: 0.0, True: 0.0}  # by whether that rests on a metric
+    for segment in one.segments:
+        fewer[bool(segment.assumes)] += (one.without - segment.replicas) * segment.hours
     return Savings(
         workloads=1,
-        without=_hours(one, hours),
-        saved=_hours(one, certain),
-        assumed=_hours(one, assumed),
+        without=_hours(one, one.without * sum(segment.hours for segment in one.segments)),
+        saved=_hours(one, fewer[False]),
+        assumed=_hours(one, fewer[True]),
         unstated=int(one.requests == Requests()),
-    )
-
-
-def _fewer(one: WorkloadTimeline, *, assumed: bool) -> Iterable[float]:
-    return (
-        (one.without - segment.replicas) * segment.hours for segment in one.segments if bool(segment.assumes) is assumed
     )
 
 
@@ -130,8 +129,4 @@ def grouped_savings(made: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
     found: dict[str, Savings] = {}
     for one in made.selected:
         found[group(one)] = found.get(group(one), Savings()).plus(_of_one(one))
-    return tuple(sorted(found.items(), key=lambda pair: (-_in_all(pair[1]), pair[0])))
-
-
-def _in_all(savings: Savings) -> float:
-    return savings.saved.replicas + savings.assumed.replicas
+    return tuple(sorted(found.items(), key=lambda pair: (-pair[1].possible.replicas, pair[0])))

@@ -83,10 +83,8 @@ def summary(made: Forecast, prices: Prices) -> list[str]:
         return ["No policy selects a workload."]
     lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}. {selected}"]
     if found.assumed.replicas:
-        more = found.saved.plus(found.assumed)
-        lines.append(
-            f"{_change(found, more)} replica-hours{_money(more, prices)} if metrics stay as they were recorded."
-        )
+        change, money = _change(found, found.possible), _money(found.possible, prices)
+        lines.append(f"{change} replica-hours{money} if metrics stay as they were recorded.")
     return lines
 
 
@@ -116,13 +114,8 @@ def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
     body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
     if not style.prices.known:
         return [head, *body]
-    money = [_range(*(hours.cost(style.prices) for hours in _saved(found)), digits=2) for _, found in groups]
+    money = [_range(found.saved.cost(style.prices), found.possible.cost(style.prices), digits=2) for _, found in groups]
     return [(*head, "money saved"), *((*row, cell) for row, cell in zip(body, money, strict=True))]
-
-
-def _saved(found: Savings) -> tuple[Hours, Hours]:
-    """Return what is saved for certain, and if metrics stay as they were recorded."""
-    return found.saved, found.saved.plus(found.assumed)
 
 
 def _group(name: str, found: Savings) -> tuple[str, ...]:
@@ -132,7 +125,7 @@ def _group(name: str, found: Savings) -> tuple[str, ...]:
 
 def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
     for name in stated:
-        for hours in ((found.least, found.most), _saved(found)):
+        for hours in ((found.least, found.most), (found.saved, found.possible)):
             low, high = (getattr(one.requests, _RESOURCES[name]) for one in hours)
             yield _range(low, high)
 
@@ -143,8 +136,7 @@ def _range(low: float, high: float, *, digits: int = 0) -> str:
 
 
 def _percents(found: Savings) -> str:
-    low, high = found.percent(found.saved), found.percent(found.saved.plus(found.assumed))
-    first, last = f"{low:.0f}", f"{high:.0f}"
+    first, last = (f"{found.percent(hours):.0f}" for hours in (found.saved, found.possible))
     return f"{first} %" if first == last else f"{first} to {last} %"
 
 

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.review import Review, narrowed, review_of
-from reconciler.forecast.review_report import render_markdown, render_text, review_to_dict
+from reconciler.forecast.json import review_to_dict
+from reconciler.forecast.review import Review, SelectionChange, narrowed, review_of
+from reconciler.forecast.review_report import render_markdown, render_text
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import forecast
 from reconciler.labels import LabelSelector
@@ -608,9 +609,8 @@ def test_nothing_in_a_policy_or_name_becomes_markup(objects: Objects) -> None:
     wild = replace(
         base,
         changes=PolicyChanges((change,), (Renamed(WILD, WILD),), (WILD,), (WILD,)),
-        newly_selected=(ObjectRef(WILD, WILD, WILD, WILD),),
+        selection={SelectionChange.NEWLY_SELECTED: frozenset([ObjectRef(WILD, WILD, WILD, WILD)])},
         problem=WILD,
-        notes=(WILD,),
         fleet_changed=(WILD,),
     )
     page = page_of_markdown(render_markdown(wild))
