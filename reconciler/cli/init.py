@@ -13,7 +13,7 @@ from reconciler.cli.output import say, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
-from reconciler.forecast.production import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
+from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.report.wording import counted
 from reconciler.yaml.files import is_inside, spelt, write_new

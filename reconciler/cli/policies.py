@@ -31,7 +31,7 @@ from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 
 if TYPE_CHECKING:
-    from reconciler.forecast.first_night import FirstNight
+    from reconciler.forecast.reach import FirstNight
 
 _CODE_HOSTS = ("github", "gitlab", "sarif")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
@@ -74,7 +74,7 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
 def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> FirstNight:
     from reconciler.cli.forecast import opened_snapshot
     from reconciler.cli.run import RunOptions
-    from reconciler.forecast.first_night import first_night
+    from reconciler.forecast.reach import first_night
     from reconciler.forecast.simulation import Simulation
 
     options = RunOptions.of(path, flags)
@@ -84,7 +84,7 @@ def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> First
 def _night_lines(night: FirstNight | None) -> Iterable[str]:
     if night is None:
         return ()
-    from reconciler.forecast.first_night import night_lines
+    from reconciler.forecast.reach import night_lines
 
     return night_lines(night)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
 from reconciler.decide.limits import spellings_of
-from reconciler.forecast.production import selecting_policies
+from reconciler.forecast.reach import selecting_policies
 from reconciler.forecast.simulation import Step
 from reconciler.kind_names import names_kind
 from reconciler.messages import nearest

@@ -16,7 +16,7 @@ import yaml
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.first_night import first_night, night_lines
+from reconciler.forecast.reach import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.policy.types import PolicySet
 from tests.forecast.platform import argo_cd, kube_prometheus
