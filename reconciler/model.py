@@ -364,8 +364,9 @@ class ObservedCluster(Struct, frozen=True):
 
     `unreadable` maps what could not be listed or read ("services", "pods of shop/Deployment/web", ...) to the error's
     words; what is named there is unknown, not absent; kinds are named as `unreadable_key` says. `pods` holds answers to
-    `PodsQuestion`. `workloads` holds every scalable of every kind, ReplicaSets owned by Deployments included.
-    `activators` are None where nothing asked for them, or they cannot be read.
+    `PodsQuestion`. `workloads` holds every scalable of every kind, ReplicaSets owned by Deployments included; of
+    those with the label `unlisted_replica_sets` only what is beside `pods`, where that is not None. `activators` are
+    None where nothing asked for them, or they cannot be read.
     """
 
     name: str
@@ -383,6 +384,7 @@ class ObservedCluster(Struct, frozen=True):
     pods: Mapping[ObjectRef, tuple[Pod, ...]] = NOTHING
     marked_pods: tuple[Pod, ...] = ()  # those with label reconciler/victim, normally none
     activators: tuple[ActivatorReplica, ...] | None = None
+    unlisted_replica_sets: str | None = None
     unreadable: Mapping[str, str] = NOTHING
 
     def unread(self, group: str, kind: str, namespace: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, SCALED_OBJECT, Resource, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS, SCALED_OBJECT, Resource, workloads_of
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, FieldChange
@@ -74,7 +74,7 @@ def live_workload(task: Task) -> LiveWorkload:
     workload = cluster.get(_resource_of(task), ref.namespace, ref.name)
     owners = {workload.uid}
     if workload_kind(ref.kind).pods == "ReplicaSets":
-        sets = cluster.list(_replica_sets(task), namespace=ref.namespace)
+        sets = cluster.list(REPLICA_SETS, namespace=ref.namespace)
         owners |= {one.uid for one in sets if owner_key(one) == own_key(workload)}
     pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))
     return LiveWorkload(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
@@ -114,11 +114,6 @@ def _resource_of(task: Task) -> Resource[Workload]:
         if (kind.group, kind.kind) == (task.ref.group, task.ref.kind):
             return workloads_of(kind)
     raise NotFoundError(f"{task.ref}: {task.ref.kind} has no scale in this cluster, expected one")
-
-
-def _replica_sets(task: Task) -> Resource[Workload]:
-    kinds = task.access.cluster.scale_kinds()
-    return next(workloads_of(kind) for kind in kinds if (kind.group, kind.kind) == ("apps", "ReplicaSet"))
 
 
 _AT_ONCE = 16

@@ -99,6 +99,11 @@ def workloads_of(kind: WorkloadKind) -> Resource[Workload]:
     return Resource(kind.group, kind.version, kind.kind, kind.plural, Workload)
 
 
+REPLICA_SETS = workloads_of(SCALABLE_KINDS["apps", "ReplicaSet"])
+OF_DEPLOYMENT = "pod-template-hash"
+"""The label that the Deployment controller gives to the ReplicaSets of a Deployment."""
+
+
 class Cluster(Protocol):
     """One cluster. A write names what it expects to find and changes nothing when it finds something else."""
 

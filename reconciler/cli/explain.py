@@ -124,7 +124,7 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     if not federated:
         known_cluster(policies.fleet, name, subject)
         _check_its_own(policies.only, name, subject)
-    state, made = plan_and_state(policies, options.world(policies.fleet), options.request())
+    state, made = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
     found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
     if not found:
         check_known(made, name, subject)

@@ -246,7 +246,8 @@ class RunOptions(Struct, frozen=True):
         clusters = (replace(one, connection=replace(one.connection, sources=self.sources)) for one in fleet.clusters)
         return replace(fleet, clusters=tuple(clusters))
 
-    def request(self) -> RunRequest:
+    def request(self, *, whole: bool = False) -> RunRequest:
+        """Return what is asked of one run; `whole`: also what no decision needs is read of the clusters."""
         return RunRequest(
             now=self.now,
             run_id=self.run_id,
@@ -256,7 +257,7 @@ class RunOptions(Struct, frozen=True):
             filters=self.filters,
             call_pickers=self.call_pickers,
             callbacks=self.callbacks,
-            scope=self.scope,
+            scope=replace(self.scope, whole=whole),
         )
 
 

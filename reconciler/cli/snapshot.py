@@ -88,7 +88,7 @@ def recorded(options: RunOptions) -> tuple[Mapping[str, Recorder], Plan]:
 
     world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, record)
     sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
-    return recorders, plan(policies, replace(world, sources=sources), options.request())
+    return recorders, plan(policies, replace(world, sources=sources), options.request(whole=True))
 
 
 def _noted(source: Source, recorder: Recorder) -> Source:

@@ -21,17 +21,21 @@ from reconciler.backends.protocols import (
     NAMESPACES,
     NO_METRICS,
     NODES,
+    OF_DEPLOYMENT,
     OUR_CONFIG_MAPS,
     PODS,
+    REPLICA_SETS,
     SCALED_OBJECT,
     SERVICES,
     MetricsSource,
     workloads_of,
 )
 from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.selectors import names_kind
 from reconciler.errors import ClusterError, ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
     EVERY_KIND,
+    Endpoints,
     Event,
     Namespace,
     ObservedCluster,
@@ -39,13 +43,14 @@ from reconciler.model import (
     Pod,
     QueryAnswer,
     QueryKey,
+    Service,
     Workload,
     unreadable_key,
     unreadable_namespace_key,
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.queries import render_query
-from reconciler.policy.types import Fleet, PolicySet, Tenant
+from reconciler.policy.types import DownscalePolicy, Fleet, IdlingPolicy, PolicySet, Selector, Tenant
 from reconciler.worker_pool import WorkerPool
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
@@ -53,11 +58,13 @@ from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 class Scope(Struct, frozen=True):
     """How much is looked at. `namespace` set: only what is in it, so that rights there are enough.
 
-    `alone`: there is one cluster, so nothing rests on its identity, and that may stay unknown.
+    `alone`: there is one cluster, so nothing rests on its identity, and that may stay unknown. `whole`: also what no
+    decision of these policies needs.
     """
 
     namespace: str = ""
     alone: bool = False
+    whole: bool = False
 
     def words(self, error: ClusterError) -> str:
         """Return the message about a list that cannot be read."""
@@ -188,6 +195,7 @@ class _Wanted(Struct, frozen=True):
     tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
     decides: Callable[[str], bool] | None = None  # only what is in these namespaces; None: in all
     namespaces: tuple[str, ...] | None = None  # the only ones of which anything is read
+    of_deployments: bool = True  # the ReplicaSets of Deployments too
 
     def keeps(self, one: Any) -> bool:
         """Return whether an object, or what is in it, is decided in this run."""
@@ -212,12 +220,47 @@ _MOST_APART = 20
 def _wanted(policies: PolicySet, cluster: str, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
     """Return what is read of `cluster`, of which `policies` may select something."""
     zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-    wanted = _Wanted(policies.fleet.namespace, zones, scope, placed, policies.kinds, policies.only)
+    wanted = _Wanted(
+        policies.fleet.namespace,
+        zones,
+        scope,
+        placed,
+        policies.kinds,
+        policies.only,
+        of_deployments=scope.whole or _decides_beyond_deployments(policies),
+    )
     if policies.shard is None:
         return wanted
     names = policies.shard.namespaces_on(cluster)
     apart = None if names is None or len(names) > _MOST_APART else names
     return replace(wanted, decides=policies.shard.decides_on(cluster), namespaces=apart)
+
+
+def _decides_beyond_deployments(policies: PolicySet) -> bool:
+    """Return whether decisions may rest on the ReplicaSets of Deployments: where policies may select ReplicaSets, or
+    have to do with Services, whose pods they own. Without policies somebody asks by hand, for whatever there is.
+    """
+    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
+    return (
+        not selecting
+        or bool(policies.federated)
+        or any(one.workloads is None or one.services is not None for policy in selecting for one in policy.exclude)
+        or any(_selects_replica_sets_or_services(one.selector) for one in selecting)
+    )
+
+
+def _selects_replica_sets_or_services(selector: Selector) -> bool:
+    workloads = selector.workloads
+    others_only = workloads is not None and workloads.kinds and not names_kind(workloads, REPLICA_SETS.kind)
+    return selector.services is not None or not others_only
+
+
+_OF_SERVICES = ("idling.", "reconciler/")
+"""How annotations begin for which a run looks at what is behind a Service, whatever policies select."""
+
+
+def _is_about_idling(one: Service | Endpoints) -> bool:
+    return any(key.startswith(_OF_SERVICES) for key in one.annotations)
 
 
 def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:
@@ -242,6 +285,8 @@ _ALWAYS = (
     ListKey(EVENTS),
 )
 _MARKED_PODS = ListKey(PODS, labels=VICTIM_LABEL)
+_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=OF_DEPLOYMENT)
+_NOT_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=f"!{OF_DEPLOYMENT}")
 
 
 class _ClusterReader:
@@ -264,12 +309,13 @@ class _ClusterReader:
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
         served = self._cluster.scale_kinds()
-        scalables = [ListKey(resource) for resource in dict.fromkeys(map(workloads_of, (*served, SCALED_OBJECT)))]
+        replica_sets = ListKey(REPLICA_SETS) if wanted.of_deployments else _NOT_OF_DEPLOYMENTS
+        resources = dict.fromkeys(map(workloads_of, (*served, SCALED_OBJECT)))
+        scalables = [replica_sets if one == REPLICA_SETS else ListKey(one) for one in resources]
         optional = {ListKey(workloads_of(kind)): kind for kind in served if wanted.forgoes(kind)}
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
         identity, found = self._read([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
-
         forgone = [kind for asked, kind in optional.items() if asked in self._forbidden]
         for kind in forgone:
             del found[ListKey(workloads_of(kind))]
@@ -282,20 +328,27 @@ class _ClusterReader:
                 return read
             return tuple(one for one in read if _namespace_of(one) not in self._left_out and wanted.keeps(one))
 
+        services, endpoints, events = of(ListKey(SERVICES)), of(ListKey(ENDPOINTS)), of(ListKey(EVENTS))
+        is_narrowed = replica_sets == _NOT_OF_DEPLOYMENTS
+        if is_narrowed and (events or any(map(_is_about_idling, (*services, *endpoints)))):
+            is_narrowed = False
+            found[_OF_DEPLOYMENTS] = self._list(_OF_DEPLOYMENTS)
+            scalables.append(_OF_DEPLOYMENTS)
         return ObservedCluster(
             name=self._name,
             identity=identity,
             scale_kinds=tuple(kind for kind in served if kind not in forgone),
             workloads=tuple(map(wanted.reduced, chain.from_iterable(map(of, scalables)))),
-            services=of(ListKey(SERVICES)),
-            endpoints=of(ListKey(ENDPOINTS)),
+            services=services,
+            endpoints=endpoints,
             endpoint_slices=of(ListKey(ENDPOINT_SLICES)),
             namespaces=of(ListKey(NAMESPACES)),
             nodes=of(nodes),
             autoscalers=of(ListKey(AUTOSCALERS)),
-            events=of(ListKey(EVENTS)),
+            events=events,
             config_maps=tuple(one for one in of(own) if one.ref.name.startswith(OUR_CONFIG_MAPS)),
             marked_pods=of(_MARKED_PODS),
+            unlisted_replica_sets=OF_DEPLOYMENT if is_narrowed else None,
             unreadable={
                 unreadable_key(asked.resource.group, asked.resource.plural): why
                 for asked, why in found.items()

@@ -9,7 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, Cluster, PodPickerClient
+from reconciler.backends.protocols import (
+    ACTIVATOR_SELECTOR,
+    LEASES,
+    PODS,
+    REPLICA_SETS,
+    Cluster,
+    PodPickerClient,
+)
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
@@ -126,24 +133,39 @@ def _with_pods(
     cluster = source.cluster
     assert cluster is not None
 
-    def listed(one: ListKey) -> tuple[Pod, ...] | str:
+    def listed(one: ListKey) -> tuple[Any, ...] | str:
         try:
-            return cluster.list(PODS, namespace=one.namespace, labels=one.labels)
+            return cluster.list(one.resource, namespace=one.namespace, labels=one.labels)
         except ClusterError as error:
             return str(error)
 
     lists = _pod_lists(observed, asked)
-    read = dict(zip(lists, pool.each(observed.name, listed, list(lists), source.workers), strict=True))
+    owners = {one: _owner_list(one, observed) for one in lists} if observed.unlisted_replica_sets else {}
+    every = [*lists, *owners.values()]
+    read = dict(zip(every, pool.each(observed.name, listed, every, source.workers), strict=True))
+    workloads = {one.ref: one for one in observed.workloads}
+    workloads |= {one.ref: one for key in owners.values() for one in read[key] if isinstance(one, Workload)}
+    observed = replace(observed, workloads=tuple(workloads.values()))
     answers = _Answers(observed, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
     for one, refs in lists.items():
         found = read[one]
+        if not isinstance(found, str) and one in owners and isinstance(read[owners[one]], str):
+            found = read[owners[one]]
         if isinstance(found, str):
             unreadable |= {unreadable_pods_key(ref): found for ref in refs}
         else:
             pods |= answers.of(refs, found)
     return replace(observed, pods=pods, unreadable=unreadable)
+
+
+def _owner_list(pods: ListKey, observed: ObservedCluster) -> ListKey:
+    """Return the list of the ReplicaSets, not read before, that may own what is in the list `pods`: they have the
+    labels of their pods.
+    """
+    labels = ",".join(filter(None, (pods.labels, observed.unlisted_replica_sets)))
+    return replace(pods, resource=REPLICA_SETS, labels=labels)
 
 
 _FEW_LISTS = 8

@@ -57,6 +57,7 @@ def replica_set(number: int) -> dict[str, Any]:
     owner = {"kind": "Deployment", "name": f"app-{number}", "uid": f"uid-app-{number}", "controller": True}
     made = deployment(number)
     made["metadata"] = metadata(number, f"app-{number}-6d4f9", ownerReferences=[{**owner, "apiVersion": "apps/v1"}])
+    made["metadata"]["labels"] |= {"pod-template-hash": "6d4f9"}
     return made
 
 
@@ -155,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(200, {"kind": "NamespaceList", "metadata": {}, "items": names})
         if above == "deployments":
             return self._answer(200, self._deployment(server, int(last.removeprefix("app-"))))
-        if last in MADE and ("labelSelector" not in query or last != "pods"):
+        if last in MADE and query.get("labelSelector", "") in ("", "pod-template-hash"):
             return self._listed(server, last, query)
         with server.lock:
             if path in server.kept:

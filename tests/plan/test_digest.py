@@ -46,6 +46,7 @@ FIELDS: dict[str, Any] = {
     "marked_pods": (a_pod(),),
     "unreadable": {"pods": "forbidden"},
     "activators": (ActivatorReplica("uid-a", True),),
+    "unlisted_replica_sets": "pod-template-hash",
 }
 
 
