@@ -21,7 +21,7 @@ from reconciler.apply.run import ActionRuns, OutcomeProgress
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
-from reconciler.decide.faulty_clusters import without_faulty
+from reconciler.decide.fault_isolation import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits

@@ -23,7 +23,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
-from reconciler.decide.idling.criteria import schedules_of
+from reconciler.decide.idling.verdicts import schedules_of
 from reconciler.decide.schedule import open_periods
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.savings import GROUPS, check_grouping

@@ -18,9 +18,8 @@ from reconciler.cli.options import duration, option, terminal_or, verb
 from reconciler.cli.progress import by_hand_options, run_progress
 from reconciler.cli.run import RunOptions, cut_by_signals
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.idling.restore import Restoration, decide_restore, origins
+from reconciler.decide.idling.restore import Restoration, decide_restore, origins, restore_notices
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
-from reconciler.decide.restored_scales import restore_notices
 from reconciler.errors import FailOn, UsageError
 from reconciler.messages import nearest
 from reconciler.model import ObservedState, Run

@@ -39,24 +39,6 @@ class Verb(StrEnum):
     REMEMBER = "remember"  # memory and status, ours alone
 
 
-class Settled(Struct, frozen=True):
-    """What idling leaves of one workload after this run: what is asked for, never what is ready.
-
-    "Asleep": a record of ours says that it is idle, or cannot be read; "Foreign": somebody else's. "Waking": this run
-    changes it, and it is not idle then. "HandsOff": it is not idle, and idling decides it all the same. `replicas` is
-    spec.replicas after this run, `awake_replicas` what it has awake, as recorded where it is or was idle, `until` when
-    it is due to wake. `owner` is the policy, or what else says so; `needs` are the keys of the decisions that change it
-    in this run.
-    """
-
-    state: Literal["Asleep", "Foreign", "Waking", "HandsOff"]
-    replicas: int
-    awake_replicas: int
-    owner: str
-    until: datetime | None = None
-    needs: tuple[str, ...] = ()
-
-
 class Phase(IntEnum):
     """The order of a plan."""
 

@@ -2,7 +2,7 @@
 
 Every limit is a pool: a number, and the policies that share it. A policy that states a number has a pool of its own;
 all that state none share one in each cluster and one in the Fleet; the policies of a tenant share that of the tenant.
-Wakes and increases are never held back, nor what is known (see `idling.last_idled`).
+Wakes and increases are never held back, nor what is known (see `limit_counts`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Notice, Phase
 from reconciler.decide.fleet_guard import REMOVED_FLAG
-from reconciler.decide.limit_bases import UNITS, LimitBases, PolicyKey, limit_bases
+from reconciler.decide.limit_counts import UNITS, LimitBases, PolicyKey, limit_bases
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import (
     DefaultLimit,

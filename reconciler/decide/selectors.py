@@ -247,6 +247,19 @@ def _unreadable(annotation: str, value: str, expected: str) -> Reason:
     return reason(ReasonCode.ANNOTATION_UNREADABLE, annotation=annotation, value=value, expected=expected)
 
 
+# Production, which a policy leaves as it is unless it says `production: true`.
+
+
+def left_out(what: str, policies: Iterable[str]) -> Reason:
+    """Return that `what` is production, which `policies` leave as it is."""
+    return reason(ReasonCode.PRODUCTION, what=what, policies=sorted(policies))
+
+
+def named_by(policies: Sequence[str]) -> Counterfactual:
+    """Return that `policies` may decide in production once they say so."""
+    return change_if(CounterfactualCode.FIELD_IS, field="production", value=f"true in {' and '.join(policies)}")
+
+
 # Federated ReplicaSets name their local workloads.
 
 LocalKey = tuple[str, str, str]

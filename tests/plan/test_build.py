@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.decisions import WITHOUT_END, DesiredState, PolicyExplanation
-from reconciler.decide.limit_bases import scalable_workloads
+from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector

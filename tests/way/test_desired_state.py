@@ -20,8 +20,8 @@ from reconciler.decide.annotations import (
     format_time,
 )
 from reconciler.decide.decide import decide, placed_workloads, urgent
-from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Settled, Verb
-from reconciler.decide.idling.settled import IdlingOutcome
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.idling.after_idling import IdlingOutcome, Settled
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
 from tests.builders import (

@@ -17,7 +17,6 @@ from reconciler.decide.decisions import (
     Overridden,
     Phase,
     PolicyExplanation,
-    Settled,
     Undecided,
     Verb,
     equal_priorities,
@@ -27,9 +26,16 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
-from reconciler.decide.production import left_out, named_by
+from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason, text_of
-from reconciler.decide.selectors import exclusion, namespace_annotations, namespace_labels, of_highest_priority
+from reconciler.decide.selectors import (
+    exclusion,
+    left_out,
+    named_by,
+    namespace_annotations,
+    namespace_labels,
+    of_highest_priority,
+)
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.messages import replica_count
 from reconciler.model import ObjectRef, ObservedState, Run, Workload

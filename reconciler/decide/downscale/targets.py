@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.autoscalers import Autoscalers, Bounds
-from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Settled, Undecided
+from reconciler.decide.decisions import Decision, Notice, Overridden, PolicyExplanation, Undecided
+from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.query_answers import why_unusable
 from reconciler.decide.reasons import Counterfactual, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import key_of

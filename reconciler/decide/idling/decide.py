@@ -3,13 +3,12 @@
 Each decision goes one way; what a reader asks stands in the module named:
 
 - look: which workloads (`observed.py`), behind which Service (`discovery.py`), idle by which record (`state.py`);
-- judge: what a schedule or a metric says (`criteria.py`), which policies count, and all of them as one (`verdicts.py`);
-- choose: what holds besides, such as minAge, an exclusion or a request (`facts.py`), the table (`rules.py`), and what
-  becomes of it (`choices.py`);
-- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`), and what all
-  that leaves to the other jobs (`settled.py`);
-- write: decisions on all objects concerned (`writes.py`); and what is said of it (`explain.py`, `notices.py`), with
-  what would change it (`what_would_change.py`).
+- judge: which policies count (`selection.py`), what a schedule or a metric says, and all of them as one (`verdicts.py`);
+- choose: what holds besides, such as minAge, a rollout or a request (`conditions.py`), and the table (`rules.py`);
+- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
+  that leaves to the other jobs (`after_idling.py`);
+- write: decisions on all objects concerned (`writes.py`); and what is said of it, with what would change it
+  (`explanations.py`, `notices.py`).
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.choices import Choice, choices_of, guarded_choices
-from reconciler.decide.idling.explain import explained
+from reconciler.decide.idling.after_idling import IdlingOutcome, claims
+from reconciler.decide.idling.explanations import explained
 from reconciler.decide.idling.idle_groups import federated_members, idled_together
-from reconciler.decide.idling.last_idled import hours_of
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
-from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.settled import IdlingOutcome, claims
-from reconciler.decide.idling.wake_order import owner_in, staggered
+from reconciler.decide.idling.rules import Choice, IdleAction, choices_of, guarded_choices
+from reconciler.decide.idling.wake_times import owner_in, staggered
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import IdlingWrites
+from reconciler.decide.limit_counts import hours_of
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 
@@ -59,7 +57,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     What was scaled by hand is released; nothing else is repaired. Clusters of `wakes_only` are like any other here.
     """
     every = replace(state, clusters={**state.clusters, **state.wakes_only})
-    clusters = idling_clusters(IdlingInputs(fleet, every, run, without_policies=True))
+    clusters = idling_clusters(IdlingInputs(fleet, every, run, policies=None))
     alone = choices_of(subjects_of(clusters), FleetGuards(), run.now)
     done = {ref: choice for ref, choice in alone.items() if choice.action in _DONE_BLIND}
     choices = staggered(done, run.now, owner_in(fleet))

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
-from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.facts import Fact, FactName, fact
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.conditions import Fact, FactName, fact
+from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of

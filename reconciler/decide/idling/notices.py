@@ -7,14 +7,12 @@ from itertools import chain
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, optional_instant
 from reconciler.decide.decisions import UNKNOWN_QUERY, Notice, equal_priorities
-from reconciler.decide.idling.choices import Choice, owner_policy
+from reconciler.decide.idling.conditions import FactName, custom_kind_selector
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
-from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.facts import FactName
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
-from reconciler.decide.idling.what_would_change import custom_kind_selector
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.messages import replica_count
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fl
 from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
+from reconciler.decide.idling.selection import ClusterVerdicts
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import (
     Scale,
@@ -20,11 +21,6 @@ from reconciler.decide.idling.subjects import (
     latest_of,
     need_pods_requests,
     wake_request,
-)
-from reconciler.decide.idling.verdicts import (
-    ClusterVerdicts,
-    Exclusions,
-    Verdict,
 )
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations, namespace_labels
@@ -45,7 +41,7 @@ def _nothing(_ref: ObjectRef) -> bool:
 
 
 class IdlingInputs(Struct, frozen=True):
-    """What is looked at. `without_policies`: the policies cannot be read, so nothing is known of what they want.
+    """What is looked at. `policies` None: they cannot be read, so nothing is known of what they want.
 
     `named` says which objects somebody asks about: such a Service counts though nothing is on it and no policy selects
     it.
@@ -54,8 +50,7 @@ class IdlingInputs(Struct, frozen=True):
     fleet: Fleet
     state: ObservedState
     run: Run
-    policies: tuple[IdlingPolicy, ...] = ()
-    without_policies: bool = False
+    policies: tuple[IdlingPolicy, ...] | None = ()
     named: Callable[[ObjectRef], bool] = _nothing
 
 
@@ -110,10 +105,9 @@ class _Observer:
 
     def found(self) -> IdlingCluster:
         services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)
-        direct = self._direct_verdicts()
         behind = self._services_by_scalable(services)
-        scales = self._scales(services, direct)
-        subjects = tuple(self._scalable(scales[ref], behind, direct) for ref in sorted(scales))
+        scales = self._scales(services)
+        subjects = tuple(self._scalable(scales[ref], behind) for ref in sorted(scales))
         problems = tuple(self._verdicts.problems())
         return IdlingCluster(self._inventory, services, subjects, tuple(self._abandoned()), problems)
 
@@ -121,8 +115,7 @@ class _Observer:
 
     def _service(self, service: Service) -> ServiceState | None:
         excluded = self._verdicts.exclusions(service)
-        verdict = self._verdicts.on_service(service)
-        verdict = verdict.without(excluded) if excluded else verdict
+        verdict = self._verdicts.on_service(service).without(excluded)
         endpoints = self._inventory.endpoints.get((service.ref.namespace, service.ref.name))
         state = ServiceState(
             service=service,
@@ -154,10 +147,6 @@ class _Observer:
 
     # what is behind them
 
-    def _direct_verdicts(self) -> dict[ObjectRef, Verdict]:
-        found = ((workload.ref, self._verdicts.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: verdict for ref, verdict in found if verdict.won}
-
     def _services_by_scalable(
         self, services: Iterable[ServiceState]
     ) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
@@ -187,10 +176,10 @@ class _Observer:
         ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
-    def _scales(self, services: Iterable[ServiceState], direct: Mapping[ObjectRef, Verdict]) -> dict[ObjectRef, Scale]:
+    def _scales(self, services: Iterable[ServiceState]) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
         selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
-        selected += [by_ref[ref] for ref in direct]
+        selected += [by_ref[ref] for ref in self._verdicts.direct]
         scales = [self._governing_scale(workload) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
         marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
@@ -244,25 +233,17 @@ class _Observer:
 
     # scalables
 
-    def _scalable(
-        self,
-        scale: Scale,
-        behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]],
-        direct: Mapping[ObjectRef, Verdict],
-    ) -> Subject:
+    def _scalable(self, scale: Scale, behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]]) -> Subject:
         own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
         before = [service for service in services if around[service.ref][1]]
-        excluded = self._excluded(scale, before)
-        through = [service.verdict.without(excluded) if excluded else service.verdict for service in before]
-        itself = [direct[ref] for ref in own if ref in direct]
-        itself = [one.without(excluded) for one in itself] if excluded else itself
+        verdict, direct = self._verdicts.on_scalable(scale, before)
         on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         found = Subject(
             scale=scale,
-            verdict=self._combined(through, itself, self._told(excluded, own, before, direct)),
+            verdict=verdict,
             cluster=self._fleet_cluster,
             services=services,
             reading=read_record(scale.written, self._fleets),
@@ -275,44 +256,12 @@ class _Observer:
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
             evidence=self._evidence.on(scale.written) if services else Evidence(),
             production=self._production(scale),
-            direct=frozenset(verdict.policy.name for one in itself for verdict in one.won),
+            direct=direct,
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
         state, record = classify(found)
         return replace(found, state=state, record=record)
-
-    def _combined(self, through: Sequence[Verdict], itself: Sequence[Verdict], excluded: tuple[Reason, ...]) -> Verdict:
-        """Return what is said `through` Services and of the scalable `itself` as one, of each policy once."""
-        if len(itself) == 1 and not (through or excluded or self._setting.without_policies):
-            return itself[0]  # one value for all that the same policies select
-        won = [verdict for one in through for verdict in one.won]
-        known = {verdict.policy.name for verdict in won}
-        won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
-        lost = tuple(verdict for one in (*through, *itself) for verdict in one.lost)
-        return Verdict(tuple(won), lost, self._setting.without_policies, excluded)
-
-    def _excluded(self, scale: Scale, before: Iterable[ServiceState]) -> Exclusions:
-        """Return the policies that exclude `scale`, itself or with a Service before it."""
-        found = self._verdicts.exclusions(scale.written, scale.runs)
-        for service in before:
-            found = {**service.excluded, **found} if service.excluded else found
-        return found
-
-    def _told(
-        self,
-        excluded: Exclusions,
-        own: Iterable[ObjectRef],
-        before: Iterable[ServiceState],
-        direct: Mapping[ObjectRef, Verdict],
-    ) -> tuple[Reason, ...]:
-        """Return how those of the policies exclude it that would select it otherwise."""
-        if not excluded:
-            return ()
-        selecting = [*(direct[ref] for ref in own if ref in direct), *(service.verdict for service in before)]
-        selecting += [self._verdicts.on_service(service.service) for service in before if service.excluded]
-        names = {name for verdict in selecting for name in verdict.names}
-        return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def _protected(self, namespace: str) -> Reason | None:
         if namespace in self._setting.fleet.protected:

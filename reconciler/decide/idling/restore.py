@@ -10,15 +10,14 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object
-from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object, read_placed
+from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.choices import Choice, choices_of
-from reconciler.decide.idling.facts import FactName
+from reconciler.decide.idling.conditions import FactName
 from reconciler.decide.idling.notices import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import IdlingWrites
@@ -211,6 +210,38 @@ def _origin(choice: Choice) -> Origin:
         return Origin("", "")
     run = json_object(record.cause).get("run")
     return Origin(record.policy, run if isinstance(run, str) else "")
+
+
+# What placement took away before.
+
+
+def restore_notices(state: ObservedState, restored: DesiredState, *, hold: bool) -> Iterator[Notice]:
+    """Yield what `restored`, the decisions of `reconciler restore`, does not give back, or not for long. `hold`: it is
+    to stay so, which is asked of idling alone.
+    """
+    given_back = [one for one in restored.decisions if one.verb is Verb.RELEASE and one.replicas_after is not None]
+    counts = Counter(one.group.partition("/")[2] for one in given_back)
+    for key, count in sorted(counts.items()):
+        them = "it" if count == 1 else "them"
+        words = f"the next run lowers {them} again while this policy says so"
+        held = "--hold does not keep that up; " if hold else ""
+        text = f"{_workloads(count)} scaled down by it; {words}; {held}remove it, or set its paused: true"
+        yield Notice("placedAgain", f"FederatedReplicaSet {key}", text, partial=hold)
+    woken = {one.ref: one.replicas_after for one in restored.decisions if one.verb is Verb.WAKE}
+    lowered = [
+        placed.previous
+        for cluster in {ref.cluster for ref in woken}
+        for one in state.clusters[cluster].workloads
+        if one.ref in woken and (placed := read_placed(one.annotations)) is not None
+        if woken[one.ref] == placed.replicas < placed.previous
+    ]
+    if lowered:
+        text = f"{_workloads(len(lowered))} idle and scaled down by placement before that; this is the wake alone"
+        yield Notice("wokenOnly", "placement", f"{text}, restore once more for the replicas of before placement")
+
+
+def _workloads(count: int) -> str:
+    return "1 workload was" if count == 1 else f"{count} workloads were"
 
 
 # The idle workloads that can be asked to wake, found as the decisions find them: by their records, or by a list.

@@ -1,33 +1,266 @@
-"""The verdict of each policy on one scalable, and all of them combined."""
+"""What policies say of a workload: the result of their criteria, each policy's verdict, and all of them combined."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from enum import StrEnum
+from functools import cache, cached_property
 from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.idling.criteria import (
-    Answers,
-    CriterionResult,
-    Evaluation,
-    Evaluator,
-    evaluator_of,
-    wake_evaluator_of,
-    window_end,
-)
+from reconciler.decide.query_answers import Series, series_of, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import (
-    SelectingPolicies,
-    exclusions_by,
-    namespace_labels,
     of_highest_priority,
 )
-from reconciler.model import NOTHING, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
-from reconciler.policy.types import FleetCluster, IdlingPolicy
+from reconciler.model import QueryAnswer, QueryKey
+from reconciler.policy.queries import render_query
+from reconciler.policy.types import (
+    AllOf,
+    Calendar,
+    Criterion,
+    IdlingPolicy,
+    MetricCriterion,
+    ScheduleCriterion,
+    WakeMetric,
+    leaves,
+)
+
+
+class CriterionResult(StrEnum):
+    """NOT_SELECTED: no policy selects it."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    UNKNOWN = "unknown"
+    NOT_SELECTED = "nobody"
+
+
+class Evaluation(Struct, frozen=True):
+    """What criteria say. `until` is when the schedules that make it idle end, None where none does.
+
+    `parts` are the criteria that make it so, where several are joined: all of them would have to say something else for
+    another result, or with `any_part` one of them.
+    """
+
+    result: CriterionResult
+    reasons: Reasons
+    until: datetime | None = None
+    parts: tuple[Evaluation, ...] = ()
+    any_part: bool = False
+
+
+Evaluator = Callable[[str, str | None], Evaluation]
+"""(namespace, Service or None) -> evaluation."""
+
+
+def _any_service(_namespace: str, _service: str) -> bool:
+    return True
+
+
+class Answers(Struct, frozen=True):
+    """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
+    name.
+    """
+
+    cluster: str
+    policy: str
+    said: Mapping[QueryKey, QueryAnswer]
+    now: datetime
+    selects: Callable[[str, str], bool] = _any_service
+
+    def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
+        """Yield each whole query of `policy` that cannot be used, and why.
+
+        One that failed is among what is unknown in the plan, and is not reported a second time.
+        """
+        for template, window in dict.fromkeys(policy.queries):
+            problem = self.series(template, window).problem
+            if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
+                yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
+
+    def series(self, template: str, window: str) -> Series:
+        return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
+
+
+def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
+    """Return how `policy` judges whether a Service is idle."""
+    return _evaluator(policy.idle_when, answers)
+
+
+def _evaluator(criterion: Criterion, answers: Answers) -> Evaluator:
+    if isinstance(criterion, ScheduleCriterion):
+        evaluation = _schedule_evaluation(criterion.calendar, answers.now)
+        return lambda _namespace, _service: evaluation
+    if isinstance(criterion, MetricCriterion):
+        return _metric_evaluator(criterion, answers)
+    inner = tuple(_evaluator(one, answers) for one in criterion.criteria)
+    join = all_of if isinstance(criterion, AllOf) else any_of
+    return lambda namespace, service: join(tuple(evaluate(namespace, service) for evaluate in inner))
+
+
+def calendar_name(calendar: Calendar) -> str:
+    """Return the name of the calendar as people use it: its own, or the hours that it states."""
+    return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
+
+
+def _schedule_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
+    return (_uptime_evaluation if calendar.field == "uptime" else _downtime_evaluation)(calendar, now)
+
+
+def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
+    if is_open(calendar, now):
+        end = open_until(calendar, now)
+        why = _schedule_reason(ReasonCode.OUTSIDE_UPTIME, calendar, now, end)
+        return Evaluation(CriterionResult.IDLE, (why,), end)
+    code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
+    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens_next(calendar, now)),))
+
+
+def _downtime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
+    if is_open(calendar, now):
+        end = open_until(calendar, now)
+        return Evaluation(CriterionResult.IDLE, (_schedule_reason(ReasonCode.IN_DOWNTIME, calendar, now, end),), end)
+    opens = opens_next(calendar, now)
+    code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
+    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
+
+
+def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
+    """Return the reason, with the zone that its time is shown in, and why an exception keeps things awake now."""
+    exception = exception_at(calendar, now)
+    return reason(
+        code,
+        calendar=calendar_name(calendar),
+        until=until,
+        timeZone=calendar.zone_name if until is not None else "",
+        exception="" if exception is None else exception.reason,
+    )
+
+
+def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator:
+    series = answers.series(criterion.query, criterion.window)
+    coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else Series()
+
+    @cache
+    def absent() -> float | Reason:
+        return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
+
+    def evaluate(namespace: str, service: str | None) -> Evaluation:
+        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage else None
+        value = value_for(series, namespace, service)
+        return _metric_evaluation(criterion, gap or (absent() if value is None else value))
+
+    return evaluate
+
+
+def _absent(series: Series, answers: Answers) -> float | Reason:
+    """Return the value of a Service without a series under `noSeries: Zero`, or why it is unknown.
+
+    Where there are series, and none of them names a selected Service, their labels are not what we look for
+    (`exported_namespace`), and the traffic of every Service would be taken for zero.
+    """
+    # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
+    if not series.values or any(answers.selects(*named) for named in series.values):
+        return 0.0
+    return reason(ReasonCode.OTHER_LABELS)
+
+
+def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason | None:
+    """Return why the coverage is not enough, None where it is."""
+    least = criterion.coverage_at_least or 0
+    if isinstance(covered, float) and covered >= least:
+        return None
+    found = "no series" if covered is None else covered if isinstance(covered, float) else str(covered)
+    return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
+
+
+def _metric_evaluation(criterion: MetricCriterion, value: float | Reason) -> Evaluation:
+    window = criterion.window
+    if isinstance(value, Reason):
+        unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, value))
+    idle, bound = value <= criterion.at_most, float(criterion.at_most)
+    code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
+    why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
+    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,))
+
+
+def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
+    """Return idle where all are idle, busy where any is, else unknown; unknown for none."""
+    for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
+        found = _saying(result, evaluations)
+        if found:
+            return _joined(result, found)
+    ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
+    return _joined(CriterionResult.IDLE, evaluations, min(ends, default=None), any_part=True)
+
+
+def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
+    """Return idle where any is idle, busy where all are, else unknown; unknown for none."""
+    idle = _saying(CriterionResult.IDLE, evaluations)
+    if idle:
+        ends = [evaluation.until for evaluation in idle if evaluation.until is not None]
+        return _joined(CriterionResult.IDLE, idle, max(ends, default=None))
+    unknown = _saying(CriterionResult.UNKNOWN, evaluations)
+    if unknown:
+        return _joined(CriterionResult.UNKNOWN, unknown, any_part=True)
+    return _joined(CriterionResult.BUSY, evaluations, any_part=True)
+
+
+def _saying(result: CriterionResult, evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    return tuple(evaluation for evaluation in evaluations if evaluation.result is result)
+
+
+def _joined(
+    result: CriterionResult, parts: tuple[Evaluation, ...], until: datetime | None = None, *, any_part: bool = False
+) -> Evaluation:
+    if not parts:
+        return _NO_CRITERION
+    reasons = tuple(dict.fromkeys(chain.from_iterable(one.reasons for one in parts)))
+    return Evaluation(result, reasons, until, parts, any_part)
+
+
+_NO_CRITERION = Evaluation(CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),))
+
+
+def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
+    """Return how `policy` judges its `wakeWhen`: BUSY where one holds, IDLE where none does, else UNKNOWN."""
+    series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
+    if not series:
+        quiet = Evaluation(CriterionResult.IDLE, (reason(ReasonCode.NO_WAKE_WHEN),))
+        return lambda _namespace, _service: quiet
+    return lambda namespace, service: all_of(
+        tuple(_wake_evaluation(metric, value_for(one, namespace, service)) for metric, one in series)
+    )
+
+
+def _wake_evaluation(metric: WakeMetric, value: float | Reason | None) -> Evaluation:
+    window, bound = metric.window, float(metric.above)
+    if value is None or isinstance(value, Reason):
+        unknown = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
+        why = value or reason(ReasonCode.NO_SERIES)
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, why))
+    wakes = value > bound
+    code = ReasonCode.WAKE_WHEN_TRUE if wakes else ReasonCode.WAKE_WHEN_FALSE
+    why = reason(code, value=value, above=bound, window=window)
+    return Evaluation(CriterionResult.BUSY if wakes else CriterionResult.IDLE, (why,))
+
+
+def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
+    """Return the calendars of every schedule in `criterion`."""
+    return (one.calendar for one in leaves(criterion) if isinstance(one, ScheduleCriterion))
+
+
+def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:
+    """Return when the last schedule window of `policy` that is open at `now` ends, None where none is open."""
+    ends = [open_until(calendar, now) for calendar in schedules_of(policy.idle_when)]
+    return max((end for end in ends if end is not None), default=None)
+
 
 UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
 
@@ -58,6 +291,10 @@ def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, 
     """
     enforcing = [policy for policy in selecting if policy.mode == "Enforce"]
     return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
+
+
+Exclusions = Mapping[str, Reason]
+"""The policies that exclude something which they select otherwise, each with how."""
 
 
 class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
@@ -116,12 +353,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     @cached_property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
-        return _first_end(self.won)
-
-    @cached_property
-    def wake_due(self) -> datetime | None:
-        """When it is to be woken: as the first schedule ends of a policy that wakes automatically."""
-        return _first_end(verdict for verdict in self.won if verdict.wakes)
+        return first_end(self.won)
 
     @cached_property
     def wakes_on_requests_only(self) -> bool:
@@ -183,8 +415,10 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         ends = [window_end(policy, now) for policy in self.policies]
         return max((end for end in ends if end is not None), default=None)
 
-    def without(self, policies: Container[str]) -> Verdict:
+    def without(self, policies: Collection[str]) -> Verdict:
         """Return the verdicts there would be without `policies`, by name: where all that won go, the next ones win."""
+        if not policies:
+            return self
         won = tuple(one for one in self.won if one.policy.name not in policies)
         lost = tuple(one for one in self.lost if one.policy.name not in policies)
         if not won:
@@ -201,109 +435,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return {one.policy.name for one in (*self.won, *self.lost)}
 
 
-def _first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
+def first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
+    """Return when the first schedule ends that keeps something idle, None where none does."""
     ends = (verdict.evaluation.until for verdict in verdicts)
     return min((end for end in ends if end is not None), default=None)
-
-
-# Which policies select what on one cluster, and what they say of it.
-
-
-Exclusions = Mapping[str, Reason]
-"""The policies that exclude something which they select otherwise, each with how."""
-
-_NONE = Verdict()
-
-
-class ClusterVerdicts:
-    """Keeps what was found once for all: the policies of each namespace, and how each policy judges."""
-
-    def __init__(
-        self,
-        policies: Iterable[IdlingPolicy],
-        cluster: ObservedCluster,
-        fleet_cluster: FleetCluster,
-        said: Mapping[QueryKey, QueryAnswer],
-        now: datetime,
-    ) -> None:
-        self._fleet_cluster = fleet_cluster
-        self._selecting = SelectingPolicies(policies, fleet_cluster, cluster)
-        self._reaching = self._selecting.reaching
-        self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
-        self._labels = namespace_labels(cluster)
-        self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
-        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
-        self._on_workloads: dict[tuple[str, ...], Verdict] = {}
-        self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
-        self._answers = {
-            policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
-            for policy in self._reaching
-        }
-
-    def problems(self) -> Iterator[tuple[str, str, Reason]]:
-        """Yield (policy, query, why) for every query that cannot be used as a whole."""
-        for policy in self._reaching:
-            for query, why in self._answers[policy.name].problems(policy):
-                yield policy.name, query, why
-
-    def exclusions(self, *found: Workload | Service) -> Exclusions:
-        """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""
-        if not self._excluding:
-            return NOTHING
-        result: dict[str, Reason] = {}
-        for policy in self._excluding:
-            labels = self._labels.get(found[0].ref.namespace, {})
-            for one in found:
-                for field in exclusions_by(policy, self._fleet_cluster, labels, one):
-                    service = one.ref.name if isinstance(one, Service) else ""
-                    why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
-                    result.setdefault(policy.name, why)
-        return result
-
-    def on_service(self, service: Service) -> Verdict:
-        """Return the verdicts for `service`."""
-        selecting = self._selecting.on_service(service)
-        return self._verdicts(service.ref.namespace, selecting, service.ref.name)
-
-    def on_workload(self, workload: Workload) -> Verdict:
-        """Return the verdicts for `workload` of policies that select it directly, those that exclude it included.
-
-        Of the workloads of one namespace, all that the same policies select share one value.
-        """
-        selecting = self._selecting.on_workload(workload)
-        about = (workload.ref.namespace, *(policy.name for policy in selecting))
-        if about not in self._on_workloads:
-            self._on_workloads[about] = self._verdicts(workload.ref.namespace, selecting, None)
-        return self._on_workloads[about]
-
-    def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
-        service = self._services.get((namespace, name))
-        if service is None or not policy.selector.selects_service(service):
-            return False
-        return policy.selector.namespaces.matches(namespace, self._labels.get(namespace, {}))
-
-    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
-        if not selecting:
-            return _NONE
-        winners = deciding_policies(selecting)
-        equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
-        losers = [policy for policy in selecting if policy not in winners]
-        return Verdict(
-            tuple(self._verdict(policy, namespace, service, equal_policies) for policy in winners),
-            tuple(self._verdict(policy, namespace, service, ()) for policy in losers),
-        )
-
-    def _verdict(
-        self, policy: IdlingPolicy, namespace: str, service: str | None, equal_policies: tuple[str, ...]
-    ) -> PolicyVerdict:
-        about = (policy.name, namespace, service)
-        if about not in self._evaluated:
-            evaluate, wakes = self._evaluators_of(policy)
-            self._evaluated[about] = (evaluate(namespace, service), wakes(namespace, service))
-        return PolicyVerdict(policy, service, *self._evaluated[about], equal_policies)
-
-    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
-        if policy.name not in self._evaluators:
-            answers = self._answers[policy.name]
-            self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
-        return self._evaluators[policy.name]

@@ -9,15 +9,18 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb, group_name
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import is_recorded
-from reconciler.decide.idling.wake_order import WakeTier, wake_tiers
+from reconciler.decide.idling.wake_times import WakeTier, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes_hpa import abandoned_decision, autoscaler_decisions, bounds_first
+from reconciler.decide.idling.writes_autoscaler import (
+    abandoned_decision,
+    autoscaler_decisions,
+    bounds_first,
+    target_decision,
+)
 from reconciler.decide.idling.writes_service import service_decisions
-from reconciler.decide.idling.writes_target import target_decision
 from reconciler.decide.idling.writes_workload import scalable_decision
 from reconciler.model import ObjectRef
 

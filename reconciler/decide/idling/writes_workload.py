@@ -30,19 +30,17 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.choices import Choice, wake_count
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
-from reconciler.decide.idling.criteria import CriterionResult, schedules_of
-from reconciler.decide.idling.last_idled import is_known, last_idled_text
 from reconciler.decide.idling.records import (
     Record,
     cleared_annotations,
     flux_paused,
     reason_of_others,
 )
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.wake_order import tier
+from reconciler.decide.idling.verdicts import CriterionResult
+from reconciler.decide.idling.wake_times import awake_until, kept_wake_deadline, tier, wake_deadline
 from reconciler.decide.idling.write_context import (
     WriteContext,
     annotations_of,
@@ -50,6 +48,7 @@ from reconciler.decide.idling.write_context import (
     decision_on,
     verb_of,
 )
+from reconciler.decide.limit_counts import is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 
@@ -74,7 +73,7 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
         idled_to=verdict.idle_replicas,
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
-        wake_due=verdict.wake_due,
+        wake_due=wake_deadline(verdict),
     )
 
 
@@ -84,11 +83,9 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     On a frozen cluster its floor stays. Production that its policies leave out keeps the record it has.
     """
     verdict = subject.verdict
-    due = None if verdict.wakes_on_requests_only else record.wake_due
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
-        return replace(record, orphaned_since=None, wake_due=due)
+        return replace(record, orphaned_since=None, wake_due=kept_wake_deadline(record, verdict))
     names = {policy.name for policy in verdict.policies}
-    scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not verdict.observing and not verdict.equal_policies and not is_restricted
     return Record(
@@ -97,7 +94,7 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
         idled_to=verdict.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
         policy=record.policy if record.policy in names else verdict.policy.name,
-        wake_due=verdict.wake_due or (due if scheduled else None),
+        wake_due=wake_deadline(verdict, record),
         cause=record.cause,
     )
 
@@ -294,15 +291,6 @@ def _handed_to(choice: Choice, record: Record) -> Reason:
         return reason(ReasonCode.STAYS, replicas=record.replicas)
     name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
     return reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
-
-
-def awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
-    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    verdict = choice.subject.verdict
-    ends = [now + verdict.min_awake, verdict.window_end(now)]
-    if not verdict.won:
-        ends.append(record.wake_due)
-    return max(end for end in ends if end is not None)
 
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:

@@ -15,10 +15,10 @@ from reconciler.decide.decisions import (
     Notice,
     Overridden,
     PolicyExplanation,
-    Settled,
     Undecided,
     Verb,
 )
+from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
 from reconciler.decide.placement.local_replica_sets import is_about
@@ -47,9 +47,8 @@ from reconciler.decide.placement.status import (
     unreachable_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
-from reconciler.decide.production import left_out, named_by
 from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason, text_of
-from reconciler.decide.selectors import local_ref
+from reconciler.decide.selectors import left_out, local_ref, named_by
 from reconciler.messages import replica_count
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet

@@ -13,7 +13,6 @@ from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candid
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.observed import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
-from reconciler.decide.production import named_by
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -25,6 +24,7 @@ from reconciler.decide.reasons import (
     joint_counterfactual,
     reason,
 )
+from reconciler.decide.selectors import named_by
 from reconciler.messages import replica_count
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
-from reconciler.decide.decisions import Notice, Settled, Undecided
+from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.freeze import restriction
+from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.idling.records import scaled_down_by_others
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
@@ -36,9 +37,8 @@ from reconciler.decide.placement.status import (
     read_rejection,
     rejection_key,
 )
-from reconciler.decide.production import left_out
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
-from reconciler.decide.selectors import key_of, local_key, local_ref, namespace_labels
+from reconciler.decide.selectors import key_of, left_out, local_key, local_ref, namespace_labels
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import (
     NOTHING,

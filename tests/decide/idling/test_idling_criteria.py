@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.criteria import (
+from reconciler.decide.idling.explanations import change_of_criteria
+from reconciler.decide.idling.verdicts import (
     Answers,
     CriterionResult,
     Evaluation,
@@ -17,7 +18,6 @@ from reconciler.decide.idling.criteria import (
     evaluator_of,
     wake_evaluator_of,
 )
-from reconciler.decide.idling.what_would_change import change_of_criteria
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
 from reconciler.model import QueryAnswer, QueryKey, Sample

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.annotations import SCALE_PREVIOUS
-from reconciler.decide.idling.last_idled import hours_of
 from reconciler.decide.idling.records import (
     LONG_AGO,
     EvidenceIndex,
@@ -22,6 +21,7 @@ from reconciler.decide.idling.records import (
     record_annotations,
     scaled_down_by_others,
 )
+from reconciler.decide.limit_counts import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written

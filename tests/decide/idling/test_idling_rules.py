@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.facts import _CHECKS, FactName
+from reconciler.decide.idling.conditions import _CHECKS, FactName
+from reconciler.decide.idling.explanations import _LIFTS
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
-from reconciler.decide.idling.what_would_change import _LIFTS
+from reconciler.decide.idling.verdicts import CriterionResult
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,

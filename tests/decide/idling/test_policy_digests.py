@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.decide.idling.contested import fingerprint
-from reconciler.decide.idling.last_idled import hours_of
+from reconciler.decide.limit_counts import hours_of
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import IdlingPolicy

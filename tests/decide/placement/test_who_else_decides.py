@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import ABOVE_SHARE, Overridden, Settled, Verb
+from reconciler.decide.decisions import ABOVE_SHARE, Overridden, Verb
+from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import HorizontalPodAutoscaler
 from reconciler.policy.types import ClusterPreference

@@ -1,29 +1,212 @@
-"""What would change what is decided about a scalable. Only explanations ask for it: no decision looks at it."""
+"""What is said of choices: why, what is undecided or overridden, and what would change it, which no decision reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
-from reconciler.decide.decisions import WITHOUT_END
+from reconciler.decide.decisions import WITHOUT_END, DesiredState, Overridden, PolicyExplanation, Undecided
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import lifted
-from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation
-from reconciler.decide.idling.facts import Fact, FactName, unnamed_kind
-from reconciler.decide.idling.rules import KEEP_UP, IdleAction, choose
-from reconciler.decide.idling.subjects import IdleState, Subject
-from reconciler.decide.production import named_by
+from reconciler.decide.idling.conditions import Fact, FactName, custom_kind_selector
+from reconciler.decide.idling.notices import first_idles, notices, query_notices, undecided_by_equals, would_idle
+from reconciler.decide.idling.observed import IdlingCluster
+from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, choose, deciding_names, idled_by, owner_policy
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
+from reconciler.decide.idling.verdicts import CriterionResult, Evaluation
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
+    CounterfactualWhenAsked,
     Reason,
     ReasonCode,
+    Reasons,
     change_if,
     joint_counterfactual,
+    reason,
 )
-from reconciler.model import ObjectRef
+from reconciler.decide.selectors import left_out, named_by
+from reconciler.model import ObjectRef, PodsQuestion, Run
+from reconciler.policy.types import IdlingPolicy
+
+_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
+_TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
+_OUTCOMES = {
+    IdleAction.IDLE: "goes idle",
+    IdleAction.OBSERVE: "would go idle",
+    IdleAction.KEEP: "stays idle",
+    IdleAction.WAKE: "wakes",
+    IdleAction.RELEASE: "stays awake",
+    IdleAction.CLEAR: "stays awake",
+    IdleAction.HOLD_BACK: "stays idle",
+    IdleAction.OVERDUE: "stays idle",
+    IdleAction.DEFER: "stays idle",
+}
+
+
+def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run) -> DesiredState:
+    """Return what is said of `choices` and of what they were made from, without any decision."""
+    services = [service for cluster in clusters for service in cluster.services]
+    ordered = list(choices.values())
+    unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
+    return DesiredState(
+        undecided=tuple(undecided(ordered, services)),
+        overridden=tuple(overridden(ordered)),
+        notices=(
+            *notices(ordered, services, run),
+            *chain.from_iterable(unusable),
+            *first_idles(ordered),
+            *undecided_by_equals(ordered),
+        ),
+        explanations=tuple(idling_explanations(choices, services)),
+        questions=tuple(sorted(questions(ordered, services))),
+    )
+
+
+def idling_explanations(
+    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState]
+) -> Iterator[PolicyExplanation]:
+    """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
+
+    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
+    """
+    explained: set[ObjectRef] = set()
+    for choice in choices.values():
+        explained.update(service.ref for service in choice.subject.behind)
+        lift = CounterfactualWhenAsked(what_would_change, choice, choices)
+        yield from _considered(choice, lift, kept_up_until(choice, choices))
+    for service in services:
+        if service.ref not in explained or service.found.undecided:
+            why = _nothing_to_idle(service)
+            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
+                yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
+
+
+def _nothing_to_idle(service: ServiceState) -> Reason:
+    if service.found.undecided:
+        return reason(ReasonCode.TARGETS_UNKNOWN, problem=service.found.undecided)
+    return reason(ReasonCode.NO_WORKLOAD)
+
+
+def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
+    subject = choice.subject
+    owner = owner_policy(choice)
+    whole = PolicyExplanation(
+        ref=subject.scale.runs.ref,
+        job="idling",
+        policy=owner,
+        outcome=_outcome(choice),
+        reasons=choice.reasons,
+        lift=lift,
+        until=until,
+        idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
+        asleep=_asleep(choice),
+        selected=False,
+        written=choice.ref if subject.scale.is_paused_kind else None,
+        services=tuple(service.ref for service in subject.services if is_recorded(service)),
+    )
+    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
+    for name in names:
+        selected, reasons = name not in subject.left_out_by, _reasons_under(choice, name)
+        parts = _selected_by(subject, name) if selected else ()
+        yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
+    for why in subject.verdict.excluded:
+        yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
+    if not names and (whole.idled or not subject.verdict.excluded):
+        yield whole
+
+
+def _asleep(choice: Choice) -> int:
+    record, scale = choice.record, choice.subject.scale
+    if record is None or not choice.was_idle or scale.is_suspended_kind:
+        return 0
+    return max(0, record.replicas - scale.replicas)
+
+
+def _reasons_under(choice: Choice, policy: str) -> Reasons:
+    """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
+    deciding = deciding_names(choice)
+    if policy in choice.subject.left_out_by:
+        why = left_out(choice.subject.production, (policy,))
+        return (why,) if choice.because_of(FactName.PRODUCTION) else (*choice.reasons, why)
+    if not deciding or policy in deciding:
+        return choice.reasons
+    verdicts = choice.subject.verdict.won
+    own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
+    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
+
+
+def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
+    """Return which parts of the selector of `policy` select `subject`."""
+    services = [
+        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
+    ]
+    names = ", ".join(f"Service/{service.ref.name}" for service in services)
+    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
+
+
+def _outcome(choice: Choice) -> str:
+    if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
+        return _OUTCOMES[choice.action]
+    return "left as it is" if choice.state in _LEFT else "stays awake"
+
+
+def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
+    """Yield the wishes of policies that others of higher priority win over, where they differ."""
+    for choice in choices:
+        winner = choice.subject.verdict.policy
+        if winner is not None:
+            yield from _overridden_by(winner, choice.subject)
+
+
+def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
+    same = (subject.verdict.result, CriterionResult.UNKNOWN)
+    differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
+    for name in sorted(differ):
+        wish = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
+        why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
+        if differ[name].policy.mode == "Observe":
+            why = reason(ReasonCode.OBSERVES)
+        yield Overridden(subject.scale.runs.ref, "idling", name, wish, winner.name, (why,))
+
+
+def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[Undecided]:
+    """Yield what criteria do not know enough of, what cannot be scaled as it is, and the selected Services whose
+    scalables are not all known.
+    """
+    for choice in choices:
+        verdict, scale = choice.subject.verdict, choice.subject.scale
+        if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
+            continue
+        if choice.because_of(FactName.PRODUCTION):
+            continue
+        if verdict.result is CriterionResult.UNKNOWN:
+            unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
+            yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
+        elif verdict.result is CriterionResult.IDLE and scale.problem:
+            why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
+            yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
+    for service in services:
+        if service.is_selected and service.found.undecided:
+            yield Undecided(
+                str(service.ref), "idling", service.verdict.won[0].policy.name, (_nothing_to_idle(service),)
+            )
+
+
+def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
+    """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
+    behind: dict[ObjectRef, bool] = {}
+    for choice in choices:
+        for service in choice.subject.behind:
+            behind[service.ref] = behind.get(service.ref, False) or FactName.PODS_UNREAD in choice.facts
+    for service in services:
+        if service.found.question is not None and behind.get(service.ref, would_idle(service)):
+            yield service.found.question
+
 
 Choices = Mapping[ObjectRef, Choice]
 
@@ -193,12 +376,6 @@ def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
 def _of_custom_kind(fact: Fact, choice: Choice) -> Counterfactual:
     selector = custom_kind_selector(choice.subject)
     return change_if(CounterfactualCode.NAMED, selector=selector, policies=fact.why[0].values["policies"])
-
-
-def custom_kind_selector(subject: Subject) -> str:
-    """Return the part of a selector that names what is of a custom kind that none of its policies names."""
-    ref = unnamed_kind(subject)
-    return "" if ref is None else f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
 def _of_reason(fact: Fact, _choice: Choice) -> Counterfactual | None:

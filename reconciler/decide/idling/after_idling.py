@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Settled
-from reconciler.decide.idling.choices import Choice, owner_policy
+from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.idling.records import read_record
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.model import ObjectRef, ObservedState, Workload
 
 _ANNOTATIONS = ("metadata", "annotations")
 _CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
+
+
+class Settled(Struct, frozen=True):
+    """What idling leaves of one workload after this run: what is asked for, never what is ready.
+
+    "Asleep": a record of ours says that it is idle, or cannot be read; "Foreign": somebody else's. "Waking": this run
+    changes it, and it is not idle then. "HandsOff": it is not idle, and idling decides it all the same. `replicas` is
+    spec.replicas after this run, `awake_replicas` what it has awake, as recorded where it is or was idle, `until` when
+    it is due to wake. `owner` is the policy, or what else says so; `needs` are the keys of the decisions that change it
+    in this run.
+    """
+
+    state: Literal["Asleep", "Foreign", "Waking", "HandsOff"]
+    replicas: int
+    awake_replicas: int
+    owner: str
+    until: datetime | None = None
+    needs: tuple[str, ...] = ()
 
 
 class IdlingOutcome(Struct, frozen=True):

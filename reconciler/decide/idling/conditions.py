@@ -18,9 +18,8 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.records import LONG_AGO, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, ServiceState, Subject, WakeRequest
-from reconciler.decide.production import left_out
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.decide.selectors import names_kind
+from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import FIELD_MANAGER, NOTHING, ObjectRef, Workload
 from reconciler.policy.types import Writes
@@ -308,6 +307,12 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
         if not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
             return ref
     return None
+
+
+def custom_kind_selector(subject: Subject) -> str:
+    """Return the part of a selector that names what is of a custom kind that none of its policies names."""
+    ref = unnamed_kind(subject)
+    return "" if ref is None else f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
 def _itself(facts: Facts) -> Fact | None:

@@ -1,0 +1,159 @@
+"""Which policies select or exclude what on one cluster, and what they say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+
+from reconciler.decide.idling.subjects import Scale, ServiceState
+from reconciler.decide.idling.verdicts import (
+    Answers,
+    Evaluation,
+    Evaluator,
+    Exclusions,
+    PolicyVerdict,
+    Verdict,
+    deciding_policies,
+    evaluator_of,
+    wake_evaluator_of,
+)
+from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.selectors import (
+    SelectingPolicies,
+    exclusions_by,
+    namespace_labels,
+)
+from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
+from reconciler.policy.types import FleetCluster, IdlingPolicy
+
+
+class ClusterVerdicts:
+    """Keeps what was found once for all: the policies of each namespace, and how each policy judges.
+
+    `policies` None: they cannot be read, so nothing is known of what they want.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[IdlingPolicy] | None,
+        cluster: ObservedCluster,
+        fleet_cluster: FleetCluster,
+        said: Mapping[QueryKey, QueryAnswer],
+        now: datetime,
+    ) -> None:
+        self._fleet_cluster = fleet_cluster
+        self._cluster = cluster
+        self._without_policies = policies is None
+        self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)
+        self._reaching = self._selecting.reaching
+        self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
+        self._labels = namespace_labels(cluster)
+        self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
+        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
+        self._on_workloads: dict[tuple[str, ...], Verdict] = {}
+        self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
+        self._answers = {
+            policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
+            for policy in self._reaching
+        }
+
+    def problems(self) -> Iterator[tuple[str, str, Reason]]:
+        """Yield (policy, query, why) for every query that cannot be used as a whole."""
+        for policy in self._reaching:
+            for query, why in self._answers[policy.name].problems(policy):
+                yield policy.name, query, why
+
+    def exclusions(self, *found: Workload | Service) -> Exclusions:
+        """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""
+        if not self._excluding:
+            return NOTHING
+        result: dict[str, Reason] = {}
+        for policy in self._excluding:
+            labels = self._labels.get(found[0].ref.namespace, {})
+            for one in found:
+                for field in exclusions_by(policy, self._fleet_cluster, labels, one):
+                    service = one.ref.name if isinstance(one, Service) else ""
+                    why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
+                    result.setdefault(policy.name, why)
+        return result
+
+    @cached_property
+    def direct(self) -> dict[ObjectRef, Verdict]:
+        """The verdicts on each workload that some policy selects by itself, those that exclude it included."""
+        found = ((workload.ref, self._on_workload(workload)) for workload in self._cluster.workloads)
+        return {ref: verdict for ref, verdict in found if verdict.won}
+
+    def on_scalable(self, scale: Scale, behind: Sequence[ServiceState]) -> tuple[Verdict, frozenset[str]]:
+        """Return what is said of `scale` by itself and through the Services that it is `behind` as one, of each policy
+        once; and the policies that select it by itself.
+        """
+        itself = [self.direct[ref] for ref in dict.fromkeys((scale.ref, scale.runs.ref)) if ref in self.direct]
+        excluded = self.exclusions(scale.written, scale.runs)
+        for service in behind:
+            excluded = {**service.excluded, **excluded} if service.excluded else excluded
+        told = self._told(excluded, itself, behind) if excluded else ()
+        itself = [one.without(excluded) for one in itself]
+        through = [service.verdict.without(excluded) for service in behind]
+        direct = frozenset(verdict.policy.name for one in itself for verdict in one.won)
+        if len(itself) == 1 and not (through or told or self._without_policies):
+            return itself[0], direct  # one value for all that the same policies select
+        won = [verdict for one in through for verdict in one.won]
+        known = {verdict.policy.name for verdict in won}
+        won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
+        lost = tuple(verdict for one in (*through, *itself) for verdict in one.lost)
+        return Verdict(tuple(won), lost, self._without_policies, told), direct
+
+    def _told(
+        self, excluded: Exclusions, itself: Iterable[Verdict], behind: Iterable[ServiceState]
+    ) -> tuple[Reason, ...]:
+        """Return how those of the policies exclude it that would select it otherwise."""
+        selecting = [*itself, *(service.verdict for service in behind)]
+        selecting += [self.on_service(service.service) for service in behind if service.excluded]
+        names = {name for verdict in selecting for name in verdict.names}
+        return tuple(excluded[name] for name in sorted(names & excluded.keys()))
+
+    def on_service(self, service: Service) -> Verdict:
+        """Return the verdicts for `service`, of those that exclude it too."""
+        selecting = self._selecting.on_service(service)
+        return self._verdicts(service.ref.namespace, selecting, service.ref.name)
+
+    def _on_workload(self, workload: Workload) -> Verdict:
+        """Return the verdicts on `workload`; of those of one namespace, all that the same policies select share one."""
+        selecting = self._selecting.on_workload(workload)
+        about = (workload.ref.namespace, *(policy.name for policy in selecting))
+        if about not in self._on_workloads:
+            self._on_workloads[about] = self._verdicts(workload.ref.namespace, selecting, None)
+        return self._on_workloads[about]
+
+    def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
+        service = self._services.get((namespace, name))
+        if service is None or not policy.selector.selects_service(service):
+            return False
+        return policy.selector.namespaces.matches(namespace, self._labels.get(namespace, {}))
+
+    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
+        if not selecting:
+            return Verdict()
+        winners = deciding_policies(selecting)
+        equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
+        losers = [policy for policy in selecting if policy not in winners]
+        return Verdict(
+            tuple(self._verdict(policy, namespace, service, equal_policies) for policy in winners),
+            tuple(self._verdict(policy, namespace, service, ()) for policy in losers),
+        )
+
+    def _verdict(
+        self, policy: IdlingPolicy, namespace: str, service: str | None, equal_policies: tuple[str, ...]
+    ) -> PolicyVerdict:
+        about = (policy.name, namespace, service)
+        if about not in self._evaluated:
+            evaluate, wakes = self._evaluators_of(policy)
+            self._evaluated[about] = (evaluate(namespace, service), wakes(namespace, service))
+        return PolicyVerdict(policy, service, *self._evaluated[about], equal_policies)
+
+    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
+        if policy.name not in self._evaluators:
+            answers = self._answers[policy.name]
+            self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
+        return self._evaluators[policy.name]
