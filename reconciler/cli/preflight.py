@@ -60,7 +60,7 @@ class Finding(Struct, frozen=True):
     todo: str = ""
 
 
-class Rules(Struct, frozen=True):
+class MissingRules(Struct, frozen=True):
     """The rules that are missing, in a Role of `namespace`, or with "" in a ClusterRole.
 
     They are missing for `account`, the ServiceAccount of a tenant, or with None for ourselves.
@@ -76,7 +76,7 @@ class ClusterFindings(Struct, frozen=True):
 
     cluster: str
     findings: tuple[Finding, ...]
-    missing: tuple[Rules, ...] = ()
+    missing: tuple[MissingRules, ...] = ()
     answers: bool = True
     identity: str = ""
 
@@ -372,12 +372,13 @@ def _rights(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) ->
     )
 
 
-def _rules(missing: Iterable[tuple[Right, str]], account: ServiceAccount | None = None) -> tuple[Rules, ...]:
+def _rules(missing: Iterable[tuple[Right, str]], account: ServiceAccount | None = None) -> tuple[MissingRules, ...]:
     by_namespace: dict[str, list[Right]] = {}
     for right, namespace in missing:
         by_namespace.setdefault(namespace, []).append(right)
     return tuple(
-        Rules(namespace, tuple(role_rules(by_namespace[namespace])), account) for namespace in sorted(by_namespace)
+        MissingRules(namespace, tuple(role_rules(by_namespace[namespace])), account)
+        for namespace in sorted(by_namespace)
     )
 
 

@@ -10,7 +10,7 @@ where minReplicas is not 0).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,6 +30,14 @@ from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
 from reconciler.workload_kinds import workload_kind
+
+AUTOSCALER_LISTS = {"horizontalpodautoscalers": "HorizontalPodAutoscalers", "scaledobjects": "ScaledObjects"}
+"""What lists everything that scales a workload, by its key in `ObservedCluster.unreadable`."""
+
+
+def first_unread(cluster: ObservedCluster, lists: Iterable[str]) -> str:
+    """Return the first of `lists` that could not be read, "" where all were."""
+    return next((name for name in lists if name in cluster.unreadable), "")
 
 
 class Autoscalers(Struct, frozen=True):

@@ -25,7 +25,7 @@ from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, reason
+from reconciler.decide.reasons import ReasonCode, field_is, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
@@ -158,7 +158,7 @@ def _stays(explanation: PolicyExplanation, before: Decision, told: Undecided) ->
         explanation,
         outcome=f"stays at {before.replicas_before}",
         reasons=(*told.reasons, *explanation.reasons),
-        lift=change_if(CounterfactualCode.FIELD_IS, field="onForeignCost", value="Override"),
+        lift=field_is("onForeignCost", "Override"),
     )
 
 

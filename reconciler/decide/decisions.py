@@ -20,6 +20,19 @@ from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
+KIND_OF_JOB: Mapping[str, str] = {
+    "idling": "IdlingPolicy",
+    "placement": "FederatedReplicaSet",
+    "downscale": "DownscalePolicy",
+}
+"""The kind of policy by job."""
+
+
+def policy_title(job: str, name: str) -> str:
+    """Return the policy `name` of `job` as people read it, with its kind."""
+    return f"{KIND_OF_JOB[job]} {name}"
+
+
 PlanNumber = Annotated[int, Meta(ge=0)]
 
 

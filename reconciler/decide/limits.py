@@ -92,10 +92,10 @@ def within_limits(
     jobs decide since, as these workloads stay awake, is true.
     """
     known, gone = limited_policies(policies, run.allow_exceed), LimitedPolicy(lifted=run.allow_removed)
-    rules = Rules(known, gone, limit_bases(policies.fleet, state, run), policies.fleet, policies.shard)
+    limits = RunLimits(known, gone, limit_bases(policies.fleet, state, run), policies.fleet, policies.shard)
     guarded = tuple(one for one in desired.held_back if not one.limits)
     still = [one for one in before.held_back if one.limits]
-    limited = rules.hold_back(desired.wanted, still)
+    limited = limits.hold_back(desired.wanted, still)
     uses = {(one.name, one.unit, one.cluster): one for one in limited.uses}
     for one in before.limits if still else ():
         key = (one.name, one.unit, one.cluster)
@@ -105,16 +105,16 @@ def within_limits(
         decisions=limited.decisions,
         held_back=(*guarded, *limited.held_back),
         limits=tuple(uses.values()),
-        notices=(*(one for one in desired.notices if one.kind != OBSERVED), *_observing(desired, rules)),
+        notices=(*(one for one in desired.notices if one.kind != OBSERVED), *_observing(desired, limits)),
     )
 
 
-def _observing(desired: DesiredState, rules: Rules) -> Iterator[Notice]:
+def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
     """Yield what would be held back of policies that only observe, which no limit counts."""
     if not desired.observed:
         return
     names = {one.policy for one in desired.observed}
-    for held in rules.hold_back((*desired.wanted, *desired.observed)).held_back:
+    for held in limits.hold_back((*desired.wanted, *desired.observed)).held_back:
         if held.allow in names:
             text = f"{held.allow}: with mode: Enforce {held.why.removeprefix(f'{held.allow}: ')}"
             yield Notice(OBSERVED, held.allow, text, held.allow)
@@ -177,7 +177,7 @@ def owner_of(decision: Decision) -> PolicyKey:
     return (decision.job, decision.policy)
 
 
-class Rules(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """The limits of a run: what they know of policies, of each that is `gone`, and of clusters.
 
     Those of a `shard` together are never more than those of the Fleet: what is stated is divided, a share of what each
@@ -368,27 +368,27 @@ def _exceeds(unit: str, own: Sequence[Decision], counted: _Counted, spent: int, 
 class _Counted:
     """What each decision counts, by unit, whose it is and where."""
 
-    def __init__(self, rules: Rules, decisions: Sequence[Decision]) -> None:
-        self._rules = rules
+    def __init__(self, limits: RunLimits, decisions: Sequence[Decision]) -> None:
+        self._limits = limits
         self._weights: dict[tuple[str, str], int] = {}
         self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
         for unit in UNITS:
             for decision in decisions:
-                weight = rules.weight(decision, unit)
+                weight = limits.weight(decision, unit)
                 if weight:
                     self._weights[unit, decision.key] = weight
                     for cluster in ("", decision.ref.cluster):
                         taking = self._taking.setdefault((unit, cluster), {})
                         taking.setdefault(owner_of(decision), []).append(decision)
         again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
-        idled = [(ref, owner) for ref, owner in rules.bases.idled.items() if ref not in again]
+        idled = [(ref, owner) for ref, owner in limits.bases.idled.items() if ref not in again]
         self._spent = Counter((cluster, owner) for ref, owner in idled for cluster in ("", ref.cluster))
 
     def in_pool(self, pool: LimitPool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
         """Yield what each of those that share `pool` takes of it."""
         taking = self._taking.get((pool.unit, pool.cluster), {})
         for owner in taking if pool.owner is None else taking.keys() & {pool.owner}:
-            if pool.has(owner, self._rules.policy(owner)):
+            if pool.has(owner, self._limits.policy(owner)):
                 yield owner, taking[owner]
 
     def sum(self, decisions: Iterable[Decision], unit: str) -> int:
@@ -399,7 +399,7 @@ class _Counted:
         if pool.unit != "workloads":
             return 0
         spent = ((owner, number) for (cluster, owner), number in self._spent.items() if cluster == pool.cluster)
-        return sum(number for owner, number in spent if pool.has(owner, self._rules.policy(owner)))
+        return sum(number for owner, number in spent if pool.has(owner, self._limits.policy(owner)))
 
     def wanted(self, pool: LimitPool) -> int:
         """Return what those that share `pool` took of it, and all that they want."""

@@ -393,6 +393,11 @@ def change_if(code: CounterfactualCode, **values: Any) -> Counterfactual:
     return Counterfactual(code, _values(values))
 
 
+def field_is(field: str, value: str | int) -> Counterfactual:
+    """Return that it changes if `field` of the policy is `value`, which may also be words such as "above 3"."""
+    return change_if(CounterfactualCode.FIELD_IS, field=field, value=value)
+
+
 def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
     parts = tuple(dict.fromkeys(one for one in changes if one is not None))

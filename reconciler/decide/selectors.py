@@ -18,7 +18,15 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    change_if,
+    field_is,
+    reason,
+)
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.types import (
@@ -257,7 +265,7 @@ def left_out(what: str, policies: Iterable[str]) -> Reason:
 
 def named_by(policies: Sequence[str]) -> Counterfactual:
     """Return that `policies` may decide in production once they say so."""
-    return change_if(CounterfactualCode.FIELD_IS, field="production", value=f"true in {' and '.join(policies)}")
+    return field_is("production", f"true in {' and '.join(policies)}")
 
 
 # Federated ReplicaSets name their local workloads.

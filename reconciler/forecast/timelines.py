@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Job, Verb
+from reconciler.decide.decisions import Job, Verb, policy_title
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.idling.verdicts import (
     Answers,
@@ -25,7 +25,7 @@ from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import KIND_OF_JOB, is_metadata
+from reconciler.report.wording import is_metadata
 from reconciler.workload_kinds import workload_kind
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
@@ -190,7 +190,7 @@ class _Recording:
     def _select(self, step: Step) -> None:
         for one in step.plan.explanations:
             if one.selected and one.policy:
-                found = (_JOBS.index(one.job), f"{KIND_OF_JOB[one.job]} {one.policy}")
+                found = (_JOBS.index(one.job), policy_title(one.job, one.policy))
                 self._policy[one.ref] = min(found, self._policy.get(one.ref, found))
 
     def _extend(self, step: Step) -> None:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from reconciler.apply.outcomes import OutcomeStatus
-from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.limits import spellings_of
 from reconciler.forecast.reach import selecting_policies
 from reconciler.forecast.simulation import Step
@@ -21,7 +21,7 @@ from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.groups import reasons_in
-from reconciler.report.wording import KIND_OF_JOB, name_of, verb_of
+from reconciler.report.wording import name_of, verb_of
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
@@ -209,7 +209,7 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
     clock = reasons_in(plan)
 
     def name(job: str, policy: str) -> str:
-        name = f"{KIND_OF_JOB[job]} {policy}"
+        name = policy_title(job, policy)
         return f"{name} ({plan.places[name]})" if name in plan.places else name
 
     for decision in run.planned.get(ref, ()):

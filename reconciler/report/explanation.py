@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, optional_instant, read_placed
-from reconciler.decide.decisions import Decision, PolicyExplanation, Verb
+from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectorMatch
 from reconciler.model import ObjectRef, Workload
@@ -17,7 +17,6 @@ from reconciler.plan.model import Plan
 from reconciler.report.groups import reasons_in
 from reconciler.report.summary import heading
 from reconciler.report.wording import (
-    KIND_OF_JOB,
     age,
     field_of,
     is_metadata,
@@ -188,7 +187,7 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
 
 
 def _title(found: PolicyExplanation) -> str:
-    return f"{KIND_OF_JOB[found.job]} {found.policy}" if found.policy else "No policy"
+    return policy_title(found.job, found.policy) if found.policy else "No policy"
 
 
 def _closest(match: SelectorMatch) -> Iterator[str]:

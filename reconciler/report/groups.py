@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.decide.decisions import Decision, PlacementView
+from reconciler.decide.decisions import KIND_OF_JOB, Decision, PlacementView
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import (
-    KIND_OF_JOB,
     ReasonWords,
     common_zone,
     counted,

@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY, HeldBack, LimitUse, Notice
+from reconciler.decide.decisions import (
+    ABOVE_SHARE,
+    EQUAL_PRIORITIES,
+    UNKNOWN_QUERY,
+    HeldBack,
+    LimitUse,
+    Notice,
+    policy_title,
+)
 from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import CounterfactualCode, ReasonCode
 from reconciler.model import ObjectRef
@@ -17,7 +25,7 @@ from reconciler.plan.build import number
 from reconciler.plan.model import Action, Effect, Plan, added, effect_of
 from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.wording import KIND_OF_JOB, ReasonWords, age, counted
+from reconciler.report.wording import ReasonWords, age, counted
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
@@ -155,7 +163,7 @@ def _undecided(plan: Plan) -> Block:
     clock = reasons_in(plan)
     entries = []
     for one in plan.undecided:
-        place = plan.places.get(f"{KIND_OF_JOB[one.job]} {one.policy}", one.policy)
+        place = plan.places.get(policy_title(one.job, one.policy), one.policy)
         entries.append((f"? {one_line(one.subject)}", clock.reason(one.reasons) + _bracketed(place)))
     return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
 
@@ -263,7 +271,7 @@ def _nothing(plan: Plan, words: str) -> str:
 
 def _without_workloads(plan: Plan) -> Iterator[str]:
     left_out = {
-        f"{KIND_OF_JOB[one.job]} {one.policy}"
+        policy_title(one.job, one.policy)
         for one in (plan.explanations if plan.without_workloads else ())
         if any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
     }

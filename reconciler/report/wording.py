@@ -33,9 +33,6 @@ from reconciler.plan.model import Effect, effect_of, is_acted_on
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import workload_kind
 
-KIND_OF_JOB = {"idling": "IdlingPolicy", "placement": "FederatedReplicaSet", "downscale": "DownscalePolicy"}
-"""The kind of policy by job."""
-
 _VERBS = {
     Verb.IDLE: "idle",
     Verb.WAKE: "wake",

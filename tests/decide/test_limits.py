@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_counts import LimitBases, limit_bases, weight_of
-from reconciler.decide.limits import Limited, LimitedPolicy, Rules, limited_policies, within_limits
+from reconciler.decide.limits import Limited, LimitedPolicy, RunLimits, limited_policies, within_limits
 from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (
@@ -53,12 +53,12 @@ def a_tenant(**limits: int) -> Tenant:
 
 def rules(
     policies: PolicySet, bases: LimitBases | None = None, lifted: Mapping[str, int | None] | None = None
-) -> Rules:
+) -> RunLimits:
     if bases is None:
         hundred = {"workloads": 100, "replicas": 300}
         tenants = {one.name: {"workloads": 10, "replicas": 30} for one in policies.fleet.tenants}
         bases = LimitBases(clusters={one.name: hundred for one in policies.fleet.clusters}, tenants=tenants)
-    return Rules(limited_policies(policies, lifted or {}), LimitedPolicy(), bases, policies.fleet)
+    return RunLimits(limited_policies(policies, lifted or {}), LimitedPolicy(), bases, policies.fleet)
 
 
 def held(

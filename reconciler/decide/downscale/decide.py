@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.decide.autoscalers import autoscalers_of
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, autoscalers_of, first_unread
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
     Cause,
@@ -27,7 +27,7 @@ from reconciler.decide.downscale.targets import DownscaleInputs, Result, Workloa
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.idling.after_idling import Settled
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, reason, text_of
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, field_is, reason, text_of
 from reconciler.decide.selectors import (
     exclusion,
     left_out,
@@ -69,12 +69,11 @@ def _production(case: WorkloadTarget) -> Iterator[Result]:
 
 def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
     """Opt-outs and autoscalers that could not be read may be there."""
-    for what in ("namespaces", "horizontalpodautoscalers", "scaledobjects"):
-        if what in case.inputs.observed.unreadable:
-            why = reason(ReasonCode.LIST_UNREADABLE, list=f"{what} of {case.ref.cluster}")
-            yield case.undecided(why)
-            yield case.stays(why)
-            return
+    unread = first_unread(case.inputs.observed, ("namespaces", *AUTOSCALER_LISTS))
+    if unread:
+        why = reason(ReasonCode.LIST_UNREADABLE, list=f"{unread} of {case.ref.cluster}")
+        yield case.undecided(why)
+        yield case.stays(why)
 
 
 def _excluded(case: WorkloadTarget) -> Iterator[Result]:
@@ -123,7 +122,7 @@ def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
         why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
         field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
         yield Notice("autoscaler", str(case.ref), str(why), case.policy, reasons=(why,))
-        yield case.stays(why, counterfactual=change_if(CounterfactualCode.FIELD_IS, field=field, value=value))
+        yield case.stays(why, counterfactual=field_is(field, value))
 
 
 def _unknown(case: WorkloadTarget) -> Iterator[Result]:
@@ -139,7 +138,7 @@ def _settled(case: WorkloadTarget) -> Iterator[Result]:
     if case.changes:
         return
     if case.desired > case.workload.spec_replicas:
-        up = change_if(CounterfactualCode.FIELD_IS, field="direction", value="Both")
+        up = field_is("direction", "Both")
         if case.autoscaler is not None:
             up = change_if(CounterfactualCode.HPA_SCALES_UP)
         yield case.stays(*case.wanted.reasons, reason(ReasonCode.ONLY_DOWN), counterfactual=up)
@@ -247,7 +246,7 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
         why = reason(ReasonCode.OVERRIDDEN_BY, policy=deciding[0].name)
         if case.changes:
             yield case.overridden(deciding[0].name, why)
-        above = change_if(CounterfactualCode.FIELD_IS, field="its priority", value=f"above {deciding[0].priority}")
+        above = field_is("its priority", f"above {deciding[0].priority}")
         yield case.stays(why, counterfactual=above)
 
 

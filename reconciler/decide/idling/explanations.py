@@ -26,6 +26,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
+    field_is,
     joint_counterfactual,
     reason,
 )
@@ -229,7 +230,7 @@ def what_would_change(choice: Choice, choices: Choices) -> Counterfactual | None
     `choices` are all that were made with it.
     """
     if choice.action is IdleAction.DEFER:
-        return _field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
+        return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
     return _change(choice, choices)
 
 
@@ -325,10 +326,6 @@ def after(at: datetime, annotation: str = "") -> Counterfactual:
     return change_if(CounterfactualCode.AFTER, at=at, annotation=annotation)
 
 
-def _field_is(name: str, value: str) -> Counterfactual:
-    return change_if(CounterfactualCode.FIELD_IS, field=name, value=value)
-
-
 def _removed(annotation: str) -> Counterfactual:
     return change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
 
@@ -370,7 +367,7 @@ def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
         return _change_of_criteria(verdict.deciding)
-    return _field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
+    return field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
 
 
 def _of_custom_kind(fact: Fact, choice: Choice) -> Counterfactual:
@@ -390,8 +387,8 @@ _OF_REASON = {
     ReasonCode.UNREADABLE: change_if(CounterfactualCode.READABLE),
     ReasonCode.SERVICE_RECORD_UNREADABLE: _RECORD_READABLE,
     ReasonCode.SERVICE_FOREIGN: change_if(CounterfactualCode.RECORD_REMOVED),
-    ReasonCode.KEDA_LEFT: _field_is("autoscalers.keda", "Pause"),
-    ReasonCode.HPA_LEFT: _field_is("autoscalers.hpa", "Idle"),
+    ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
+    ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
 }
 
 
@@ -404,13 +401,11 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.EXCLUDED: _of_exclusion,
     FactName.BUSY: _of_busy,
     FactName.WAKE_WHEN: _of_busy,
-    FactName.FLOOR: lambda fact, _choice: _field_is("idleReplicas", f"below {fact.why[0].values['replicas']}"),
+    FactName.FLOOR: lambda fact, _choice: field_is("idleReplicas", f"below {fact.why[0].values['replicas']}"),
     FactName.GUARDED: _always(change_if(CounterfactualCode.FLAG, flag=REMOVED_FLAG)),
     FactName.PROTECTED: _always(change_if(CounterfactualCode.UNPROTECTED)),
     FactName.BOUNDS: _always(change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")),
-    FactName.INSISTS: lambda _fact, choice: _field_is(
-        "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
-    ),
+    FactName.INSISTS: lambda _fact, choice: field_is("onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"),
     FactName.PRODUCTION: lambda _fact, choice: named_by(choice.subject.left_out_by),
     FactName.RESTRICTED: lambda _fact, choice: lifted(choice.subject.cluster),
     FactName.EQUAL_PRIORITIES: _always(change_if(CounterfactualCode.DIFFERENT_PRIORITIES)),

@@ -8,7 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
-from reconciler.decide.autoscalers import Autoscalers, PinnedAutoscaler, autoscalers_of, pinned_autoscaler
+from reconciler.decide.autoscalers import (
+    AUTOSCALER_LISTS,
+    Autoscalers,
+    PinnedAutoscaler,
+    autoscalers_of,
+    first_unread,
+    pinned_autoscaler,
+)
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
 from reconciler.decide.idling.selection import ClusterVerdicts
@@ -30,8 +37,7 @@ from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
 _NEEDED = {
     "namespaces": "Namespaces",
     "services": "Services",
-    "horizontalpodautoscalers": "HorizontalPodAutoscalers",
-    "scaledobjects": "ScaledObjects",
+    **AUTOSCALER_LISTS,
 }
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
 
@@ -99,9 +105,8 @@ class _Observer:
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
         self._space_labels = namespace_labels(cluster)
-        self._unknown = next(
-            (f"{what} cannot be read" for key, what in _NEEDED.items() if key in cluster.unreadable), ""
-        )
+        unread = first_unread(cluster, _NEEDED)
+        self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
 
     def found(self) -> IdlingCluster:
         services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)

@@ -47,7 +47,7 @@ from reconciler.decide.placement.status import (
     unreachable_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason, text_of
+from reconciler.decide.reasons import Reason, ReasonCode, field_is, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref, named_by
 from reconciler.messages import replica_count
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
@@ -170,7 +170,7 @@ def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Itera
         there = ref in placement.workloads and federated.is_within(placement.name)
         if there and not _is_about(federated, placement, inputs):
             why = reason(ReasonCode.NOT_NAMED, cluster=placement.name)
-            named = change_if(CounterfactualCode.FIELD_IS, field="preferences.clusters", value=f"with {placement.name}")
+            named = field_is("preferences.clusters", f"with {placement.name}")
             yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), named)
 
 
@@ -214,7 +214,7 @@ def _paused(
         local if local.part == "out" else replace(local, part="held", reasons=local.reasons or paused)
         for local in locals_
     ]
-    resumed = change_if(CounterfactualCode.FIELD_IS, field="paused", value="false")
+    resumed = field_is("paused", "false")
     result = with_reasons(placement_result(federated, held, status, inputs))
     return DesiredState(
         decisions=_status(result, cluster_statuses(result), (), inputs),

@@ -21,6 +21,7 @@ from reconciler.decide.reasons import (
     ReasonCode,
     Reasons,
     change_if,
+    field_is,
     joint_counterfactual,
     reason,
 )
@@ -221,11 +222,11 @@ def _counterfactual(local: LocalWorkload, result: PlacementResult) -> Counterfac
     """Return the smallest change that would give `local` another number, None where none is known."""
     if result.shares.keeping.get(local.cluster):
         return joint_counterfactual(
-            CounterfactualCode.ANY, (_field_is("state", "Active in the Fleet"), *_larger_elsewhere(result))
+            CounterfactualCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result))
         )
     by_limit = {
-        "draining": _field_is("state", "Active in the Fleet"),
-        "leaving": _field_is("state", "Active in the Fleet"),
+        "draining": field_is("state", "Active in the Fleet"),
+        "leaving": field_is("state", "Active in the Fleet"),
         "refused": change_if(CounterfactualCode.WRITE_ACCEPTED),
         "missing": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"{local.ref.kind} {local.ref.name}"),
         "no namespace": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"namespace {local.ref.namespace}"),
@@ -233,13 +234,13 @@ def _counterfactual(local: LocalWorkload, result: PlacementResult) -> Counterfac
     if local.limit in by_limit:
         return by_limit[local.limit]
     if local.cluster in result.shares.overflow:
-        return _field_is("its capacity", f"above {local.capacity}")
+        return field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.shares.served.names:
         return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
     if change := _other_preference(local, result):
         return change
     total = result.shares.total_for_more(local.cluster)
-    return None if total is None else _field_is("replicas", total)
+    return None if total is None else field_is("replicas", total)
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
@@ -249,23 +250,19 @@ def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
             continue
         most, given = _preference(local, result).max_replicas, result.shares.replicas[local.cluster]
         if most is not None and given >= most:
-            yield _field_is(f"maxReplicas of {local.cluster}", f"above {most}")
+            yield field_is(f"maxReplicas of {local.cluster}", f"above {most}")
         elif local.capacity is not None and given >= local.capacity:
-            yield _field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
-
-
-def _field_is(field: str, value: str | int) -> Counterfactual:
-    return change_if(CounterfactualCode.FIELD_IS, field=field, value=value)
+            yield field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
 
 
 def _other_preference(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
     """Return which preference of its own would give `local` another number, None where none would."""
     own, given = _preference(local, result), result.shares.allocation
     if is_bound_by_maximum(given, local.cluster):
-        return _field_is("maxReplicas", f"above {own.max_replicas}")
+        return field_is("maxReplicas", f"above {own.max_replicas}")
     if own.weight or not _moves_with_weight(given, local.cluster, LARGEST):
         return None
-    return _field_is("its weight", "above 0" if _moves_with_weight(given, local.cluster, 1) else "higher")
+    return field_is("its weight", "above 0" if _moves_with_weight(given, local.cluster, 1) else "higher")
 
 
 # What another preference would change: the allocation is made once more, with that one preference changed.

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
-from reconciler.decide.autoscalers import Autoscalers, autoscalers_of
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
 from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.after_idling import Settled
@@ -75,8 +75,7 @@ class ClusterPlacement(Struct, frozen=True):
     @property
     def unread_autoscalers(self) -> str:
         """The list of autoscalers that could not be read, "" where both were."""
-        unreadable = self.observed.unreadable if self.observed is not None else {}
-        return next((name for name in ("horizontalpodautoscalers", "scaledobjects") if name in unreadable), "")
+        return "" if self.observed is None else first_unread(self.observed, AUTOSCALER_LISTS)
 
 
 class PlacementInputs(Struct, frozen=True):
