@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.decisions import policy_title
 from reconciler.decide.idling.activators import UNHELD
 from reconciler.decide.idling.notices import MISSED_RUN
 from reconciler.decide.limit_counts import scalable_workloads
@@ -19,7 +20,7 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.summary import Held, held_of
-from reconciler.report.wording import KIND_OF_JOB, common_zone, counted, name_of, time_and_zone
+from reconciler.report.wording import common_zone, counted, name_of, time_and_zone
 from reconciler.untrusted_text import one_line
 
 NIGHT = timedelta(hours=12)
@@ -42,7 +43,7 @@ class ClusterReach(Struct, frozen=True):
 def left_out_by(plan: Plan) -> Mapping[str, int]:
     """Return how many workloads of production each policy leaves out, by kind and name, without those of none."""
     pairs = {
-        (f"{KIND_OF_JOB[one.job]} {one.policy}", one.ref)
+        (policy_title(one.job, one.policy), one.ref)
         for one in plan.explanations
         if not one.selected and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
     }
@@ -66,7 +67,7 @@ def selecting_policies(plan: Plan) -> Mapping[ObjectRef, tuple[str, ...]]:
     for one in plan.explanations:
         orders_only = any(why.code is ReasonCode.NO_TARGET for why in one.reasons)
         if one.selected and one.policy and one.job != "placement" and not orders_only:
-            found.setdefault(one.ref, {})[f"{KIND_OF_JOB[one.job]} {one.policy}"] = None
+            found.setdefault(one.ref, {})[policy_title(one.job, one.policy)] = None
     return {ref: tuple(sorted(names)) for ref, names in found.items()}
 
 
