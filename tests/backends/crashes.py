@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.model import ObjectRef, Write
 from tests.backends.folders import last_names_first, patch
 
@@ -63,7 +64,7 @@ class Steps:
 
 def main(folder: str, left: int, write: str) -> None:
     """Make the write in `folder`, and die at its step `left`."""
-    cluster = SnapshotCluster(Path(folder), "east", victim_order=last_names_first)
+    cluster = SnapshotCluster(Store(Path(folder), "east"), victim_order=last_names_first)
     cluster.scale_kinds()
     steps = Steps(left)
     for name in ("fsync", "replace", "unlink"):

@@ -11,6 +11,7 @@ import yaml
 
 from reconciler.backends.protocols import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 
 BUILT_IN = {scale.kind: workloads_of(scale) for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
@@ -33,7 +34,7 @@ def a_folder(directory: Path, files: Mapping[str, str | bytes]) -> Path:
 def a_snapshot_cluster(directory: Path, files: Mapping[str, str | bytes], name: str = "east") -> SnapshotCluster:
     """A cluster over a folder with `files`."""
     directory.mkdir(exist_ok=True)
-    return SnapshotCluster(a_folder(directory, files), name, victim_order=last_names_first)
+    return SnapshotCluster(Store(a_folder(directory, files), name), victim_order=last_names_first)
 
 
 def manifests_in(directory: Path) -> dict[str, Any]:

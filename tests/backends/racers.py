@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef
 from reconciler.time_limit import TimeLimit
@@ -21,7 +22,7 @@ COUNTER = ObjectRef("east", "shop", "ConfigMap", "counter")
 
 def main(folder: str, name: str, count: int) -> None:
     """Write an entry of our own each time, and count up the shared one by compare and set."""
-    cluster = SnapshotCluster(Path(folder), "east", victim_order=last_names_first)
+    cluster = SnapshotCluster(Store(Path(folder), "east"), victim_order=last_names_first)
     lock = FileLock(folder, name)
     for number in range(count):
         cluster.write(patch(COUNTER, ("add", f"/data/{name}-{number}", "x"), version="v1"))

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.backends.protocols import NAMESPACES, SERVICES, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.model import Workload
 from tests.backends.folders import a_snapshot_cluster, patch
 
@@ -33,7 +34,7 @@ def workloads_in(cluster: SnapshotCluster) -> list[Workload]:
     ],
 )
 def test_what_others_wrote(real_input: Path, folder: str, kinds: dict[str, int], wanted: int, services: int) -> None:
-    cluster = SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count, _: pods[:count])
+    cluster = SnapshotCluster(Store(real_input / folder, folder), victim_order=lambda pods, count, _: pods[:count])
     assert cluster.problems() == []
     found = workloads_in(cluster)
     assert {kind: sum(one.ref.kind == kind for one in found) for kind in kinds} == kinds
@@ -61,6 +62,6 @@ def test_what_others_wrote_can_be_idled_and_woken(tmp_path: Path, real_input: Pa
     assert [(one.ref, one.spec_replicas, one.template_labels) for one in after] == [
         (one.ref, one.spec_replicas, one.template_labels)
         for one in workloads_in(
-            SnapshotCluster(real_input / folder, folder, victim_order=lambda pods, count, _: pods[:count])
+            SnapshotCluster(Store(real_input / folder, folder), victim_order=lambda pods, count, _: pods[:count])
         )
     ]

@@ -11,6 +11,7 @@ import yaml
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from tests.backends.crashes import DIED, WRITES, main
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first
 
@@ -51,7 +52,7 @@ CHILDREN.set_forkserver_preload(["tests.backends.crashes"])
 
 
 def opened(directory: Path) -> SnapshotCluster:
-    return SnapshotCluster(directory, "east", victim_order=last_names_first)
+    return SnapshotCluster(Store(directory, "east"), victim_order=last_names_first)
 
 
 def seen(directory: Path) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot import manifest_files as files
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import ClusterError, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.yaml.reader import Documents
@@ -386,7 +387,7 @@ def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path: P
     a_folder(tmp_path, {"west/b.yaml": a_service("b"), "east/a.yaml": a_list(in_list("web"), in_list("c"))})
     (tmp_path / "east" / "shop-service-c.yaml").symlink_to("../west/missing.yaml")
     before = texts(tmp_path / "west"), (tmp_path / "east" / "a.yaml").read_text()
-    cluster = SnapshotCluster(tmp_path / "east", "east", victim_order=controllers_order, root=tmp_path)
+    cluster = SnapshotCluster(Store(tmp_path / "east", "east", tmp_path), controllers_order)
     with pytest.raises((ClusterError, SnapshotError)):
         annotate(cluster)
     assert (texts(tmp_path / "west"), (tmp_path / "east" / "a.yaml").read_text()) == before

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, SERVICES, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import SnapshotError
 from tests.backends.folders import BUILT_IN, a_folder, a_snapshot_cluster, last_names_first
 from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS
@@ -303,7 +304,7 @@ def test_no_snapshot(tmp_path: Path, files: dict[str, str | bytes], message: str
 
 
 def test_no_folder_for_one_cluster(tmp_path: Path) -> None:
-    cluster = SnapshotCluster(tmp_path / "nowhere", "east", victim_order=last_names_first)
+    cluster = SnapshotCluster(Store(tmp_path / "nowhere", "east"), victim_order=last_names_first)
     with pytest.raises(SnapshotError, match="nowhere: No such file or directory, expected a folder with manifests"):
         cluster.identity()
 

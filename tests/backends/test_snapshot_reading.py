@@ -22,6 +22,7 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition, FieldWriter, Pod
@@ -654,6 +655,6 @@ def test_conditions_and_endpoints(tmp_path: Path) -> None:
 def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:
     a_snapshot_cluster(tmp_path / "east", {"a.yaml": TYPED_LIST})
     before = sorted(tmp_path.rglob("*"))
-    cluster = SnapshotCluster(tmp_path / "east", "east", victim_order=lambda pods, count, _: pods[:count])
+    cluster = SnapshotCluster(Store(tmp_path / "east", "east"), victim_order=lambda pods, count, _: pods[:count])
     cluster.list(BUILT_IN["Deployment"])
     assert sorted(tmp_path.rglob("*")) == before

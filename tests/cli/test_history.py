@@ -35,6 +35,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
@@ -52,7 +53,7 @@ COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 
 
 def access_of(folder: Path) -> Access:
-    cluster = SnapshotCluster(folder, "east", victim_order=controllers_order)
+    cluster = SnapshotCluster(Store(folder, "east"), victim_order=controllers_order)
     return Access(cluster, ConfigMapStore(cluster, "reconciler", "j"), None, None, None)  # type: ignore[arg-type]
 
 

@@ -12,6 +12,7 @@ from reconciler.backends.decode.objects import shape_of
 from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX, status_name
@@ -50,7 +51,8 @@ def observed(folder: Path, *names: str) -> ObservedState:
     documents = [*(namespace(name) for name in ("kube-system", "reconciler")), *map(manifest, names)]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
     return observe(
-        PolicySet(fleet=a_fleet()), {"east": Source(SnapshotCluster(folder, "east", victim_order=controllers_order))}
+        PolicySet(fleet=a_fleet()),
+        {"east": Source(SnapshotCluster(Store(folder, "east"), controllers_order))},
     )
 
 

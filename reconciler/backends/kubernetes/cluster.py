@@ -143,11 +143,11 @@ class KubernetesCluster:
         return secret_value(found, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
-        """Carry out `write`, whole or not at all; see `ObjectWriter.write` for what it raises."""
+        """Carry out `write`, whole or not at all; see `ObjectWrite.carry_out` for what it raises."""
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
-        ObjectWriter(self._client, plural, scale, self._account).write(write)
+        ObjectWrite(self._client, write, plural, scale, self._account).carry_out()
 
     def writing_as(self, account: ServiceAccount) -> KubernetesCluster:
         """Return this cluster, where `write` impersonates `account`."""
@@ -227,26 +227,24 @@ class _Written(msgspec.Struct):
     kind: str
 
 
-class ObjectWriter:
-    """Writes objects of one resource, `plural`, of one cluster; `scale` is set where the kind has /scale.
+class ObjectWrite:
+    """One write of an object of the resource `plural`; `scale` is set where the kind has /scale.
 
     What is written impersonates `account`, where one is given; what is read is read as ourselves.
     """
 
     def __init__(
-        self,
-        client: ApiClient,
-        plural: str,
-        scale: WorkloadKind | None = None,
-        account: ServiceAccount | None = None,
+        self, client: ApiClient, write: Write, plural: str, scale: WorkloadKind | None, account: ServiceAccount | None
     ) -> None:
         self._client = client
+        self._write = write
         self._plural = plural
         self._scale = scale
         self._account = account
+        self._attempts = Attempts()
 
-    def write(self, write: Write) -> None:
-        """Carry out `write`, whole or not at all.
+    def carry_out(self) -> None:
+        """Do it, whole or not at all.
 
         Raises:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
@@ -254,133 +252,129 @@ class ObjectWriter:
             ForbiddenError: we have no right to. ImpersonationError: we may not impersonate the account.
             ClusterError: nobody knows, or nothing answered.
         """
-        verbs = {"patch": self._patch, "create": self._create, "delete": self._delete, "event": self._event}
-        verbs[write.verb](write)
+        {"patch": self._patch, "create": self._create, "delete": self._delete, "event": self._event}[self._write.verb]()
 
-    def _patch(self, write: Write) -> None:
-        request = self._patch_request(write)
-        attempts = Attempts()
+    def _patch(self) -> None:
+        request = self._patch_request(*self._write.patch)
         for last in (False, True):
             try:
-                _check_taken(self._send(request, write, attempts), request, write)
+                _check_taken(self._send(request), request, self._write)
                 return
             except (ConflictError, InvalidError) as error:
-                if self._still_fits(write, attempts):
+                if self._still_fits():
                     return
                 if last:
-                    raise _stale(write, error) if isinstance(error, ConflictError) else error from error
+                    raise self._stale(error) if isinstance(error, ConflictError) else error from error
 
-    def _patch_request(self, write: Write) -> ApiRequest:
-        operations = [*_tests(write), *write.patch]
+    def _patch_request(self, *changes: PatchOperation) -> ApiRequest:
+        operations = [*_tests(self._write), *changes]
         subresource = ""
-        if self._scale is not None and self._is_scale_only(write):
+        if self._is_scale_only(changes):
             subresource = "/scale"
             operations = [
                 one if one.path == "/metadata/uid" else replace(one, path="/spec/replicas") for one in operations
             ]
         body = [_wire(operation) for operation in operations]
-        return self._request("patch", write, body, subresource, query=_MANAGED, content_type=JSON_PATCH)
+        return self._request("patch", body, subresource, query=_MANAGED, content_type=JSON_PATCH)
 
-    def _is_scale_only(self, write: Write) -> bool:
+    def _is_scale_only(self, changes: Sequence[PatchOperation]) -> bool:
         """Whether only replicas change that were given: of absent ones /scale says 0 or 1, as the kind likes."""
-        assert self._scale is not None
+        if self._scale is None or not self._scale.status_path:
+            return False
         pointer = "/" + "/".join(self._scale.replicas_path)
-        given = all(operation.value is not None and operation.op in ("test", "replace") for operation in write.patch)
-        return given and bool(self._scale.status_path) and all(one.path == pointer for one in write.patch)
+        given = all(one.value is not None and one.op in ("test", "replace") for one in changes)
+        return given and all(one.path == pointer for one in changes)
 
-    def _still_fits(self, write: Write, attempts: Attempts) -> bool:
+    def _still_fits(self) -> bool:
         """Look at the object again after a refusal; return whether an attempt without an answer had done it all.
 
         Raises:
             StaleError: it is not what the write expects. NotFoundError: it is gone.
         """
-        found = self._read(write)
-        if attempts.unsure and _is_done(found, write):
+        write, found = self._write, self._read()
+        if self._attempts.unsure and _is_done(found, write):
             return True
         patched(found, [one for one in (*_tests(write), *write.patch) if one.op == "test"], str(write.ref))
         return False
 
-    def _create(self, write: Write) -> None:
-        if write.uid is not None:
-            self._apply(write)
+    def _create(self) -> None:
+        if self._write.uid is not None:
+            self._apply()
             return
-        attempts = Attempts()
         try:
-            self._send(self._request("create", write, write.manifest, query=_MANAGED), write, attempts)
+            self._send(self._request("create", self._write.manifest, query=_MANAGED))
         except AlreadyExistsError:
-            if not attempts.unsure or not _holds(self._read(write), write.manifest):
+            if not self._attempts.unsure or not _holds(self._read(), self._write.manifest):
                 raise
 
-    def _apply(self, write: Write) -> None:
+    def _apply(self) -> None:
         """Apply the whole object over the one with the expected uid; a gone one is not made anew."""
-        manifest = dict(write.manifest or {})
-        manifest["metadata"] = {**manifest.get("metadata", {}), "uid": write.uid}
+        manifest = dict(self._write.manifest or {})
+        manifest["metadata"] = {**manifest.get("metadata", {}), "uid": self._write.uid}
         query = {**_MANAGED, "force": "true"}
         try:
-            self._send(self._request("patch", write, manifest, query=query, content_type=APPLY_PATCH), write)
+            self._send(self._request("patch", manifest, query=query, content_type=APPLY_PATCH))
         except ConflictError as error:
-            raise _stale(write, error) from error
+            raise self._stale(error) from error
 
-    def _delete(self, write: Write) -> None:
+    def _delete(self) -> None:
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Orphan" if write.orphan else "Background",
+            "propagationPolicy": "Orphan" if self._write.orphan else "Background",
         }
-        if write.uid is not None:
-            options["preconditions"] = {"uid": write.uid}
-        attempts = Attempts()
+        if self._write.uid is not None:
+            options["preconditions"] = {"uid": self._write.uid}
         try:
-            self._send(self._request("delete", write, options), write, attempts)
+            self._send(self._request("delete", options))
         except ConflictError as error:
-            raise _stale(write, error) from error
+            raise self._stale(error) from error
         except NotFoundError:
-            if not attempts.unsure:
+            if not self._attempts.unsure:
                 raise
 
-    def _event(self, write: Write) -> None:
-        attempts = Attempts()
+    def _event(self) -> None:
         try:
-            self._client.send(self._request("create", write, write.manifest), attempts)
+            self._client.send(self._request("create", self._write.manifest), self._attempts)
         except AlreadyExistsError:
-            if write.patch and not attempts.unsure:
-                self._count_on(write)
+            if self._write.patch and not self._attempts.unsure:
+                self._count_on()
 
-    def _count_on(self, write: Write) -> None:
-        """Raise the count of an Event; `write` has its other changes. A lost race loses one count."""
+    def _count_on(self) -> None:
+        """Raise the count of an Event; the write has its other changes. A lost race loses one count."""
         for _ in range(2):
-            count = value_at(self._read(write), "/count")
+            count = value_at(self._read(), "/count")
             raised = PatchOperation("add", "/count", count + 1 if isinstance(count, int) else 1)
             with suppress(ConflictError, InvalidError):
-                self._send(self._patch_request(replace(write, patch=(raised, *write.patch))), write)
+                self._send(self._patch_request(raised, *self._write.patch))
                 return
 
-    def _request(self, verb: str, write: Write, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
+    def _request(self, verb: str, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""
         more = {"body": msgspec.json.encode(body), "writes": True, "account": self._account, **how}
-        return self._about(verb, write, subresource, **more)
+        return self._about(verb, subresource, **more)
 
-    def _about(self, verb: str, write: Write, subresource: str = "", **how: Any) -> ApiRequest:
-        ref, key = write.ref, (write.ref.group, _version(write), self._plural + subresource)
+    def _about(self, verb: str, subresource: str = "", **how: Any) -> ApiRequest:
+        ref, key = self._write.ref, (self._write.ref.group, self._version, self._plural + subresource)
         return object_request(ref.cluster, verb, key, ref.namespace, ref.name, **how)
 
-    def _send(self, request: ApiRequest, write: Write, attempts: Attempts | None = None) -> HttpResponse:
+    def _send(self, request: ApiRequest) -> HttpResponse:
         """Send a write and return the answer.
 
         What is forbidden although we have the right to was refused by admission or a quota.
         """
         try:
-            return self._answered(request, attempts or Attempts())
+            return self._answered(request)
         except ForbiddenError as error:
-            if self._may(request.operation, write):
-                raise RefusedError(f"{write.ref}: {error.words}, expected it to be accepted") from error
+            if self._may(request.operation):
+                raise RefusedError(f"{self._write.ref}: {error.words}, expected it to be accepted") from error
             if self._account is not None and not self._may_impersonate(request.operation.cluster):
                 words = f"impersonate serviceaccounts {self._account.name} in {self._account.namespace}"
                 lacks = f"{request.operation}: forbidden ({error.words}), expected the right to {words}"
                 raise ImpersonationError(f"{lacks}; see `reconciler doctor`", error.words) from error
             raise
 
-    def _answered(self, request: ApiRequest, attempts: Attempts) -> HttpResponse:
+    def _answered(self, request: ApiRequest) -> HttpResponse:
         """Send a write until its answer is that of an API server, twice at most; return that.
 
         What answers in another way, such as a gateway with a page of its own, may not have passed it on.
@@ -389,23 +383,23 @@ class ObjectWriter:
             MalformedAnswerError: it answered like that twice.
         """
         for last in (False, True):
-            answer = self._client.send(request, attempts)
+            answer = self._client.send(request, self._attempts)
             try:
                 decoded(answer, _Written, request.operation)
                 return answer
             except MalformedAnswerError:
-                attempts.unsure += 1
+                self._attempts.unsure += 1
                 if last:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _may(self, operation: Operation, write: Write) -> bool:
+    def _may(self, operation: Operation) -> bool:
         _, slash, subresource = operation.resource.partition("/")
-        name = "" if operation.verb == "create" else write.ref.name
-        right = Right(write.ref.group, f"{self._plural}{slash}{subresource}", operation.verb, name=name)
-        right = replace(right, version=_version(write))
+        ref, name = self._write.ref, "" if operation.verb == "create" else self._write.ref.name
+        resource = f"{self._plural}{slash}{subresource}"
+        right = Right(ref.group, resource, operation.verb, name=name, version=self._version)
         try:
-            return is_allowed(self._client, operation.cluster, right, write.ref.namespace, self._account)
+            return is_allowed(self._client, operation.cluster, right, ref.namespace, self._account)
         except ClusterError:
             return False
 
@@ -417,13 +411,17 @@ class ObjectWriter:
         except ClusterError:
             return True
 
-    def _read(self, write: Write) -> Any:
-        request = self._about("get", write)
+    def _read(self) -> Any:
+        request = self._about("get")
         return decoded_object(self._client.send(request), request.operation)
 
+    @property
+    def _version(self) -> str:
+        return self._write.api_version.rpartition("/")[2]
 
-def _version(write: Write) -> str:
-    return write.api_version.rpartition("/")[2]
+    def _stale(self, error: ClusterError) -> StaleError:
+        words = f"changed meanwhile, expected it as the plan saw it; plan again ({error})"
+        return StaleError(f"{self._write.ref}: {words}")
 
 
 def _tests(write: Write) -> list[PatchOperation]:
@@ -433,10 +431,6 @@ def _tests(write: Write) -> list[PatchOperation]:
 def _wire(operation: PatchOperation) -> dict[str, Any]:
     value = {} if operation.op == "remove" else {"value": operation.value}
     return {"op": operation.op, "path": operation.path, **value}
-
-
-def _stale(write: Write, error: ClusterError) -> StaleError:
-    return StaleError(f"{write.ref}: changed meanwhile, expected it as the plan saw it; plan again ({error})")
 
 
 def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> None:

@@ -19,7 +19,6 @@ from reconciler.backends.snapshot.folder import (
     METRICS_FILES,
     FileLock,
     is_manifest_name,
-    locked,
 )
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
@@ -39,43 +38,31 @@ _ATTEMPTS = 5
 
 
 class SnapshotCluster:
-    """One cluster made of the manifests in `directory`, called `name`.
+    """One cluster made of the manifests in `store`.
 
     Files are read when something is asked, and again when they changed. `victim_order` is the controller's order: it
     says which pods go when replicas shrink. `recording` says what of a real cluster was read into the folder, and what
-    could not be. Links may lead anywhere below `root`, by default the directory. Every method raises SnapshotError
-    where a manifest is malformed.
+    could not be. It is `now` there, unless that says when it was. Every method raises SnapshotError where a manifest is
+    malformed.
     """
 
     def __init__(
         self,
-        directory: str | Path,
-        name: str,
-        *,
+        store: Store,
         victim_order: VictimOrder,
         recording: Recording | None = None,
-        root: str | Path | None = None,
+        now: datetime | None = None,
     ) -> None:
-        self._directory = Path(directory)
-        self._name = name
+        self.recording = recording
+        self._name = store.cluster
         self._victim_order = victim_order
-        self._store = Store(self._directory, name, Path(root or directory))
-        self._recording = recording
-        self._now: datetime | None = None
-        self._guard = threading.RLock()
-
-    def at(self, now: datetime | None) -> SnapshotCluster:
-        """Return this cluster, where it is `now` unless its recording says when it was."""
+        self._store = store
         self._now = now
-        return self
+        self._guard = threading.RLock()
 
     @property
     def name(self) -> str:
         return self._name
-
-    @property
-    def recording(self) -> Recording | None:
-        return self._recording
 
     def entries(self) -> tuple[ManifestEntry, ...]:
         """Return its objects as they are now; what is written later replaces entries and changes none."""
@@ -84,12 +71,12 @@ class SnapshotCluster:
 
     def problems(self) -> list[Problem]:
         """Return all that is wrong with the manifests."""
-        with self._guard, self._held(exclusive=False):
+        with self._guard, self._store.held(exclusive=False):
             return self._store.refresh()
 
     def is_emptied(self) -> bool:
         """Return whether there are files and no object in any, where nothing says that just this was read."""
-        if self._recording is not None:
+        if self.recording is not None:
             return False
         with self._read() as index:
             return self._store.has_files() and not index.entries
@@ -100,8 +87,8 @@ class SnapshotCluster:
         Raises:
             ClusterError: it could not be read when the folder was recorded.
         """
-        if self._recording is not None:
-            self._recording.check_get(ReadKey.of(NAMESPACES, name="kube-system"))
+        if self.recording is not None:
+            self.recording.check_get(ReadKey.of(NAMESPACES, name="kube-system"))
         with self._read() as index:
             entry = index.entries.get(Key("", "Namespace", "", "kube-system"))
             return self._name if entry is None else index.uid_of(entry)
@@ -112,8 +99,8 @@ class SnapshotCluster:
         Raises:
             ClusterError: they could not be read when the folder was recorded.
         """
-        if self._recording is not None and self._recording.kinds is not None:
-            raise self._recording.kinds
+        if self.recording is not None and self.recording.kinds is not None:
+            raise self.recording.kinds
         with self._read() as index:
             custom = [scale for scale in index.scales.values() if scale not in (*BUILT_IN_SCALES, SCALED_OBJECT)]
             return (*BUILT_IN_SCALES, *sorted(custom, key=lambda scale: (scale.group, scale.kind)))
@@ -124,8 +111,8 @@ class SnapshotCluster:
         Raises:
             ClusterError: it could not be listed when the folder was recorded, or was not.
         """
-        if self._recording is not None:
-            self._recording.check_list(ReadKey.of(resource, namespace=namespace, labels=labels))
+        if self.recording is not None:
+            self.recording.check_list(ReadKey.of(resource, namespace=namespace, labels=labels))
         selector = parse_label_selector(labels)
         with self._read() as index:
             return tuple(noun for found, noun in index.nouns(resource, namespace) if selector.matches(found))
@@ -136,8 +123,8 @@ class SnapshotCluster:
         Raises:
             NotFoundError: there is none. ClusterError: it could not be read when the folder was recorded.
         """
-        if self._recording is not None:
-            self._recording.check_get(ReadKey.of(resource, namespace=namespace, name=name))
+        if self.recording is not None:
+            self.recording.check_get(ReadKey.of(resource, namespace=namespace, name=name))
         with self._read() as index:
             return index.one(resource, namespace, name)
 
@@ -147,7 +134,7 @@ class SnapshotCluster:
 
     def now(self) -> datetime:
         """Return what time it was when the folder was recorded, where that is known."""
-        recorded = None if self._recording is None else self._recording.time
+        recorded = None if self.recording is None else self.recording.time
         return recorded or self._now or datetime.now(UTC)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
@@ -168,7 +155,7 @@ class SnapshotCluster:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
         """
-        with self._guard, self._held(exclusive=True):
+        with self._guard, self._store.held(exclusive=True):
             for _ in range(_ATTEMPTS):
                 self._fresh(for_write=True)
                 writing = PlannedWrite(self._store.index, write, self._victim_order)
@@ -183,7 +170,7 @@ class SnapshotCluster:
     @contextmanager
     def _read(self) -> Iterator[Index]:
         with self._guard:
-            with self._held(exclusive=False):
+            with self._store.held(exclusive=False):
                 self._fresh()
             yield self._store.index
 
@@ -191,11 +178,6 @@ class SnapshotCluster:
         problems = self._store.refresh(for_write)
         if problems:
             raise SnapshotError.of(problems)
-
-    @contextmanager
-    def _held(self, exclusive: bool) -> Iterator[None]:
-        with locked(self._directory, exclusive):
-            yield
 
 
 def open_snapshot(
@@ -258,7 +240,7 @@ def _open_cluster(
 ) -> tuple[SnapshotCluster, list[Problem]]:
     name = directory.name
     recording, problems = read_recording(directory, name, top)
-    cluster = SnapshotCluster(directory, name, victim_order=victim_order, recording=recording, root=top).at(now)
+    cluster = SnapshotCluster(Store(directory, name, top), victim_order, recording, now)
     return cluster, problems + cluster.problems()
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from reconciler.backends.protocols import VictimOrder, workloads_of
@@ -32,8 +31,7 @@ class MemoryCluster(SnapshotCluster):
         victim_order: VictimOrder,
         recording: Recording | None = None,
     ) -> None:
-        super().__init__("", name, victim_order=victim_order, recording=recording)
-        self._store = _MemoryStore(name, entries)
+        super().__init__(_MemoryStore(name, entries), victim_order, recording)
         self.changes = 0
 
     @classmethod
@@ -84,17 +82,16 @@ class MemoryCluster(SnapshotCluster):
             super().write(write)
             self.changes += 1
 
-    @contextmanager
-    def _held(self, exclusive: bool) -> Iterator[None]:  # noqa: ARG002 - nobody else has it
-        yield
-
 
 class _MemoryStore(Store):
     """Manifests without files."""
 
     def __init__(self, cluster: str, entries: Iterable[ManifestEntry]) -> None:
-        super().__init__(Path(), cluster, Path())
+        super().__init__("", cluster)
         self.index = Index(cluster, [ManifestFile("", entries=list(entries))])
+
+    def held(self, exclusive: bool) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody else has it
+        return nullcontext()
 
     def has_files(self) -> bool:
         return True

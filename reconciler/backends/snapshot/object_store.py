@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from reconciler.backends.snapshot.folder import (
     Signature,
     changed_at,
     check_writable,
+    locked,
     remove_file,
     remove_leftovers,
     replace_file,
@@ -61,15 +63,20 @@ class Changes:
 class Store:
     """Reads files once, and again when they changed. The caller holds the folder."""
 
-    def __init__(self, directory: Path, cluster: str, root: Path) -> None:
-        self.directory = directory
-        self._root = str(root)
+    def __init__(self, directory: str | Path, cluster: str, root: str | Path | None = None) -> None:
+        """`directory` is that of the cluster called `cluster`; links may lead anywhere below `root`, by default it."""
+        self.directory = Path(directory)
+        self.cluster = cluster
         self.index = Index(cluster, ())
-        self._cluster = cluster
+        self._root = str(root or directory)
         self._files: dict[str, ManifestFile] = {}
         self._signatures: dict[str, Signature] | None = None
         self._folders: dict[str, int] = {}  # when each was changed last, in nanoseconds
         self._problems: list[Problem] = []
+
+    def held(self, exclusive: bool) -> AbstractContextManager[None]:
+        """Return what holds the folder, alone or together with other readers; see `locked` for what it raises."""
+        return locked(self.directory, exclusive)
 
     def has_files(self) -> bool:
         """Return whether the folder held manifest files when it was read last."""
@@ -162,7 +169,7 @@ class Store:
                 problems.append(content)
                 continue
             self._files[path] = kept[path] if content is None else read_file(path, content)
-        self.index = Index(self._cluster, self._files.values())
+        self.index = Index(self.cluster, self._files.values())
         return problems + [one for file in self._files.values() for one in file.problems] + self.index.problems
 
     def _bytes(self, path: str) -> bytes | Problem:

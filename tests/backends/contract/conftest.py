@@ -17,6 +17,7 @@ from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock, RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.connection_settings import ClusterConnection
 from tests.backends.folders import last_names_first
 from tests.real.worlds import create, wait_until
@@ -54,7 +55,7 @@ class SnapshotPlace:
         self.cluster = self.again()
 
     def again(self) -> SnapshotCluster:
-        return SnapshotCluster(self.directory, "east", victim_order=last_names_first)
+        return SnapshotCluster(Store(self.directory, "east"), victim_order=last_names_first)
 
     def make(self, manifest: dict[str, Any]) -> None:
         metadata = manifest["metadata"]

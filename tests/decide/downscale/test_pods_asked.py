@@ -12,6 +12,7 @@ import yaml
 
 from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
@@ -82,7 +83,7 @@ def write(folder: Path) -> None:
 def clusters(tmp_path: Path) -> dict[str, Asked]:
     for name in CLUSTERS:
         write(tmp_path / name)
-    return {name: Asked(SnapshotCluster(tmp_path / name, name, victim_order=controllers_order)) for name in CLUSTERS}
+    return {name: Asked(SnapshotCluster(Store(tmp_path / name, name), controllers_order)) for name in CLUSTERS}
 
 
 def answered(clusters: dict[str, Asked], asked: Sequence[ObjectRef], *, workers: int) -> ObservedState:
@@ -166,7 +167,7 @@ def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: 
             },
         ]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
-    cluster = Listed(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    cluster = Listed(SnapshotCluster(Store(folder, "east"), controllers_order))
     sources: dict[str, Source] = {"east": Source(cluster)}  # type: ignore[arg-type]
     state = observe(PolicySet(fleet=a_fleet("east")), sources)
     cluster.lists.clear()

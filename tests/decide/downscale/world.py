@@ -16,6 +16,7 @@ from reconciler.apply.run import ActionRuns
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
@@ -146,7 +147,9 @@ class World:
     limit: TimeLimit = field(default_factory=TimeLimit)
 
     def __post_init__(self) -> None:
-        self.cluster: Any = SnapshotCluster(self.directory, "east", victim_order=self.victim_order or controllers_order)
+        self.cluster: Any = SnapshotCluster(
+            Store(self.directory, "east"), victim_order=self.victim_order or controllers_order
+        )
 
     @property
     def policies(self) -> PolicySet:

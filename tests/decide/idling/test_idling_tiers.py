@@ -19,6 +19,7 @@ from reconciler.apply.run import ActionRuns
 from reconciler.apply.waits import POLL_SECONDS, Readiness
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
 from reconciler.model import JOURNAL
@@ -69,7 +70,7 @@ def write(folder: Path, replicas: int, ready: int) -> None:
 
 
 def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
-    cluster: Any = Asked(SnapshotCluster(folder, "east", victim_order=controllers_order))
+    cluster: Any = Asked(SnapshotCluster(Store(folder, "east"), victim_order=controllers_order))
     return cluster, Access(
         cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), TimeLimit(clock=clock)
     )
