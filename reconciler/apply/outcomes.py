@@ -41,6 +41,7 @@ class Outcome(Struct, frozen=True):
     forbidden: Literal["", "write", "impersonate"] = ""  # what the server answered 403 to
     tenant: str = ""  # whose fault it is that it was not done: the ServiceAccount of that tenant may not do it
     picker_failed: bool = False  # downscale: the pod picker gave no usable answer
+    error: str = ""  # the kind of error that it ended with, the same whatever its words say
 
     @property
     def failure(self) -> str:
@@ -65,6 +66,7 @@ def failed(action: int, error: ReconcilerError) -> Outcome:
         refused=refused,
         unanswered=unanswered,
         forbidden=_forbidden(error),
+        error=type(error).__name__,
     )
 
 

@@ -180,7 +180,7 @@ class ActionRuns:
         except (StaleError, NotFoundError, AlreadyExistsError) as error:
             if not _has_no_namespace(action, error):
                 return Outcome(action.id, OutcomeStatus.STALE, str(error))
-            return Outcome(action.id, OutcomeStatus.FAILED, str(error), refused=True)
+            return replace(failed(action.id, error), refused=True)
         except ReconcilerError as error:
             return failed(action.id, error)
 

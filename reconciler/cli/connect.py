@@ -30,7 +30,7 @@ from reconciler.cli.needed_rights import needed_rights
 from reconciler.cli.options import duration, now_option, option, policies_option, server_options, terminal_or, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, roles
-from reconciler.cli.rotation import rotate, verified_access
+from reconciler.cli.rotation import rotate, shown_on_failure, verified_access
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
@@ -213,28 +213,42 @@ def _connected(
     """Show what is to be done, and do it once somebody said yes; called again after a stop, it does the rest."""
     read = [(setup.manifests.find(one), one) for one in wanted]
     changes = [(found, one) for found, one in read if not _holds(found, one)]
-    with usable(place):
-        before = place.read()
-        entry = next((one for one in entries_of(before) if one.context == setup.entry_name), None)
-        taken = taken_by_others(before, setup.entry_name)
-    if taken:
-        raise UsageError(f"{place}: {taken}, expected another file, or none of that name")
+    before, entry = _kubeconfig_in(place, setup.entry_name)
     where = f"context {setup.entry_name} in {place}"
     expires = setup.expiry_of(entry)
     shown = [f"  {'~' if found else '+'} {_named(one)}" for found, one in changes]
     if expires is None:
+        place.check_writable()  # a token that cannot be kept is not asked for
         token = f"a token of {setup.account} for {spelt_duration(life)} at most"
         shown.append(f"  {'~' if entry else '+'} {where}, with {token}")
     if shown:
         show_lines([setup.title, *shown])
         if asks and not is_approved("Apply these changes?"):
             raise ReconcilerError(DECLINED)
-    for _, one in changes:
-        setup.manifests.apply(one)
-    if expires is None:
-        expires = setup.written(place, before, life)
+    done: list[str] = []
+    with shown_on_failure(done):
+        for line, (_, one) in zip(shown, changes, strict=False):
+            setup.manifests.apply(one)
+            done.append(f"{line} (applied)")
+        if expires is None:
+            expires = setup.written(place, before, life)
     show_lines([f"{where}: its token expires at {format_time(expires)}"])
     return ExitCode.DONE
+
+
+def _kubeconfig_in(place: KubeconfigPlace, name: str) -> tuple[str | None, KubeconfigEntry | None]:
+    """Return the kubeconfig that is there, and its entry `name`; None for none.
+
+    Raises:
+        UsageError: it is none, or an entry of that name would take the place of what is not ours.
+    """
+    with usable(place):
+        text = place.read()
+        entry = next((one for one in entries_of(text) if one.context == name), None)
+        taken = taken_by_others(text, name)
+    if taken:
+        raise UsageError(f"{place}: {taken}, expected another file, or none of that name")
+    return text, entry
 
 
 def _holds(found: Mapping[str, Any] | None, wanted: Manifest) -> bool:

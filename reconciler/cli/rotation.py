@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from reconciler.cli.output import show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, UsageError, reason_on
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
 from reconciler.worker_pool import WorkerPool
 
 
@@ -62,10 +64,23 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
             failures.append(reason_on(one.context, error))
     code = ended(list(done), failures)
     tokens = {user: renewal.token for user, renewal in done.items() if renewal.token}
-    if tokens:
-        place.write(before, with_tokens(before, tokens))
-    show_lines(f"{entries[user].context}: {renewal.words}" for user, renewal in done.items())
+    lines = {user: f"{entries[user].context}: {renewal.words}" for user, renewal in done.items()}
+    with shown_on_failure([line for user, line in lines.items() if user not in tokens]):
+        if tokens:
+            place.write(before, with_tokens(before, tokens))
+    show_lines(lines.values())
     return code
+
+
+@contextmanager
+def shown_on_failure(lines: Sequence[str]) -> Iterator[None]:
+    """Print `lines`, what was done before, where what is done meanwhile fails."""
+    try:
+        yield
+    except ReconcilerError:
+        if lines:
+            show_lines(lines)
+        raise
 
 
 def _own_secret(name: str, options: RunOptions) -> KubeconfigSecret:
@@ -73,8 +88,8 @@ def _own_secret(name: str, options: RunOptions) -> KubeconfigSecret:
         namespace = Path(SERVICE_ACCOUNT, "namespace").read_text().strip()
     except OSError:
         raise UsageError("--secret: this is no pod with a ServiceAccount, expected --hub CONTEXT beside it") from None
-    requests = ApiClient(Connection(ClusterConnection("hub", in_cluster=True)), options.settings)
-    return KubeconfigSecret(Manifests("hub", requests), namespace, name)
+    client = ApiClient(Connection(ClusterConnection("hub", in_cluster=True)), options.settings)
+    return KubeconfigSecret(Manifests("hub", client), namespace, name)
 
 
 def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
@@ -93,8 +108,8 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
     settings = ClusterConnection(entry.context, kubeconfig=file, context=entry.context, sources=sources)
     connection = Connection(settings)
     verified_access(entry.context, connection, options)
-    requests = ApiClient(connection, options.settings)
-    issued = request_token(requests, entry.context, claims.account, claims.life)
+    client = ApiClient(connection, options.settings)
+    issued = request_token(client, entry.context, claims.account, claims.life)
     if issued.expires <= claims.expires:
         return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
     return Renewal(f"renewed, its token expires at {format_time(issued.expires)}", issued.token)

@@ -46,9 +46,13 @@ _NOTICES: Mapping[str, NotifyOn] = {
 _EFFECTS: Mapping[Effect, NotifyOn] = {Effect.IDLE: "Idled", Effect.WAKE: "Woken"}
 
 
+_FLEETING = re.compile(r"\([^()]*\)|(?<!status )(?<!failed with )\b[\w.:+-]*[0-9][\w.:+-]*")
+"""What a server says in its own words, times and names made for once; what is not is the status of its answer."""
+
+
 class Fact(Struct, frozen=True):
     """One thing that happened. `tenant` is whose it is alone, "" for the platform's or that of several; `number` is
-    how many changes it stands for.
+    how many changes it stands for. `error` is the kind of a failure, "" where its words alone say that.
     """
 
     on: NotifyOn
@@ -57,6 +61,7 @@ class Fact(Struct, frozen=True):
     policy: str = ""
     tenant: str = ""
     number: int = 1
+    error: str = ""
 
     @property
     def lasts(self) -> bool:
@@ -66,7 +71,7 @@ class Fact(Struct, frozen=True):
     @property
     def key(self) -> str:
         """What is the same each time that it is found again; another failure of one object has another one."""
-        cause = re.sub(r"[0-9][0-9a-zA-Z.:+-]*", "", self.text) if self.on == "Failed" else ""
+        cause = self.error or _FLEETING.sub("", self.text) if self.on == "Failed" else ""
         return digest([self.on, self.about, cause], 12)
 
 
@@ -91,7 +96,8 @@ def _of_action(action: Action, outcome: Outcome, fleet: Fleet) -> Iterator[Fact]
         on, text = "Failed", failure_message(action, outcome)
     if on is not None:
         ref = action.ref
-        yield Fact(on, str(ref), f"{ref}: {text}", action.policy, _tenant_at(fleet, ref.cluster, ref.namespace))
+        tenant = _tenant_at(fleet, ref.cluster, ref.namespace)
+        yield Fact(on, str(ref), f"{ref}: {text}", action.policy, tenant, error=outcome.error)
 
 
 def _of_notice(notice: Notice, fleet: Fleet) -> Fact:

@@ -18,8 +18,10 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     with_tokens,
 )
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
+from reconciler.cli import rotation
+from reconciler.cli.connect import _connected
 from reconciler.cli.preflight import token_finding
-from reconciler.errors import ConflictError
+from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.tokens import a_jwt, claims
@@ -117,6 +119,80 @@ def test_a_token_is_renewed_only_where_the_server_is_verified(tmp_path: Path) ->
     said = folder.call("connect", "--rotate", "--file", "hub.kubeconfig", "--now", "2026-11-20T12:00:00Z")
     assert said.code != 0
     assert "its kubeconfig switches TLS verification off" in said.err
+
+
+CHANGED = "was changed meanwhile, expected it unchanged; call it again"
+
+
+def test_what_is_left_as_it_is_is_said_also_where_the_file_was_changed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    accesses = {name: Access("https://127.0.0.1:1", None, {"token": name}) for name in ("east", "west")}
+    file = write_kubeconfig(tmp_path / "hub.kubeconfig", accesses)
+
+    def renewal(entry: KubeconfigEntry, *_: Any) -> rotation.Renewal:
+        file.write_text("clusters: []")  # by somebody else
+        return rotation.Renewal("renewed", "new") if entry.context == "east" else rotation.Renewal("left as it is")
+
+    monkeypatch.setattr(rotation, "_renewal", renewal)
+    said = folder.call("connect", "--rotate", "--file", "hub.kubeconfig")
+    assert (said.code != 0, said.out) == (True, "west: left as it is\n")
+    assert CHANGED in said.err
+
+
+class Member:
+    """A member on which nothing is yet; `refuses` is the kind of object that it does not take."""
+
+    manifests = property(lambda self: self)
+    entry_name, account, title = "east", ServiceAccount("reconciler", "reconciler"), "Connect east:"
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.done: list[str] = []
+
+    def find(self, _: Any) -> None:
+        return None
+
+    expiry_of = find
+
+    def apply(self, manifest: Any) -> None:
+        if manifest["kind"] == self.refuses:
+            raise ForbiddenError("east: forbidden")
+        self.done.append(manifest["kind"])
+
+    def written(self, *_: Any) -> datetime:
+        self.done.append("token")
+        raise ConflictError(CHANGED)
+
+
+OBJECTS = [{"kind": kind, "metadata": {"name": "reconciler"}} for kind in ("Namespace", "ServiceAccount")]
+LINES = ["  + Namespace reconciler", "  + ServiceAccount reconciler"]
+
+
+@pytest.mark.parametrize(
+    ("member", "words", "done"),
+    [
+        pytest.param(Member("ServiceAccount"), "forbidden", LINES[:1], id="a right is missing"),
+        pytest.param(Member("Namespace"), "forbidden", [], id="a right is missing from the start"),
+        pytest.param(Member(), CHANGED, LINES, id="the kubeconfig was changed meanwhile"),
+    ],
+)
+def test_what_was_done_before_it_failed_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], member: Any, words: str, done: list[str]
+) -> None:
+    place = KubeconfigFile(str(tmp_path / "hub.kubeconfig"))
+    with pytest.raises(ReconcilerError, match=words):
+        _connected(member, place, OBJECTS, timedelta(days=90), asks=False)
+    shown = capsys.readouterr().out.splitlines()[4:]
+    assert shown == [f"{line} (applied)" for line in done]
+
+
+def test_no_token_is_issued_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    member: Any = Member()
+    with pytest.raises(UsageError, match="No such file or directory, expected a file to write"):
+        _connected(member, KubeconfigFile(str(tmp_path / "gone" / "file")), OBJECTS, timedelta(days=90), asks=False)
+    assert member.done == []
 
 
 def of_life(days: float) -> TokenClaims:

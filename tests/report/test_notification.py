@@ -9,8 +9,9 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.decide.decisions import Notice
+from reconciler.errors import ForbiddenError, RefusedError
 from reconciler.policy.types import NotifyOn
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from tests.builders import a_fleet
@@ -76,6 +77,33 @@ def test_what_became_of_a_change(outcome: Outcome, on: str | None, text: str) ->
     found = facts_of(a_plan(an_idle()), [outcome], a_fleet())
     assert [(one.on, one.about) for one in found] == ([(on, "eu-west/dev-a/Deployment/api")] if on else [])
     assert not on or found[0].text.startswith(f"eu-west/dev-a/Deployment/api: {text}")
+
+
+FORBIDDEN = "east: patch deployments.apps api in dev-a: forbidden (request 1f2 on Friday), expected the right to"
+
+
+@pytest.mark.parametrize(
+    ("text", "again", "is_same"),
+    [
+        pytest.param(FORBIDDEN, FORBIDDEN.replace("1f2 on Friday", "a77 on Monday"), True, id="a server's words"),
+        pytest.param(
+            "no answer by 22:00:00Z of run e4b", "no answer by 22:10:00Z of run b17", True, id="times and ids"
+        ),
+        pytest.param("status 403, expected 200", "status 500, expected 200", False, id="another status"),
+        pytest.param("the server failed with 500 (a)", "the server failed with 503 (a)", False, id="another failure"),
+        pytest.param("the connection was refused", "no answer in time", False, id="other words of ours"),
+    ],
+)
+def test_what_fails_in_the_same_way_is_told_once(text: str, again: str, is_same: bool) -> None:
+    keys = [facts_of(replace(a_plan(), unknown={"east": one}), [], a_fleet())[0].key for one in (text, again)]
+    assert (keys[0] == keys[1]) is is_same
+
+
+def test_the_kind_of_its_error_is_how_a_change_failed() -> None:
+    """A webhook may say something else each day; a right that is missing is not an object that is gone."""
+    errors = [RefusedError("not on a Friday"), RefusedError("not on a Monday"), ForbiddenError("no right")]
+    friday, monday, right = (facts_of(a_plan(an_idle()), [failed(1, one)], a_fleet())[0].key for one in errors)
+    assert friday == monday != right
 
 
 def test_a_change_that_nobody_chose_is_no_fact_and_the_most_pressing_is_first() -> None:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Protocol
 
 import msgspec
@@ -155,6 +156,13 @@ class KubeconfigPlace(Protocol):
     def read(self) -> str | None:
         """Return it, None where there is none yet."""
 
+    def check_writable(self) -> None:
+        """Check that it can be written, as far as that can be known before.
+
+        Raises:
+            UsageError: it cannot.
+        """
+
     def write(self, before: str | None, text: str) -> None:
         """Put `text` in the place of `before`, whole or not at all.
 
@@ -181,9 +189,13 @@ class KubeconfigFile:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--file: {self}: {error}, expected a kubeconfig") from None
 
+    def check_writable(self) -> None:
+        with self._refused(), TemporaryFile(dir=os.path.dirname(self._path)):
+            pass
+
     def write(self, before: str | None, text: str) -> None:
         folder, name = os.path.split(self._path)
-        try:
+        with self._refused():
             locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(locked, fcntl.LOCK_EX)
@@ -202,6 +214,12 @@ class KubeconfigFile:
                 os.fsync(locked)
             finally:
                 os.close(locked)
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        """Let what keeps it from being written be one of our errors."""
+        try:
+            yield
         except OSError as error:
             raise UsageError(f"--file: {self}: {error.strerror}, expected a file to write") from None
 
@@ -226,6 +244,9 @@ class KubeconfigSecret:
         if data is None:
             raise UsageError(f"{self}: has no key {KEY}, expected a kubeconfig in it, or no such Secret")
         return base64.b64decode(data).decode()
+
+    def check_writable(self) -> None:
+        """Nothing is known before: the server says it."""
 
     def write(self, before: str | None, text: str) -> None:
         after = _encoded(text)
