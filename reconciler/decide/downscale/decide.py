@@ -27,7 +27,7 @@ from reconciler.decide.downscale.targets import DownscaleInputs, Result, Workloa
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.idling.after_idling import Settled
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, Reasons, change_if, field_is, reason, text_of
+from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, field_is, reason, text_of
 from reconciler.decide.selectors import (
     exclusion,
     left_out,
@@ -185,18 +185,30 @@ def decide_downscale(
     A policy that only observes does not compete: what it would change beside the others is reported, never applied.
     """
     found: list[Result] = []
-    observed: list[Result] = []
-    for inputs in _inputs(policies, state, run, settled, placed):
-        selected = policies_by_workload(policies.downscale, inputs.cluster, inputs.observed)
-        workloads = {workload.ref: workload for workload in inputs.observed.workloads if workload.ref in selected}
+    watched: list[Result] = []
+    for cluster in sorted(policies.fleet.clusters, key=lambda cluster: cluster.name):
+        observed = state.clusters.get(cluster.name)
+        if observed is None or not policies.downscale:
+            continue
+        selected = policies_by_workload(policies.downscale, cluster, observed)
+        workloads = {workload.ref: workload for workload in observed.workloads if workload.ref in selected}
+        spaces = namespace_annotations(observed), namespace_labels(observed)
+        scalers = autoscalers_of(observed)
+        inputs = DownscaleInputs(policies.fleet, cluster, observed, state, run, settled, placed, scalers, *spaces)
         for ref in sorted(selected):
-            enforced = [policy for policy in selected[ref] if policy.mode == "Enforce"]
-            found += _enforced(inputs, workloads[ref], enforced)
+            found += _enforced(inputs, workloads[ref], [one for one in selected[ref] if one.mode == "Enforce"])
             for policy in selected[ref]:
                 if policy.mode == "Observe":
-                    observed += _considered(inputs, workloads[ref], policy)
-    beside = [one for one in observed if not isinstance(one, Decision | Notice)]
-    return replace(_desired([*found, *_undecided_by_equals(found), *beside]), observed=_of_type(observed, Decision))
+                    watched += _considered(inputs, workloads[ref], policy)
+    found += [*_undecided_by_equals(found), *(one for one in watched if not isinstance(one, Decision | Notice))]
+    return DesiredState(
+        decisions=_of_type(found, Decision),
+        undecided=_of_type(found, Undecided),
+        overridden=_of_type(found, Overridden),
+        notices=tuple(dict.fromkeys(_of_type(found, Notice))),
+        explanations=_of_type(found, PolicyExplanation),
+        observed=_of_type(watched, Decision),
+    )
 
 
 def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
@@ -205,30 +217,6 @@ def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
     reasons = ((one.reasons[0], one.ref) for one in explained if one.reasons)
     equal = ((why.values["policies"], ref) for why, ref in reasons if why.code is ReasonCode.SAME_PRIORITY)
     return equal_priorities(equal, "changed")
-
-
-def _inputs(
-    policies: PolicySet,
-    state: ObservedState,
-    run: Run,
-    settled: Mapping[ObjectRef, Settled],
-    placed: Mapping[ObjectRef, str],
-) -> Iterator[DownscaleInputs]:
-    for cluster in sorted(policies.fleet.clusters, key=lambda cluster: cluster.name):
-        observed = state.clusters.get(cluster.name)
-        if observed is not None and policies.downscale:
-            yield DownscaleInputs(
-                fleet=policies.fleet,
-                cluster=cluster,
-                observed=observed,
-                state=state,
-                run=run,
-                settled=settled,
-                placed=placed,
-                autoscalers=autoscalers_of(observed),
-                namespaces=namespace_annotations(observed),
-                space_labels=namespace_labels(observed),
-            )
 
 
 def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
@@ -276,7 +264,9 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
 
 
 def _decision(case: WorkloadTarget) -> Decision:
-    workload, ref = case.workload, case.ref
+    workload, ref, policy, reasons = case.workload, case.ref, case.wanted.policy, case.wanted.reasons
+    if case.autoscaler is not None and case.desired != case.wanted.replicas:
+        reasons = (*reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
     down = case.desired < workload.spec_replicas
     return Decision(
         key=f"downscale/{ref}/{ref.group}",
@@ -287,34 +277,13 @@ def _decision(case: WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=_cause(case),
+        cause=Cause(policy.name, str(policy.place), reasons, case.wanted.values, policy.tenant),
         group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,
         has_annotations=workload.has_annotations,
         has_labels=workload.has_labels,
         event="ScaledDown" if down else "ScaledUp",
-    )
-
-
-def _cause(case: WorkloadTarget) -> Cause:
-    policy = case.wanted.policy
-    return Cause(case.policy, str(policy.place), _reasons(case), case.wanted.values, policy.tenant)
-
-
-def _reasons(case: WorkloadTarget) -> Reasons:
-    if case.autoscaler is None or case.desired == case.wanted.replicas:
-        return case.wanted.reasons
-    return (*case.wanted.reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
-
-
-def _desired(found: Sequence[Result]) -> DesiredState:
-    return DesiredState(
-        decisions=_of_type(found, Decision),
-        undecided=_of_type(found, Undecided),
-        overridden=_of_type(found, Overridden),
-        notices=tuple(dict.fromkeys(_of_type(found, Notice))),
-        explanations=_of_type(found, PolicyExplanation),
     )
 
 

@@ -39,22 +39,18 @@ class TargetReplicas(Struct, frozen=True):
     reasons: Reasons
     values: Mapping[str, Any] = NOTHING
 
-    @property
-    def target(self) -> DownscaleTarget:
-        return self.policy.target or DownscaleTarget()
-
 
 def target_replicas(policy: DownscalePolicy, cluster: str, state: ObservedState, run: Run) -> TargetReplicas:
     """Return the replicas that `policy` asks for in `cluster`, within its minimum and maximum."""
     target = policy.target or DownscaleTarget()
     if not target.query:
         wanted = target.replicas or 0
-        return _within(policy, wanted, reason(ReasonCode.TARGET, replicas=wanted), {"replicas": wanted})
+        return _within(policy, target, wanted, reason(ReasonCode.TARGET, replicas=wanted))
     answer = state.answers.get(QueryKey(cluster, policy.name, target.query, ""))
     value = value_in_answer(answer, run.now)
     if isinstance(value, Reason):
         return TargetReplicas(policy, None, (reason(ReasonCode.QUERY_UNKNOWN), value))
-    return _within(policy, math.ceil(value), reason(ReasonCode.QUERY, value=value), {"value": value})
+    return _within(policy, target, math.ceil(value), reason(ReasonCode.QUERY, value=value))
 
 
 def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
@@ -71,15 +67,17 @@ def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason
     return value
 
 
-def _within(policy: DownscalePolicy, wanted: int, why: Reason, values: dict[str, Any]) -> TargetReplicas:
-    target = policy.target or DownscaleTarget()
-    if wanted < target.minimum:
-        bound = reason(ReasonCode.AT_LEAST, min=target.minimum)
-        return TargetReplicas(policy, target.minimum, (why, bound), {**values, **bound.values})
-    if target.maximum is not None and wanted > target.maximum:
-        bound = reason(ReasonCode.AT_MOST, max=target.maximum)
-        return TargetReplicas(policy, target.maximum, (why, bound), {**values, **bound.values})
-    return TargetReplicas(policy, wanted, (why,), values)
+def _within(policy: DownscalePolicy, target: DownscaleTarget, wanted: int, why: Reason) -> TargetReplicas:
+    bounded = max(wanted, target.minimum)
+    reasons: Reasons = (why,)
+    if bounded > wanted:
+        reasons = (why, reason(ReasonCode.AT_LEAST, min=bounded))
+    elif target.maximum is not None and wanted > target.maximum:
+        bounded = target.maximum
+        reasons = (why, reason(ReasonCode.AT_MOST, max=bounded))
+    return TargetReplicas(
+        policy, bounded, reasons, {name: value for one in reasons for name, value in one.values.items()}
+    )
 
 
 Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
@@ -138,7 +136,8 @@ class WorkloadTarget(Struct, frozen=True):
     def changes(self) -> bool:
         """Whether the wish differs from what is there, in a direction that the policy takes."""
         if self.desired > self.workload.spec_replicas:
-            return self.wanted.target.direction == "Both" and self.autoscaler is None
+            target = self.wanted.policy.target
+            return target is not None and target.direction == "Both" and self.autoscaler is None
         return self.desired < self.workload.spec_replicas
 
     def stays(self, *reasons: Reason, counterfactual: Counterfactual | None = None) -> PolicyExplanation:

@@ -33,11 +33,6 @@ DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")
 """What the controller does by itself."""
 
 
-def ours_to_choose(settings: DownscaleSettings) -> bool:
-    """Return whether the controller would choose other victims, so that ours are marked."""
-    return (settings.strategy, settings.logarithm_base) != (DEFAULT.strategy, DEFAULT.logarithm_base)
-
-
 class VictimStrategy(Struct, frozen=True):
     """How the victims of one workload are found. `note` is what a person should know of it."""
 
@@ -46,29 +41,29 @@ class VictimStrategy(Struct, frozen=True):
 
     @property
     def chooses(self) -> bool:
-        return ours_to_choose(self.settings)
+        """Whether the controller would choose other victims, so that ours are marked."""
+        own = (self.settings.strategy, self.settings.logarithm_base)
+        return own != (DEFAULT.strategy, DEFAULT.logarithm_base)
 
 
 class VictimStrategies(Struct, frozen=True):
-    """The orders of the workloads of one cluster."""
+    """The strategies of the workloads of one cluster."""
 
     policies: Mapping[ObjectRef, list[DownscalePolicy]]
     federated: Mapping[LocalKey, FederatedReplicaSet]
     autoscalers: Autoscalers
 
-    def order_of(self, ref: ObjectRef) -> VictimStrategy:
-        """Return the order for a workload; while an autoscaler scales it down too the choice is the controller's."""
-        order = self._wanted(ref)
-        if not order.chooses:
-            return order
-        name = shrunk_by(self.autoscalers, ref)
+    def strategy_of(self, ref: ObjectRef) -> VictimStrategy:
+        """Return that of a workload; while an autoscaler scales it down too the choice is the controller's."""
+        stated = self._stated(ref)
+        name = shrunk_by(self.autoscalers, ref) if stated.chooses else None
         if name is None:
-            return order
+            return stated
         return VictimStrategy(
-            note=f"{order.settings.strategy} needs {name} to leave scaling down alone, the controller chooses"
+            note=f"{stated.settings.strategy} needs {name} to leave scaling down alone, the controller chooses"
         )
 
-    def _wanted(self, ref: ObjectRef) -> VictimStrategy:
+    def _stated(self, ref: ObjectRef) -> VictimStrategy:
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
             return VictimStrategy(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))
@@ -80,7 +75,7 @@ class VictimStrategies(Struct, frozen=True):
 
 
 def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -> VictimStrategies:
-    """Return the orders of the workloads of `cluster`."""
+    """Return the strategies of the workloads of `cluster`."""
     fleet_cluster, observed = policies.fleet.cluster(cluster), state.clusters.get(cluster)
     if fleet_cluster is None or observed is None:
         observed = ObservedCluster(cluster, "")

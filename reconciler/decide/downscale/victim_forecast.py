@@ -74,7 +74,7 @@ def with_victims(
     """
 
     @cache
-    def orders(cluster: str) -> VictimStrategies:
+    def strategies(cluster: str) -> VictimStrategies:
         return victim_strategies(policies, state, cluster)
 
     @cache
@@ -93,16 +93,19 @@ def with_victims(
         if decision.removed == 0 or workload_kind(decision.ref.kind).pods == "None" or observed is None:
             done.append(decision)
             continue
-        order = orders(decision.ref.cluster).order_of(decision.ref)
-        if order.note:
-            notices.append(Notice("victimOrder", str(decision.ref), order.note, decision.cause.policy))
+        strategy = strategies(decision.ref.cluster).strategy_of(decision.ref)
+        if strategy.note:
+            notices.append(Notice("victimOrder", str(decision.ref), strategy.note, decision.cause.policy))
         said = answers.get(decision.ref)
         beside = relatives(decision.ref.cluster).get(decision.ref) if decision.ref.kind == "ReplicaSet" else None
-        scale_down = _ScaleDown(decision, order, observed, costs(decision.ref.cluster), run, said, beside)
+        scale_down = _ScaleDown(decision, strategy, observed, costs(decision.ref.cluster), run, said, beside)
         forecast = _forecast(scale_down)
         if isinstance(forecast, PodsQuestion):
             questions.append(forecast)
-        done.append(_attached(decision, order, None if isinstance(forecast, PodsQuestion) else forecast))
+        chooses = strategy.chooses and workload_kind(decision.ref.kind).takes_deletion_cost
+        settings = strategy.settings if chooses and decision.replicas_after != 0 else None
+        victims = None if isinstance(forecast, PodsQuestion) else forecast
+        done.append(replace(decision, victims=victims, downscale=settings))
     return tuple(done), tuple(sorted(set(questions))), tuple(dict.fromkeys(notices))
 
 
@@ -110,7 +113,7 @@ class _ScaleDown(Struct, frozen=True):
     """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
-    order: VictimStrategy
+    strategy: VictimStrategy
     observed: ObservedCluster
     former: dict[str, str | None]
     run: Run
@@ -128,11 +131,6 @@ class _ScaleDown(Struct, frozen=True):
     def without_names(self, note: str, *, strategy: str = "", certain: bool = False) -> VictimForecast:
         """Return a forecast without names."""
         return VictimForecast(certain=certain, strategy=strategy, count=self.decision.removed, note=note)
-
-
-def _attached(decision: Decision, order: VictimStrategy, forecast: VictimForecast | None) -> Decision:
-    marks = order.chooses and workload_kind(decision.ref.kind).takes_deletion_cost and decision.replicas_after != 0
-    return replace(decision, victims=forecast, downscale=order.settings if marks else None)
 
 
 def _forecast(scale_down: _ScaleDown) -> VictimForecast | PodsQuestion:
@@ -175,15 +173,15 @@ def picker_requests(
 
 
 def _selection(scale_down: _ScaleDown, group: PodGroup) -> VictimSelection:
-    rules = ranking_rules(scale_down.order.settings)
+    rules = ranking_rules(scale_down.strategy.settings)
     return victim_selection(group, scale_down.target, now_ns=nanoseconds_at(scale_down.run), rules=rules)
 
 
 def _of_group(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
     selection = _selection(scale_down, group)
-    if not scale_down.order.chooses or not selection.open:
+    if not scale_down.strategy.chooses or not selection.open:
         return _predicted(scale_down, group)
-    settings = scale_down.order.settings
+    settings = scale_down.strategy.settings
     if settings.picker is not None:
         return _by_picker(selection, group, scale_down, settings.picker)
     if settings.strategy == "ZoneBalanced":
@@ -240,7 +238,7 @@ def _predicted(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
 
     now_ns = nanoseconds_at(scale_down.run)
     ranking = ranking_at(now_ns)
-    note = scale_down.order.note
+    note = scale_down.strategy.note
     if own_order:
         note = note or "the CloneSet's own controller may put its spread and its revisions first"
     certain = not own_order and count <= _AT_ONCE and is_steady(group.active, now_ns, rules, sure_at)
@@ -256,7 +254,7 @@ def _predicted(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
 
 
 def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> VictimForecast:
-    key = scale_down.order.settings.topology_key
+    key = scale_down.strategy.settings.topology_key
     if "nodes" in scale_down.observed.unreadable:
         return scale_down.without_names("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
     domains = domains_of(scale_down.observed.nodes, key)
@@ -269,7 +267,7 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDow
 
 def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> Sequence[str]:
     """Return what puts each of the pods that are first in the order of the cut before the first one that stays."""
-    rules, now_ns = ranking_rules(scale_down.order.settings), nanoseconds_at(scale_down.run)
+    rules, now_ns = ranking_rules(scale_down.strategy.settings), nanoseconds_at(scale_down.run)
     ranking = rank_victims(group.pods, selection.count, now_ns=now_ns, siblings=group.siblings, rules=rules)
     return [str(rule) for rule in ranking.rules[len(selection.first) :]]
 
@@ -288,7 +286,7 @@ def _chosen(
     first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
     return VictimForecast(
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
-        strategy=scale_down.order.settings.strategy,
+        strategy=scale_down.strategy.settings.strategy,
         rules=(*map(str, first.rules), *rules),
         count=selection.count,
         requested=selection.requested,
@@ -298,13 +296,13 @@ def _chosen(
 
 
 def _heeds_costs(scale_down: _ScaleDown) -> bool:
-    return scale_down.order.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
+    return scale_down.strategy.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
 
 
 def _deferred(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
-        certain=False, strategy=scale_down.order.settings.strategy, note=f"deferred: {why}", deferred=True
+        certain=False, strategy=scale_down.strategy.settings.strategy, note=f"deferred: {why}", deferred=True
     )
 
 
@@ -328,20 +326,6 @@ _AFTER = 3_600 * 10**9  # ns: how old a saved plan may be by default when it is 
 _MOST = 200  # moments that are looked at
 
 
-class _ApplyWindow(Struct, frozen=True):
-    """The time in which the victims of a plan made at `now_ns` may be chosen."""
-
-    now_ns: int
-
-    @property
-    def begins(self) -> int:
-        return self.now_ns - _BEFORE
-
-    @property
-    def ends(self) -> int:
-        return self.now_ns + _AFTER
-
-
 def is_steady(
     pods: Iterable[Pod], now_ns: int, rules: RankingRules, victims_at: Callable[[int], frozenset[str] | None]
 ) -> bool:
@@ -352,24 +336,21 @@ def is_steady(
     expected = victims_at(now_ns)
     if expected is None:
         return False
-    span = _ApplyWindow(now_ns)
-    moments = {span.begins}
-    for pod in pods:
-        for time_ns in (pod.ready_since_ns, pod.created_ns):
-            if time_ns is None or not rules.logarithmic:
-                continue
-            for moment in _moments_of(time_ns, span, rules.base):
-                moments.add(moment)
-                if len(moments) > _MOST:
-                    return False
+    moments = {now_ns - _BEFORE}
+    since = {time_ns for pod in pods for time_ns in (pod.ready_since_ns, pod.created_ns) if time_ns is not None}
+    for time_ns in since if rules.logarithmic else ():
+        for moment in _moments_of(time_ns, now_ns, rules.base):
+            moments.add(moment)
+            if len(moments) > _MOST:
+                return False
     return all(victims_at(moment) == expected for moment in moments)
 
 
-def _moments_of(time_ns: int, span: _ApplyWindow, base: float) -> Iterator[int]:
-    """Yield when the scale of the age since `time_ns` changes within `span`."""
-    first = age_scale(span.begins - time_ns, base) + 1
+def _moments_of(time_ns: int, now_ns: int, base: float) -> Iterator[int]:
+    """Yield when the scale of the age since `time_ns` changes while a plan made at `now_ns` may be applied."""
+    first = age_scale(now_ns - _BEFORE - time_ns, base) + 1
     powers = (_past_power(base, exponent) for exponent in count(max(0, first)))
-    return (time_ns + age for age in takewhile(lambda age: time_ns + age <= span.ends, powers))
+    return (time_ns + age for age in takewhile(lambda age: time_ns + age <= now_ns + _AFTER, powers))
 
 
 def _past_power(base: float, exponent: int) -> int:

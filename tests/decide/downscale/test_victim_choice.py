@@ -132,8 +132,8 @@ def test_a_tie_is_broken_without_the_cost() -> None:
 def test_without_a_policy_an_autoscaler_keeps_nobody_from_choosing() -> None:
     hpa = HorizontalPodAutoscaler(a_ref(kind="HorizontalPodAutoscaler"), "uid", ("Deployment", "web"), 9)
     state = a_state(a_cluster(workloads=(a_workload(),), autoscalers=(hpa,)))
-    assert victim_strategies(a_policy_set(), state, "east").order_of(a_ref()) == VictimStrategy()
-    chosen = victim_strategies(a_policy_set(downscale=(a_downscale_policy(),)), state, "east").order_of(a_ref())
+    assert victim_strategies(a_policy_set(), state, "east").strategy_of(a_ref()) == VictimStrategy()
+    chosen = victim_strategies(a_policy_set(downscale=(a_downscale_policy(),)), state, "east").strategy_of(a_ref())
     assert not chosen.chooses
     assert "HorizontalPodAutoscaler/web" in chosen.note
 
@@ -141,7 +141,7 @@ def test_without_a_policy_an_autoscaler_keeps_nobody_from_choosing() -> None:
 @pytest.mark.parametrize("cluster", ["east", "gone"], ids=["did not answer", "is not in the Fleet"])
 def test_in_a_cluster_that_is_not_observed_the_controller_chooses(cluster: str) -> None:
     policies = a_policy_set(downscale=(a_downscale_policy(),))
-    assert victim_strategies(policies, a_state(), cluster).order_of(a_ref(cluster=cluster)) == VictimStrategy()
+    assert victim_strategies(policies, a_state(), cluster).strategy_of(a_ref(cluster=cluster)) == VictimStrategy()
 
 
 def test_zones_are_balanced_where_one_node_has_one() -> None:
