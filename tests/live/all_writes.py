@@ -12,36 +12,26 @@ from tests.live import rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import OWN
 from tests.real.api import JSON_PATCH, Api, Object
-from tests.real.objects import a_deployment, a_pod_template, a_service, an_object
+from tests.real.objects import (
+    a_clone_set,
+    a_cron_job,
+    a_deployment,
+    a_pod_template,
+    a_service,
+    an_autoscaler,
+    an_object,
+    for_deployment,
+    owned_by,
+    with_metadata,
+)
 from tests.real.proxy import Request
+from tests.way.manifests import documents, policy, target_ref
 
-_FEDERATED = """
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: NAME, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: NAME}}
-  template:
-    metadata: {labels: {app: NAME}}
-    spec: {containers: [{name: main, image: "nothing:runs"}]}
-"""
-_TARGETED = """
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: targeted, namespace: shop}
-spec:
-  replicas: 5
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: targeted}
-"""
-NIGHT = (
-    rights_world.POLICIES
-    + "".join(
-        _FEDERATED.replace("NAME", name) for name in ("overwritten", "selected", "unlabelled", "unmarked", "full")
-    )
-    + _TARGETED
+_ANEW = ("overwritten", "selected", "unlabelled", "unmarked", "full")
+NIGHT = documents(
+    rights_world.POLICIES,
+    *map(rights_world.federated, _ANEW),
+    policy("FederatedReplicaSet", "targeted", "replicas: 5", target_ref(name="targeted"), namespace="shop"),
 )
 DAY = NIGHT.replace("Mon-Sun 20:00-07:00", "Mon-Sun 01:00-02:00")
 _LONG_AGO = "2098-01-01T00:00:00Z"
@@ -79,12 +69,10 @@ def waiting_pods(replica_set: Object) -> Iterator[Object]:
     for number in range(3):
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _LONG_AGO}
         runs = {"type": "Ready", "status": "True", "lastTransitionTime": _LONG_AGO}
-        owner = {key: replica_set["metadata"][key] for key in ("name", "uid")}
-        owner |= {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
-        metadata = {"labels": {"app": "full"}, "ownerReferences": [owner]}
         spec = {**a_pod_template("full")["spec"], **({} if number else {"nodeName": "one"})}
         phase = {"phase": "Pending" if number else "Running", "conditions": [waits if number else runs]}
-        yield an_object("v1", "Pod", f"full-{number}", metadata, spec=spec, status=phase)
+        pod = an_object("v1", "Pod", f"full-{number}", {"labels": {"app": "full"}}, spec=spec, status=phase)
+        yield owned_by(replica_set, pod)
 
 
 def _local(name: str, replicas: int, ready: int | None = None) -> Object:
@@ -123,24 +111,20 @@ def idle_and_protected() -> Iterator[Object]:
     yield a_service("resting", **_MARK, **{"idling.kubernetes.io/unidle-targets": targets})
     yield _with_annotations(a_deployment("resting", 0), **record)
     yield _with_annotations(a_deployment("resting-too", 0, kind="StatefulSet"), **record)
-    yield _with_annotations(rights_world.a_clone_set("resting", 0), **record)
-    cron_job = rights_world.a_cron_job("resting")
-    cron_job["spec"]["suspend"] = True
+    yield _with_annotations(a_clone_set("resting", 0), **record)
+    cron_job = a_cron_job("resting", suspend=True)
     yield _with_annotations(cron_job, **_MARK, **when, **{"reconciler/previous-suspend": "false"})
     # held at one, with its autoscaler
     yield _with_annotations(a_deployment("held", 1), **{**record, "reconciler/idled-to": "1"})
     bounds = {"reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":9}', "reconciler/owner": _OWNER}
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "held"}
-    spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1}
-    yield an_object("autoscaling/v2", "HorizontalPodAutoscaler", "held", {"annotations": bounds}, spec=spec)
+    yield with_metadata(an_autoscaler("held", 1, 1), annotations=bounds)
     # chosen to go by a run that died
     marks = {"labels": {"reconciler/victim": "dead"}, "annotations": {DELETION_COST: VICTIM_COST}}
     yield an_object("v1", "Pod", "chosen", marks, spec=a_pod_template("chosen")["spec"])
     # paused with its workload
     yield a_deployment("queue", 0)
-    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "queue"}}
     paused = {**record, "autoscaling.keda.sh/paused-replicas": "0"}
-    yield an_object("keda.sh/v1alpha1", "ScaledObject", "queue", {"annotations": paused}, spec=spec)
+    yield with_metadata(for_deployment("keda.sh/v1alpha1", "ScaledObject", "queue"), annotations=paused)
 
 
 def scale_by_hand(api: Api, path: str, replicas: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconciler.errors import FailOn
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 
 if TYPE_CHECKING:
     from tests.live.one_namespace import OneNamespace
@@ -29,37 +29,29 @@ def kubeconfigs_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The clusters east and west behind two proxies: API servers only, shared by the fault tests of this worker."""
     from tests.live.stage import Stage
-    from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
+    from tests.real.control_plane import API_ONLY, ControlPlane
     from tests.real.proxy import Proxy
 
     folder = tmp_path_factory.mktemp("stage")
     planes = {name: ControlPlane(tmp_path_factory.mktemp(name), API_ONLY) for name in ("east", "west")}
-    with missing_part_skips():
-        start_side_by_side(list(planes.values()))
-    try:
-        with (
-            Proxy(planes["east"].access(), folder / "east") as east,
-            Proxy(planes["west"].access(), folder / "west") as west,
-        ):
-            stage = Stage.set_up(planes, {"east": east, "west": west}, folder)
-            yield stage
-            stage.stop()
-    finally:
-        for plane in planes.values():
-            plane.stop()
+    with (
+        started(*planes.values()),
+        Proxy(planes["east"].access(), folder / "east") as east,
+        Proxy(planes["west"].access(), folder / "west") as west,
+    ):
+        stage = Stage.set_up(planes, {"east": east, "west": west}, folder)
+        yield stage
+        stage.stop()
 
 
 @pytest.fixture(scope="session")
 def three_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ControlPlane]]:
     """Three whole control planes, shared by tests that use names of their own; they have no nodes yet."""
-    from tests.real.control_plane import ControlPlane, start_side_by_side
+    from tests.real.control_plane import ControlPlane
 
     planes = [ControlPlane(tmp_path_factory.mktemp("plane")) for _ in range(3)]
-    with missing_part_skips():
-        start_side_by_side(planes)
-    yield planes
-    for plane in planes:
-        plane.stop()
+    with started(*planes):
+        yield planes
 
 
 @pytest.fixture

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -10,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+import pytest
 import yaml
 
 from reconciler.backends.json_patch import patched
@@ -221,3 +228,42 @@ def may(api: Api, grant: Grant, account: str) -> bool:
     spec = {"user": f"system:serviceaccount:{OWN}:{account}", "groups": groups, "resourceAttributes": attributes}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+
+
+def an_overlay(folder: Path, components: Iterable[str], base: str = "member", **more: Any) -> Path:
+    """A kustomization with these components, beside a copy of deploy/."""
+    overlay = {
+        "kind": "Kustomization",
+        "resources": [f"deploy/{base}"],
+        "components": [f"deploy/components/{name}" for name in components],
+    }
+    shutil.copytree(DEPLOY, folder / "deploy")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay | more))
+    return folder
+
+
+def kustomized(folder: str | Path) -> list[Any]:
+    """What kubectl builds of a folder of deploy/, or of another one."""
+    command = ["kubectl", "kustomize", str(DEPLOY / folder)]  # a path that is absolute stays as it is
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def blocks_of(page: Path, language: str) -> list[str]:
+    """The blocks of code in a language on a page of the documentation, as they are without their indentation."""
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for block in found]
+
+
+def shell(script: str, folder: Path, kubeconfig: Path, path: Path | None = None, **more: str) -> str:
+    """Run the commands of a page until one fails, which is an error, and return what they print."""
+    programs = f"{path or Path(sys.executable).parent}:{os.environ['PATH']}"
+    variables = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": programs, **more}
+    command = ["bash", "-c", f"set -eux\n{script}"]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -10,105 +10,64 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.real.api import Object
-from tests.real.objects import a_crd, a_deployment, a_node, a_pod_template, a_service, an_object
+from tests.real.objects import (
+    CLONE_SET,
+    a_clone_set,
+    a_cron_job,
+    a_deployment,
+    a_node,
+    a_pod_template,
+    a_service,
+    an_autoscaler,
+    an_object,
+    owned_by,
+    with_metadata,
+    within,
+)
+from tests.way.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template
 
 NOW = "2035-11-23T22:00:00Z"  # a Friday evening, later than any object that a test makes
 NAMESPACES = ("batch", "ci", "dev", "floor", "shop", "reconciler")
 VICTIMS, STAYING = 3, 4
 """How many of the seven workers go, and how many stay."""
 
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: everything}
-spec:
-  home: east
-  clusters: [{name: east}, {name: west}]
-  limits:
-    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec:
-  timeZone: Europe/Paris
-  downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  selector:
-    namespaces: {include: [dev]}
-    services: {}
-  idleWhen: [{schedule: {calendar: night}}]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-runners}
-spec:
-  selector:
-    namespaces: {include: [ci]}
-    workloads: {kinds: [StatefulSet, CronJob, CloneSet]}
-  idleWhen: [{schedule: {calendar: night}}]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-to-one}
-spec:
-  selector:
-    namespaces: {include: [floor]}
-    workloads: {kinds: [Deployment]}
-  idleWhen: [{schedule: {calendar: night}}]
-  idleReplicas: 1
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 8
-  preferences:
-    rebalance: true
-    clusters: {"*": {weight: 1}}
-  selector: {matchLabels: {app: web}}
-  template: {TEMPLATE: web}
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: cache, namespace: shop}
-spec:
-  replicas: 7
-  preferences:
-    rebalance: true
-    clusters: {east: {weight: 2}, west: {weight: 1}}
-  selector: {matchLabels: {app: cache}}
-  template: {TEMPLATE: cache}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector:
-    clusters: {include: [east]}
-    namespaces: {include: [batch]}
-    workloads: {kinds: [Deployment], matchLabels: {app: worker}}
-  target: {replicas: 4}
-  strategy: ZoneBalanced
-  settleSeconds: 0
-  verifySeconds: 2
-"""
+_NIGHT = "idleWhen: [{schedule: {calendar: night}}]"
 
-RUNNERS = a_crd("CloneSet", "apps.kruise.io", scale=True)
+
+def _idling(name: str, selector: str, *more: str) -> str:
+    return policy("IdlingPolicy", name, f"selector: {{{selector}}}", _NIGHT, *more)
+
+
+def _federated(name: str, replicas: int, weights: str) -> str:
+    preferences = f"rebalance: true, clusters: {{{weights}}}"
+    return placed(replicas, preferences, template(name, _IMAGE), name=name)
+
+
+_IMAGE = "registry.example/shop:1"
+_WORKERS = (
+    "clusters: {include: [east]}, namespaces: {include: [batch]}, "
+    "workloads: {kinds: [Deployment], matchLabels: {app: worker}}"
+)
+RUNNERS = CLONE_SET
 _OWNER = "everything/IdlingPolicy/idle-dev"
 _IDLED_AT = "2035-11-23T20:00:00Z"
 
 
 def policies() -> str:
     """The text of all policy documents."""
-    text = POLICIES
-    for name in ("web", "cache"):
-        text = text.replace(f"{{TEMPLATE: {name}}}", json.dumps(_template(name)))
-    return text
+    downtime = 'downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]'
+    runners = "workloads: {kinds: [StatefulSet, CronJob, CloneSet]}"
+    more = ("strategy: ZoneBalanced", "settleSeconds: 0", "verifySeconds: 2")
+    return documents(
+        fleet(["east", "west"], UNLIMITED, name="everything"),
+        policy("Calendar", "night", "timeZone: Europe/Paris", downtime),
+        _idling("idle-dev", "namespaces: {include: [dev]}, services: {}"),
+        _idling("idle-runners", f"namespaces: {{include: [ci]}}, {runners}"),
+        _idling("idle-to-one", "namespaces: {include: [floor]}, workloads: {kinds: [Deployment]}", "idleReplicas: 1"),
+        _federated("web", 8, '"*": {weight: 1}'),
+        _federated("cache", 7, "east: {weight: 2}, west: {weight: 1}"),
+        downscale(_WORKERS, STAYING, *more, name="workers"),
+    )
 
 
 def objects() -> dict[str, list[Object]]:
@@ -120,7 +79,7 @@ def _east() -> Iterator[Object]:
     yield from (a_node(f"node-{zone}", **{"topology.kubernetes.io/zone": zone}) for zone in "abc")
     yield RUNNERS
     # idled: a Service with its two targets
-    yield a_service("api") | {"metadata": _metadata("api", "dev")}
+    yield within("dev", a_service("api"))
     yield _settled("api", "dev", 3)
     yield _settled("api-store", "dev", 2, kind="StatefulSet", app="api")
     # woken: somebody wants it
@@ -131,11 +90,12 @@ def _east() -> Iterator[Object]:
     yield _settled("wiki", "dev", 1, annotations={"reconciler/awake-since": "2035-11-23T21:59:00Z"})
     # idled without a Service
     yield _settled("runner", "ci", 2, kind="StatefulSet")
-    yield _cron_job("nightly", "ci")
-    yield _clone_set("builder", "ci", 4)
+    yield within("ci", a_cron_job("nightly", startingDeadlineSeconds=60))
+    builder = within("ci", a_clone_set("builder", 4))
+    yield builder | {"status": {**status_of("CloneSet", 4), "labelSelector": "app=builder"}}
     # idled to one, with an autoscaler that must let it
     yield _settled("slow", "floor", 4)
-    yield _autoscaler("slow", "floor")
+    yield within("floor", an_autoscaler("slow", 2, 10))
     # placed
     yield _replica_set("web", 8)
     yield _replica_set("cache", 2)
@@ -146,7 +106,7 @@ def _east() -> Iterator[Object]:
 
 
 def _west() -> Iterator[Object]:
-    yield a_service("api") | {"metadata": _metadata("api", "dev")}
+    yield within("dev", a_service("api"))
     yield _settled("api", "dev", 2)
     yield _replica_set("cache", 4)
 
@@ -155,11 +115,10 @@ def workers(deployment: Object) -> Iterator[Object]:
     """The ReplicaSet of the Deployment `worker`, then its pods."""
     labels = {"app": "worker", "pod-template-hash": "1"}
     spec = deployment["spec"]
-    owned = [_owner(deployment)]
     template = {**spec["template"], "metadata": {"labels": labels}}
     inner = {"replicas": spec["replicas"], "selector": {"matchLabels": labels}, "template": template}
-    metadata = {**_metadata("worker-1", "batch"), "labels": labels, "ownerReferences": owned}
-    yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": inner}
+    made = an_object("apps/v1", "ReplicaSet", "worker-1", {"namespace": "batch", "labels": labels}, spec=inner)
+    yield owned_by(deployment, made)
 
 
 def pods(replica_set: Object) -> Iterator[Object]:
@@ -167,14 +126,13 @@ def pods(replica_set: Object) -> Iterator[Object]:
     labels = replica_set["spec"]["selector"]["matchLabels"]
     for number, zone in enumerate("aaaaabc"):
         ready = f"{2034 - 2**number:04}-01-01T00:00:00Z"
-        metadata = {**_metadata(f"worker-1-{number}", "batch"), "labels": labels}
-        metadata["ownerReferences"] = [_owner(replica_set)]
         spec = {**a_pod_template("worker")["spec"], "nodeName": f"node-{zone}"}
         conditions = [
             {"type": kind, "status": "True", "lastTransitionTime": ready} for kind in ("PodScheduled", "Ready")
         ]
         status = {"phase": "Running", "startTime": ready, "conditions": conditions}
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+        metadata = {"namespace": "batch", "labels": labels}
+        yield owned_by(replica_set, an_object("v1", "Pod", f"worker-1-{number}", metadata, spec=spec, status=status))
 
 
 def _settled(
@@ -187,11 +145,8 @@ def _settled(
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
     made = a_deployment(app or name, replicas, kind=kind)
-    made["metadata"] = {
-        **_metadata(name, namespace),
-        "labels": {"app": app or name},
-        "annotations": {**(annotations or {})},
-    }
+    more = {"labels": {"app": app or name}, "annotations": {**(annotations or {})}}
+    made = with_metadata(made, name=name, namespace=namespace, **more)
     if kind == "StatefulSet":
         made["spec"]["serviceName"] = name
     return {**made, "status": status_of(kind, replicas)}
@@ -213,7 +168,7 @@ def _idled_service(name: str, replicas: int) -> Object:
 def _half_woken_service(name: str, replicas: int) -> Object:
     targets = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": replicas}]
     marks = {**_marks(), "idling.kubernetes.io/unidle-targets": json.dumps(targets)}
-    return a_service(name) | {"metadata": {**_metadata(name, "dev"), "annotations": marks}}
+    return within("dev", a_service(name, **marks))
 
 
 def _idled(name: str, replicas: int) -> Object:
@@ -229,35 +184,11 @@ def _marks() -> dict[str, str]:
     return {"idling.kubernetes.io/idled-at": _IDLED_AT, "reconciler/owner": _OWNER, "reconciler/idled-to": "0"}
 
 
-def _cron_job(name: str, namespace: str) -> Object:
-    pod = a_pod_template(name)
-    pod["spec"]["restartPolicy"] = "Never"
-    spec = {"schedule": "0 * * * *", "startingDeadlineSeconds": 60, "jobTemplate": {"spec": {"template": pod}}}
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(name, namespace), "spec": spec}
-
-
-def _clone_set(name: str, namespace: str, replicas: int) -> Object:
-    labels = {"matchLabels": {"app": name}}
-    spec = {"replicas": replicas, "selector": labels, "template": a_pod_template(name)}
-    status = {**status_of("CloneSet", replicas), "labelSelector": f"app={name}"}
-    metadata = _metadata(name, namespace)
-    return an_object("apps.kruise.io/v1alpha1", "CloneSet", name, metadata=metadata, spec=spec, status=status)
-
-
-def _autoscaler(name: str, namespace: str) -> Object:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    spec = {"minReplicas": 2, "maxReplicas": 10, "scaleTargetRef": target}
-    metadata = _metadata(name, namespace)
-    return an_object("autoscaling/v2", "HorizontalPodAutoscaler", name, metadata=metadata, spec=spec)
-
-
 def _replica_set(name: str, replicas: int) -> Object:
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": _template(name)}
-    metadata = {**_metadata(name, "shop"), "labels": {"reconciler/frs": name}}
-    metadata["annotations"] = {"reconciler/owner": f"everything/FederatedReplicaSet/shop/{name}"}
-    return an_object(
-        "apps/v1", "ReplicaSet", name, metadata=metadata, spec=spec, status=status_of("ReplicaSet", replicas)
-    )
+    owner = {"reconciler/owner": f"everything/FederatedReplicaSet/shop/{name}"}
+    metadata = {"namespace": "shop", "labels": {"reconciler/frs": name}, "annotations": owner}
+    return an_object("apps/v1", "ReplicaSet", name, metadata, spec=spec, status=status_of("ReplicaSet", replicas))
 
 
 def _left_git(name: str, replicas: int, *, on_delete: str) -> Object:
@@ -267,15 +198,4 @@ def _left_git(name: str, replicas: int, *, on_delete: str) -> Object:
 
 
 def _template(name: str) -> dict[str, Any]:
-    spec = {"containers": [{"name": "main", "image": "registry.example/shop:1"}]}
-    return {"metadata": {"labels": {"app": name}}, "spec": spec}
-
-
-def _metadata(name: str, namespace: str) -> dict[str, Any]:
-    return {"name": name, "namespace": namespace}
-
-
-def _owner(one: Object) -> dict[str, Any]:
-    metadata = one["metadata"]
-    kind = {"apiVersion": "apps/v1", "kind": one["kind"]}
-    return {**kind, "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": _IMAGE}]}}

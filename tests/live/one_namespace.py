@@ -9,23 +9,9 @@ from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_namespace
 from tests.real.worlds import create_missing, deployment_path, replicas_of
 from tests.way.calls import Folder
+from tests.way.manifests import documents, fleet, idling
 
 NIGHTS = "Mon-Sun 20:00-07:00"
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: mine}}
-spec: {{home: member, clusters: [{{name: member, state: {state}}}]}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {{name: nights}}
-spec:
-  selector: {{namespaces: {{include: ["{namespace}"]}}, {selector}}}
-  limits: {{workloads: 100}}
-  idleReplicas: {floor}
-  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["{downtime}"]}}}}]
-"""
 
 
 class OneNamespace:
@@ -43,8 +29,10 @@ class OneNamespace:
     def write(
         self, *, floor: int = 0, state: str = "Active", downtime: str = NIGHTS, selector: str = "services: {}"
     ) -> None:
-        fields = {"floor": floor, "state": state, "downtime": downtime, "selector": selector}
-        self.folder.write("policies/all.yaml", POLICIES.format(namespace=self.namespace, **fields))
+        mine = fleet([f"{{name: member, state: {state}}}"], name="mine", home="member")
+        selected = f'namespaces: {{include: ["{self.namespace}"]}}, {selector}'
+        more = ("limits: {workloads: 100}", f"idleReplicas: {floor}")
+        self.folder.write("policies/all.yaml", documents(mine, idling(selected, *more, downtime=f'"{downtime}"')))
 
     def apply(self, now: str) -> str:
         """Apply at that time, and return what was said."""

@@ -12,14 +12,23 @@ from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
     CLONE_SET,
     SCALED_OBJECT,
+    a_clone_set,
+    a_cron_job,
     a_deployment,
     a_namespace,
     a_node,
     a_pod_template,
+    a_replication_controller,
     a_service,
+    an_autoscaler,
     an_object,
+    for_deployment,
+    owned_by,
+    with_metadata,
+    within,
 )
 from tests.real.worlds import create, create_missing
+from tests.way.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes
@@ -33,88 +42,37 @@ LASTING = (
 )
 """What is made once and stays: nothing writes it."""
 
-_FLEET = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: rights}
-spec:
-  home: east
-  clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
-  limits:
-    default: {perCluster: {share: 100%}, fleet: {share: 100%}}
----"""
-IDLING = """
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec:
-  timeZone: UTC
-  downtime: ["Mon-Sun 20:00-07:00"]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  selector:
-    namespaces: {include: [dev]}
-    services: {}
-    workloads: {kinds: [Deployment, StatefulSet, ReplicationController, CronJob, CloneSet]}
-  idleWhen: [{schedule: {calendar: night}}]
-  markEndpoints: true
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-to-one}
-spec:
-  selector:
-    namespaces: {include: [floor]}
-    workloads: {kinds: [Deployment]}
-  idleWhen: [{schedule: {calendar: night}}]
-  idleReplicas: 1
----"""
-_REST = """
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: main, image: "nothing:runs"}]}
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: cache, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: cache}}
-  template:
-    metadata: {labels: {app: cache}}
-    spec: {containers: [{name: main, image: "nothing:runs"}]}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: targets}
-spec:
-  selector:
-    namespaces: {include: [targets]}
-    workloads: {kinds: [Deployment, StatefulSet, ReplicaSet, ReplicationController, CloneSet]}
-  target: {replicas: 2}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector:
-    namespaces: {include: [batch]}
-    workloads: {kinds: [Deployment]}
-  target: {replicas: 2}
-  strategy: ZoneBalanced
-  settleSeconds: 0
-  verifySeconds: 0
-"""
-POLICIES = _FLEET + IDLING + _REST
+_NIGHT = "idleWhen: [{schedule: {calendar: night}}]"
+_DEV = "workloads: {kinds: [Deployment, StatefulSet, ReplicationController, CronJob, CloneSet]}"
+_TO_ONE = "selector: {namespaces: {include: [floor]}, workloads: {kinds: [Deployment]}}"
+_TARGETS = "workloads: {kinds: [Deployment, StatefulSet, ReplicaSet, ReplicationController, CloneSet]}"
+_FEW = ("strategy: ZoneBalanced", "settleSeconds: 0", "verifySeconds: 0")
+
+
+def federated(name: str) -> str:
+    """A FederatedReplicaSet that wants three."""
+    return policy("FederatedReplicaSet", name, "replicas: 3", template(name, "nothing:runs"), namespace="shop")
+
+
+IDLING = documents(
+    policy("Calendar", "night", "timeZone: UTC", 'downtime: ["Mon-Sun 20:00-07:00"]'),
+    policy(
+        "IdlingPolicy",
+        "idle-dev",
+        f"selector: {{namespaces: {{include: [dev]}}, services: {{}}, {_DEV}}}",
+        _NIGHT,
+        "markEndpoints: true",
+    ),
+    policy("IdlingPolicy", "idle-to-one", _TO_ONE, _NIGHT, "idleReplicas: 1"),
+)
+POLICIES = documents(
+    fleet(["{name: east, connection: {kubeconfig: kubeconfig.yaml}}"], UNLIMITED, name="rights", home="east"),
+    IDLING,
+    federated("web"),
+    federated("cache"),
+    downscale(f"namespaces: {{include: [targets]}}, {_TARGETS}", 2, name="targets"),
+    downscale("namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}", 2, *_FEW, name="workers"),
+)
 
 _LISTS = {
     "Deployment": "/apis/apps/v1/{}deployments",
@@ -138,38 +96,36 @@ _OF_THIS_TIME = ("uid", "resourceVersion", "generation", "creationTimestamp", "m
 def objects() -> Iterator[Object]:
     """The world, but for the pods of batch/worker."""
     # idled through its Service, with the marks on the Endpoints too
-    yield _in("dev", a_service("api"))
-    yield _in("dev", an_object("v1", "Endpoints", "api"))
-    yield _in("dev", a_deployment("api", 3))
+    yield within("dev", a_service("api"))
+    yield within("dev", an_object("v1", "Endpoints", "api"))
+    yield within("dev", a_deployment("api", 3))
     # idled by themselves; a ScaledObject is paused with its workload
-    yield _in("dev", a_deployment("db", 2, kind="StatefulSet"))
-    yield _in("dev", _controller("old", 2))
-    yield _in("dev", a_cron_job("nightly"))
-    yield _in("dev", a_clone_set("runner", 2))
-    yield _in("dev", a_deployment("queue", 2))
-    yield _in("dev", _for_deployment("keda.sh/v1alpha1", "ScaledObject", "queue"))
+    yield within("dev", a_deployment("db", 2, kind="StatefulSet"))
+    yield within("dev", a_replication_controller("old", 2))
+    yield within("dev", a_cron_job("nightly"))
+    yield within("dev", a_clone_set("runner", 2))
+    yield within("dev", a_deployment("queue", 2))
+    yield within("dev", for_deployment("keda.sh/v1alpha1", "ScaledObject", "queue"))
     # woken
-    yield _in("dev", _idled("docs", 2))
+    yield within("dev", _idled("docs", 2))
     # idled to one, held there by its autoscaler
-    yield _in("floor", a_deployment("slow", 4))
-    yield _in(
-        "floor", _for_deployment("autoscaling/v2", "HorizontalPodAutoscaler", "slow", minReplicas=2, maxReplicas=9)
-    )
+    yield within("floor", a_deployment("slow", 4))
+    yield within("floor", an_autoscaler("slow", 2, 9))
     # placed: `web` is made, `cache` grows, `gone` left git
-    yield _in("shop", _local("cache", 1))
-    yield _in("shop", _local("gone", 1, **{"reconciler/on-delete": "delete"}))
+    yield within("shop", _local("cache", 1))
+    yield within("shop", _local("gone", 1, **{"reconciler/on-delete": "delete"}))
     yield _status_of_gone()
     # scaled, nothing else changes
-    yield _in("targets", a_deployment("web", 3))
-    yield _in("targets", a_deployment("store", 3, kind="StatefulSet"))
-    yield _in("targets", a_deployment("alone", 3, kind="ReplicaSet"))
-    yield _in("targets", _controller("old", 3))
-    yield _in("targets", a_clone_set("runner", 3))
+    yield within("targets", a_deployment("web", 3))
+    yield within("targets", a_deployment("store", 3, kind="StatefulSet"))
+    yield within("targets", a_deployment("alone", 3, kind="ReplicaSet"))
+    yield within("targets", a_replication_controller("old", 3))
+    yield within("targets", a_clone_set("runner", 3))
     # deleted: what an activator that died left
     yield _lease_of_dead_activator()
-    yield _in("targets", _slice_of_dead_activator())
+    yield within("targets", _slice_of_dead_activator())
     # shrunk, and who goes is ours to choose
-    yield _in("batch", a_deployment("worker", 4))
+    yield within("batch", a_deployment("worker", 4))
 
 
 def fill(api: Api) -> None:
@@ -237,35 +193,6 @@ def _lasting(one: Object) -> Object:
     return {"metadata": metadata, **rest}
 
 
-def _in(namespace: str, one: Object) -> Object:
-    return {**one, "metadata": {**one["metadata"], "namespace": namespace}}
-
-
-def _controller(name: str, replicas: int) -> Object:
-    spec = {"replicas": replicas, "selector": {"app": name}, "template": a_pod_template(name)}
-    return an_object("v1", "ReplicationController", name, spec=spec)
-
-
-def a_cron_job(name: str) -> Object:
-    """One that runs every hour."""
-    pod = a_pod_template(name)
-    pod["spec"]["restartPolicy"] = "Never"
-    return an_object(
-        "batch/v1", "CronJob", name, spec={"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": pod}}}
-    )
-
-
-def a_clone_set(name: str, replicas: int) -> Object:
-    """One of OpenKruise, whose controller does not run."""
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": a_pod_template(name)}
-    return an_object("apps.kruise.io/v1alpha1", "CloneSet", name, spec=spec)
-
-
-def _for_deployment(version: str, kind: str, name: str, **spec: Any) -> Object:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    return an_object(version, kind, name, spec={"scaleTargetRef": target, **spec})
-
-
 def _idled(name: str, replicas: int) -> Object:
     since = "2099-01-06T20:00:00Z"
     annotations = {
@@ -277,17 +204,13 @@ def _idled(name: str, replicas: int) -> Object:
         "scale.kubernetes.io/scale-reason": "Idled",
         "scale.kubernetes.io/scale-time": since,
     }
-    made = a_deployment(name, 0)
-    return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
+    return with_metadata(a_deployment(name, 0), annotations=annotations)
 
 
 def _local(name: str, replicas: int, **annotations: str) -> Object:
-    made = a_deployment(name, replicas, kind="ReplicaSet")
-    metadata = {
-        "labels": {"reconciler/frs": name},
-        "annotations": {"reconciler/owner": f"rights/FederatedReplicaSet/shop/{name}", **annotations},
-    }
-    return {**made, "metadata": {**made["metadata"], **metadata}, "status": _all_run(replicas, 1)}
+    owner = {"reconciler/owner": f"rights/FederatedReplicaSet/shop/{name}", **annotations}
+    made = a_deployment(name, replicas, kind="ReplicaSet") | {"status": _all_run(replicas, 1)}
+    return with_metadata(made, labels={"reconciler/frs": name}, annotations=owner)
 
 
 def _status_of_gone() -> Object:
@@ -310,9 +233,7 @@ def _slice_of_dead_activator() -> Object:
 
 
 def _owned(owner: Object, one: Object, name: str) -> Object:
-    by = {"apiVersion": "apps/v1", "kind": owner["kind"], "name": owner["metadata"]["name"]}
-    references = [{**by, "uid": owner["metadata"]["uid"], "controller": True}]
-    return {**one, "metadata": {"name": name, "labels": {"app": "worker"}, "ownerReferences": references}}
+    return owned_by(owner, {**one, "metadata": {"name": name, "labels": {"app": "worker"}}})
 
 
 def _pod(replicas: Object, number: int) -> Object:

@@ -11,13 +11,20 @@ from tests.real.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Object
 from tests.real.objects import (
     CLONE_SET,
     SCALED_OBJECT,
+    a_clone_set,
+    a_cron_job,
     a_deployment,
     a_job,
     a_namespace,
     a_node,
     a_pod_template,
+    a_replication_controller,
     a_service,
+    an_autoscaler,
     an_object,
+    for_deployment,
+    with_metadata,
+    within,
 )
 
 SCALED, OWN_OBJECTS, OTHERS = "reconciler-scaled", "reconciler-own", "reconciler-others"
@@ -50,40 +57,38 @@ def objects() -> Iterator[Object]:
         a_namespace("shop", **OPEN),
         a_namespace("loose", **{"reconciler/placement": "enabled"}),
     )
-    yield from (_in("dev", one) for one in _workloads())
-    yield from (_in("dev", one) for one in _around())
+    yield from (within("dev", one) for one in _workloads())
+    yield from (within("dev", one) for one in _around())
     yield from (
-        _in("shop", one)
+        within("shop", one)
         for one in (_local("cache"), _plain("theirs"), _owned(_local("owned")), _owned(_plain("controlled")))
     )
-    yield from (_in("kube-system", one) for one in _protected())
-    yield _in("kube-node-lease", an_object("coordination.k8s.io/v1", "Lease", "one"))
+    yield from (within("kube-system", one) for one in _protected())
+    yield within("kube-node-lease", an_object("coordination.k8s.io/v1", "Lease", "one"))
     yield from (
-        _in(OWN, an_object("v1", "ConfigMap", name, data={"a": "b"})) for name in ("reconciler-policies", "other")
+        within(OWN, an_object("v1", "ConfigMap", name, data={"a": "b"})) for name in ("reconciler-policies", "other")
     )
-    yield _in(OWN, an_object("coordination.k8s.io/v1", "Lease", "reconciler"))
-    yield _in(OWN, _cron_job("reconciler"))
+    yield within(OWN, an_object("coordination.k8s.io/v1", "Lease", "reconciler"))
+    yield within(OWN, a_cron_job("reconciler"))
 
 
 def _workloads() -> Iterator[Object]:
     web = a_deployment("web", 3)
     web["spec"]["minReadySeconds"] = 5
-    yield _with(web, annotations={"example.com/team": "web", "idling.alpha.openshift.io/previous-scale": "3"})
-    yield _with(a_deployment("awake", 3), annotations={"reconciler/exclude": "true"})
+    yield with_metadata(web, annotations={"example.com/team": "web", "idling.alpha.openshift.io/previous-scale": "3"})
+    yield with_metadata(a_deployment("awake", 3), annotations={"reconciler/exclude": "true"})
     yield a_deployment("db", 3, kind="StatefulSet")
     yield _plain("alone")
-    spec = {"replicas": 3, "selector": {"app": "old"}, "template": a_pod_template("old")}
-    yield an_object("v1", "ReplicationController", "old", spec=spec)
-    yield _cron_job("nightly")
-    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "runner"}}, "template": a_pod_template("runner")}
-    yield an_object("apps.kruise.io/v1alpha1", "CloneSet", "runner", spec=spec)
+    yield a_replication_controller("old", 3)
+    yield a_cron_job("nightly")
+    yield a_clone_set("runner", 3)
 
 
 def _around() -> Iterator[Object]:
     yield a_service("web")
     yield an_object("v1", "Endpoints", "web", subsets=[{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}])
-    yield _for_web("autoscaling/v2", "HorizontalPodAutoscaler", minReplicas=2, maxReplicas=9)
-    yield _for_web("keda.sh/v1alpha1", "ScaledObject", triggers=[{"type": "cron"}])
+    yield an_autoscaler("web", 2, 9)
+    yield for_deployment("keda.sh/v1alpha1", "ScaledObject", "web", triggers=[{"type": "cron"}])
     yield _pod("web-1-0")
     yield an_object("v1", "ConfigMap", "settings", data={"a": "b"})
     yield an_object("v1", "Secret", "password", stringData={"a": "b"})
@@ -95,20 +100,12 @@ def _around() -> Iterator[Object]:
 
 def _protected() -> Iterator[Object]:
     yield a_deployment("dns", 2)
-    yield _with(a_deployment("asleep", 0), annotations=_RECORD)
-    yield _cron_job("cleanup")
+    yield with_metadata(a_deployment("asleep", 0), annotations=_RECORD)
+    yield a_cron_job("cleanup")
     yield _local("placed")
     yield a_service("dns")
     yield _pod("dns-1-0")
-    yield _for_web("autoscaling/v2", "HorizontalPodAutoscaler", minReplicas=2, maxReplicas=9)
-
-
-def _in(namespace: str, one: Object) -> Object:
-    return _with(one, namespace=namespace)
-
-
-def _with(one: Object, **metadata: Any) -> Object:
-    return {**one, "metadata": {**one["metadata"], **metadata}}
+    yield an_autoscaler("web", 2, 9)
 
 
 def _plain(name: str, **template: Any) -> Object:
@@ -117,34 +114,16 @@ def _plain(name: str, **template: Any) -> Object:
 
 def _local(name: str, **template: Any) -> Object:
     owner = {"reconciler/owner": f"stolen/FederatedReplicaSet/shop/{name}"}
-    return _with(_plain(name, **template), labels={"reconciler/frs": name}, annotations=owner)
+    return with_metadata(_plain(name, **template), labels={"reconciler/frs": name}, annotations=owner)
 
 
 def _owned(one: Object) -> Object:
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "any", "uid": "0", "controller": True}
-    return _with(one, ownerReferences=[reference])
-
-
-def _cron_job(name: str) -> Object:
-    pod = a_pod_template(name)
-    pod["spec"]["restartPolicy"] = "Never"
-    return an_object(
-        "batch/v1", "CronJob", name, spec={"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": pod}}}
-    )
+    return with_metadata(one, ownerReferences=[reference])
 
 
 def _pod(name: str, **spec: Any) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {**a_pod_template("web")["spec"], **spec},
-    }
-
-
-def _for_web(version: str, kind: str, **spec: Any) -> Object:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return an_object(version, kind, "web", spec={"scaleTargetRef": target, **spec})
+    return an_object("v1", "Pod", name, spec={**a_pod_template("web")["spec"], **spec})
 
 
 def _event(name: str, component: str, namespace: str) -> Object:
@@ -276,7 +255,7 @@ def _on_replica_sets() -> Iterator[Attempt]:
     yield _create("a ReplicaSet in kube-system", PLACEMENT, "kube-system/replicasets", _local("evil"))
     yield _create("a ReplicaSet without our label", PLACEMENT, shop, _plain("evil"))
     yield _create("a ReplicaSet with an owner", PLACEMENT, shop, _owned(_local("evil")))
-    noted = _with(_local("evil"), annotations={"argocd.argoproj.io/tracking-id": "evil"})
+    noted = with_metadata(_local("evil"), annotations={"argocd.argoproj.io/tracking-id": "evil"})
     yield _create("a ReplicaSet with the annotation of another tool", PLACEMENT, shop, noted)
     tracked = _annotated("argocd.argoproj.io/tracking-id", "evil")
     yield _patch("the annotation of another tool on a local ReplicaSet", PLACEMENT, ours, tracked)

@@ -16,7 +16,7 @@ from tests.live.deployed import APPLY, PLAN, refusal
 from tests.live.stolen import Attempt
 from tests.real import faults
 from tests.real.api import Api, Object
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.proxy import Proxy, Request
 from tests.real.worlds import create, create_missing, deployment_path
@@ -35,15 +35,10 @@ def a_plane(folder: Path, kinds: Iterable[Object] = ()) -> Iterator[ControlPlane
     """An API server with these kinds, and the roles and the policies of deploy/."""
     from tests.real.control_plane import API_ONLY, ControlPlane
 
-    plane = ControlPlane(folder, API_ONLY)
-    with missing_part_skips():
-        plane.start()
-    try:
+    with started(ControlPlane(folder, API_ONLY)) as plane:
         create_missing(plane.api, kinds)
         deployed.install(plane.api)
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

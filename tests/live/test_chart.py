@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +13,8 @@ import yaml
 
 from tests.live import chart, deployed, rights_world
 from tests.live.chart import CHART, COMPONENTS
-from tests.real.fixtures import missing_part_skips
+from tests.live.deployed import needs_kubectl
+from tests.real.fixtures import missing_part_skips, started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import manifests
 from tests.way.calls import Folder
@@ -44,13 +42,6 @@ def test_every_component_is_in_the_chart() -> None:
     folders = {path.name for path in (deployed.DEPLOY / "components").iterdir()}
 
     assert folders == {*COMPONENTS, "no-admission"}, "which is admission.enabled: false"
-
-
-def test_a_text_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chart, "VALUES", {"member/plan.yaml": {"nowhere": "{{ .Values.nowhere }}"}})
-
-    with pytest.raises(ValueError, match=r"deploy/member/plan[.]yaml: has no 'nowhere', expected it"):
-        chart.template("member/plan.yaml", "", [])
 
 
 def test_the_version_is_that_of_the_package(repository: Path) -> None:
@@ -91,7 +82,6 @@ def called(
     )
 
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 NONE: Mapping[str, Any] = {"image": {"repository": "reconciler"}}
 MEMBER: Mapping[str, Any] = {"cronJob": {"enabled": False}}
 
@@ -116,18 +106,9 @@ MEMBER: Mapping[str, Any] = {"cronJob": {"enabled": False}}
 def test_it_makes_what_the_kustomization_makes(
     rendered: Any, tmp_path: Path, values: Mapping[str, Any], folder: str, components: list[str]
 ) -> None:
-    shutil.copytree(deployed.DEPLOY, tmp_path / "deploy")
-    overlay = {
-        "kind": "Kustomization",
-        "resources": [f"deploy/{folder}"],
-        "components": [f"deploy/components/{name}" for name in components],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    command = ["kubectl", "kustomize", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+    overlay = deployed.an_overlay(tmp_path, components, folder)
 
-    assert without_helms(rendered(values)) == without_helms(yaml.safe_load_all(done.stdout))
+    assert without_helms(rendered(values)) == without_helms(deployed.kustomized(overlay))
 
 
 _HELMS = {"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
@@ -251,13 +232,8 @@ PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "deploy.md"
 def plane(tmp_path: Path) -> Iterator[Any]:
     from tests.real.control_plane import API_ONLY, ControlPlane
 
-    plane = ControlPlane(tmp_path / "plane", API_ONLY)
-    with missing_part_skips():
-        plane.start()
-    try:
+    with started(ControlPlane(tmp_path / "plane", API_ONLY)) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.mark.real
@@ -265,30 +241,19 @@ def plane(tmp_path: Path) -> Iterator[Any]:
 def test_the_commands_of_the_documentation_install_and_its_end_leaves_what_runs_noted(
     helm: Path, plane: Any, tmp_path: Path
 ) -> None:
-    section = PAGE.read_text().partition("\n## With Helm\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^```bash\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    (values,) = re.findall(r"^```yaml\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    section = tmp_path / "page.md"
+    section.write_text(PAGE.read_text().partition("\n## With Helm\n")[2].partition("\n## ")[0])
+    (values,) = deployed.blocks_of(section, "yaml")
     (tmp_path / "values.yaml").write_text(values)
     (tmp_path / "deploy").symlink_to(deployed.DEPLOY)
     access = plane.access()
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", {"eu-west": access, "us-east": access})
     homes = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
-    environment = {**homes, "KUBECONFIG": str(kubeconfig), "PATH": f"{helm.parent}:{os.environ['PATH']}"}
 
     def run(script: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", f"set -eux\n{script}"],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return deployed.shell(script, tmp_path, kubeconfig, helm.parent, **homes)
 
-    first, others = blocks
+    first, others = deployed.blocks_of(section, "bash")
     assert "cronjob.batch/reconciler" in run(first)
     data = plane.api.get("/api/v1/namespaces/reconciler/configmaps/reconciler-policies")["data"]
     assert data.keys() == {"fleet.yaml", "idling.yaml"}

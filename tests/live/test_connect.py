@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
-import shutil
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,34 +20,19 @@ from tests.live import deployed
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, ApiError
 from tests.real.control_plane import API_ONLY, ControlPlane
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
 from tests.real.tokens import claims, signed
 from tests.real.worlds import Paths, create_missing, wait_until
 from tests.way.calls import Said
+from tests.way.manifests import documents, fleet, idling
 
 pytestmark = pytest.mark.real
 
 OWN = deployed.OWN
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: east, clusters: [{name: east}]}
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-nights}
-spec:
-  selector: {namespaces: {include: [app]}, services: {}}
-  idleWhen: [{schedule: {calendar: night}}]
-"""
+NIGHTS = idling("namespaces: {include: [app]}, services: {}", name="idle-nights")
+POLICIES = documents(fleet(["east"], name="mine"), NIGHTS)
 CONNECT = ("connect", "east", "--admin-context", "admin", "--file", "hub.kubeconfig", "--auto-approve")
 _ROLES = [
     *(f"/apis/rbac.authorization.k8s.io/v1/clusterrole{kind}s" for kind in ("", "binding")),
@@ -61,13 +42,8 @@ _ROLES = [
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
-    with missing_part_skips():
-        plane.start()
-    try:
+    with started(ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture
@@ -392,42 +368,27 @@ def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plan
 
 
 PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "connect-members.md"
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 
 
-@needs_kubectl
+@deployed.needs_kubectl
 def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: ControlPlane, desk: Desk) -> None:
     """With three contexts for the one API server."""
     create_missing(plane.api, manifests(*deployed.MEMBER, deployed.OWN_TOKEN))
     names = {name: plane.access() for name in ("eu-west", "us-east", "us-east-admin")}
     write_kubeconfig(desk.kubeconfig, names)
-    clusters = "home: eu-west, clusters: [{name: us-east}, {name: eu-west, connection: {inCluster: true}}]"
-    desk.write(
-        "policies/all.yaml",
-        POLICIES.replace("home: east, clusters: [{name: east}]", clusters),
-    )
-    page = PAGE.read_text()
-    shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0].splitlines()
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    clusters = ["us-east", "{name: eu-west, connection: {inCluster: true}}"]
+    desk.write("policies/all.yaml", documents(fleet(clusters, name="mine", home="eu-west"), NIGHTS))
+    shown = deployed.blocks_of(PAGE, "text")[0].splitlines()
 
     said = desk.call(*shown[0].split()[2:], "--yes")
 
     assert said.code == 0, said
     expected = [line for line in shown[1:] if not line.startswith("Apply these changes?")]
     assert [without_what_differs(line) for line in said.out.splitlines()] == list(map(without_what_differs, expected))
-    script = "set -eux\n" + "".join(blocks).replace("reconciler connect", "reconciler connect --yes")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=desk.folder,
-        env={**os.environ, "KUBECONFIG": str(desk.kubeconfig), "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    script = "".join(deployed.blocks_of(PAGE, "sh")).replace("reconciler connect", "reconciler connect --yes")
+    assert "with a token of reconciler/reconciler for 90d at most" in deployed.shell(
+        script, desk.folder, desk.kubeconfig
     )
-    assert done.returncode == 0, done.stderr
-    assert "with a token of reconciler/reconciler for 90d at most" in done.stdout
 
 
 def without_what_differs(line: str) -> str:

@@ -13,31 +13,11 @@ from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service
 from tests.real.worlds import create
+from tests.way.manifests import fleet, idling
 
 NIGHT = "2035-11-20T23:00:00Z"
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-nights}
-spec:
-  selector: {namespaces: {include: ["test-*"]}, services: {}}
-  idleWhen: [{schedule: {calendar: night}}]
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
-"""
-FLEET = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: member, clusters: [{name: member}]}
-"""
-
-TENANTS = FLEET.replace(
-    "spec: {home: member, clusters: [{name: member}]}", "spec:\n  home: member\n  clusters: [{name: member}]"
-)
+POLICIES = idling('namespaces: {include: ["test-*"]}, services: {}', name="idle-nights")
+FLEET = fleet(["member"], name="mine")
 
 
 @pytest.fixture
@@ -74,8 +54,8 @@ def test_rights_in_one_namespace_are_enough_for_a_plan_of_it(desk: Desk, world: 
 
 
 def test_rights_in_the_namespaces_of_a_tenant_are_enough_for_its_plan(desk: Desk, world: str) -> None:
-    tenant = f"  tenants: [{{name: a, paths: ['teams/a/**'], namespaces: [{world}]}}]\n"
-    desk.write("policies/fleet.yaml", TENANTS + tenant)
+    tenant = f"tenants: [{{name: a, paths: ['teams/a/**'], namespaces: [{world}]}}]"
+    desk.write("policies/fleet.yaml", fleet(["member"], tenant, name="mine"))
     desk.write("policies/idling.yaml", POLICIES.replace("test-*", "no-such-*"))
     desk.write("policies/teams/a/idling.yaml", POLICIES.replace("test-*", "*"))
     said = desk.call("plan", "--tenant", "a", "--now", NIGHT, "-o", "json")
@@ -105,7 +85,7 @@ def test_a_fleet_beside_a_context_is_refused(desk: Desk) -> None:
     desk.write("policies/fleet.yaml", FLEET)
     said = desk.call("plan", "--context", "member")
     assert said.code == 64
-    assert said.err.startswith("error: --context: policies/fleet.yaml:2 is a Fleet, expected policies without one;"), (
+    assert said.err.startswith("error: --context: policies/fleet.yaml:1 is a Fleet, expected policies without one;"), (
         said.err
     )
     assert len(said.err.splitlines()) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights
 from reconciler.policy.load import read_policies
 from reconciler.workload_kinds import WorkloadKind
 from tests.live import chart, deployed
-from tests.live.deployed import APPLY, OWN, PLAN, Grant
+from tests.live.deployed import APPLY, OWN, PLAN, Grant, an_overlay, kustomized, needs_kubectl
 from tests.real.objects import manifests
 
 DOCUMENT = deployed.DEPLOY.parent / "docs" / "reference" / "rights.md"
@@ -246,9 +245,6 @@ def test_the_policies_of_the_example_are_read_as_a_mounted_config_map(tmp_path: 
     assert len(found.idling) == 1
 
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-
-
 @needs_kubectl
 @pytest.mark.parametrize(
     ("folder", "files"),
@@ -288,18 +284,6 @@ def test_a_component_brings_its_rights_and_what_narrows_them(
     assert_same(built, [*manifests(*deployed.MEMBER, *files), *narrowed])
 
 
-def an_overlay(folder: Path, components: Iterable[str], **more: Any) -> Path:
-    """A kustomization of a member cluster with these components, beside a copy of deploy/."""
-    overlay = {
-        "kind": "Kustomization",
-        "resources": ["deploy/member"],
-        "components": [f"deploy/components/{name}" for name in components],
-    }
-    shutil.copytree(deployed.DEPLOY, folder / "deploy")
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay | more))
-    return folder
-
-
 @needs_kubectl
 def test_an_overlay_protects_more_namespaces_as_documented(tmp_path: Path) -> None:
     (patches,) = [block for block in blocks_of_yaml() if "patches" in block]
@@ -332,8 +316,7 @@ def test_an_overlay_lets_out_to_more_as_documented(tmp_path: Path) -> None:
 
 
 def blocks_of_yaml(page: Path = DOCUMENT) -> list[Any]:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    return [yaml.safe_load(block) for block in blocks]
+    return [yaml.safe_load(block) for block in deployed.blocks_of(page, "yaml")]
 
 
 def assert_same(built: Iterable[Any], written: Iterable[Any]) -> None:
@@ -361,13 +344,6 @@ def test_the_example_mounts_its_policies_and_its_kubeconfig() -> None:
     assert {"name": "KUBECONFIG", "value": "/etc/reconciler/kubeconfig"} in pod["containers"][0]["env"]
     assert pod["containers"][0]["image"] == "registry.example/platform/reconciler:0.1.0"
     assert_same([one for one in built if "Admission" in one["kind"]], deployed.admission("member/admission"))
-
-
-def kustomized(folder: str | Path) -> list[Any]:
-    command = ["kubectl", "kustomize", str(deployed.DEPLOY / folder)]  # a path that is absolute stays as it is
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
 
 
 def test_the_documentation_tells_what_each_right_is_for() -> None:

@@ -25,31 +25,10 @@ from tests.live.one_cluster import RBAC, Desk
 from tests.real.api import APPLY_PATCH
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.objects import a_deployment, a_service, an_object
+from tests.real.objects import a_deployment, a_service, an_autoscaler, an_object, within
 from tests.real.worlds import create, deployment_path
 from tests.way.calls import Folder
-
-FLEET = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec:
-  home: east
-  namespace: OWN
-  clusters: CLUSTERS
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-nights}
-spec:
-  selector: {namespaces: {include: [OWN-app]}, services: {}}
-  idleWhen: [{schedule: {calendar: night}}]
-"""
+from tests.way.manifests import documents, fleet, idling
 
 SOON = ("--request-timeout", "5")
 """What does not answer is tried again for so long; what does answers sooner, on a busy machine too."""
@@ -57,8 +36,9 @@ SOON = ("--request-timeout", "5")
 
 def a_desk(folder: Path, contexts: dict[str, Access], own: str) -> Desk:
     desk = Desk(folder, write_kubeconfig(folder / "kubeconfig", contexts))
-    clusters = ", ".join(f"{{name: {name}}}" for name in contexts)
-    desk.write("policies/all.yaml", FLEET.replace("CLUSTERS", f"[{clusters}]").replace("OWN", own))
+    nights = idling(f"namespaces: {{include: [{own}-app]}}, services: {{}}", name="idle-nights")
+    mine = fleet(contexts, f"namespace: {own}", name="mine", home="east")
+    desk.write("policies/all.yaml", documents(mine, nights))
     return desk
 
 
@@ -127,11 +107,7 @@ def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tm
     api = api_server.api
     app = f"{api_namespace}-none-app"
     create(api, [an_object("v1", "Namespace", app)])
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    scaler = an_object(
-        "autoscaling/v2", "HorizontalPodAutoscaler", "web", spec={"maxReplicas": 3, "scaleTargetRef": target}
-    )
-    create(api, [a_service("web"), a_deployment("web", 2), scaler], app)
+    create(api, [a_service("web"), a_deployment("web", 2), an_autoscaler("web", 1, 3)], app)
     admin = api_server.access()
     insecure = Access(admin.server, None, admin.user, {"insecure-skip-tls-verify": True})
     away = Access("https://127.0.0.1:1", admin.authority, admin.user)
@@ -347,9 +323,7 @@ def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
     labels = {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: "one"}
     lease = an_object("coordination.k8s.io/v1", "Lease", "reconciler-activator-one", {"labels": labels}, spec=spec)
     create(api, [an_object("v1", "ConfigMap", "freeze", data={"freezes": freezes}), lease], api_namespace)
-    create(
-        api, [an_object("v1", "Namespace", app), {**a_service("web"), "metadata": {"name": "web", "namespace": app}}]
-    )
+    create(api, [an_object("v1", "Namespace", app), within(app, a_service("web"))])
     web = deployment_path(app, "web")
     api.patch(web, a_deployment("web", 2), APPLY_PATCH, fieldManager="argocd-controller", force="true")
     desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)

@@ -12,7 +12,7 @@ from tests.live import deployed, rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN
 from tests.live.scene import Scene
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 from tests.real.objects import manifests
 from tests.real.worlds import Paths, create_missing, deployment_path, wait_until
 from tests.way.calls import Folder
@@ -30,16 +30,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     from tests.real.proxy import Proxy
 
     folder = Folder(tmp_path_factory.mktemp("rights"))
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
-    with missing_part_skips():
-        plane.start()
-    try:
+    with started(ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)) as plane:
         create_missing(plane.api, manifests(*_ACCOUNTS))
         with Proxy(plane.access(), folder.path / "proxy") as proxy:
             tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
             yield Scene(plane, proxy, folder, {account: proxy.access(token) for account, token in tokens.items()})
-    finally:
-        plane.stop()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ then really run; else their writes are made here as they make them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
@@ -26,9 +25,10 @@ from tests.laws import share_of
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
-from tests.real.fixtures import missing_part_skips
-from tests.real.objects import a_crd, a_deployment, a_namespace, a_node, a_service, an_object
+from tests.real.fixtures import started
+from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
 from tests.real.worlds import create, wait_for_ready, wait_until
+from tests.way.manifests import documents, fleet, idling, placed, target_ref
 
 _KINDS = {
     "deployments": "apps/v1",
@@ -37,6 +37,7 @@ _KINDS = {
     "horizontalpodautoscalers": "autoscaling/v2",
 }
 _FLAGS = ("--include-resources=deployments,statefulsets,cronjobs", "--grace-period=0", "--exclude-deployments=kept")
+NIGHTLY = a_cron_job("nightly", schedule="0 3 1 1 *")
 _OURS = ("reconciler/", "idling.kubernetes.io/", "scale.kubernetes.io/")
 
 pytestmark = pytest.mark.real
@@ -78,9 +79,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, night: tuple[datetime, datet
     """A cluster for one tool after the other, with a namespace to put to sleep: all that is on it is looked at."""
     dev = a_namespace("dev")
     dev["metadata"]["annotations"] = {"downscaler/downtime": f"{stamp(night[0])}-{stamp(night[1])}"}
-    with contextlib.ExitStack() as started:
-        with missing_part_skips():
-            plane = started.enter_context(ControlPlane(tmp_path_factory.mktemp("plane")))
+    with started(ControlPlane(tmp_path_factory.mktemp("plane"))) as plane:
         create(plane.api, [a_namespace("reconciler"), dev, a_node("node")])
         yield plane
 
@@ -100,7 +99,7 @@ def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
     controller = a_deployment("downscaler", 0)
     controller["spec"]["template"]["spec"]["containers"] = [{"name": "a", "image": tool.image, "args": [*_FLAGS]}]
     up = [a_deployment("web", 3), a_deployment("kept", 1), database]
-    create(api, [a_service("web"), *up, a_cron_job(), controller], namespace)
+    create(api, [a_service("web"), *up, NIGHTLY, controller], namespace)
     for name, replicas in (("web", 3), ("kept", 1)):
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
@@ -109,12 +108,6 @@ def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
     for plural, version in _KINDS.items():
         api.delete(f"/apis/{version}/namespaces/{namespace}/{plural}")
     wait_until(lambda: not pods(api, namespace), "no pods")
-
-
-def a_cron_job() -> Object:
-    job = {"containers": [{"name": "a", "image": "registry.example/a:1"}], "restartPolicy": "Never"}
-    spec = {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": {"template": {"spec": job}}}}
-    return an_object("batch/v1", "CronJob", "nightly", spec=spec)
 
 
 def pods(api: Api, namespace: str) -> dict[str, str]:
@@ -218,8 +211,7 @@ def test_what_kube_green_remembers_in_a_secret_is_taken_over(
     spec = {"weekdays": "*", "sleepAt": "20:00", "wakeUpAt": "08:00", "suspendCronJobs": True}
     info = an_object("kube-green.com/v1alpha1", "SleepInfo", "nights", spec=spec)
     secret = an_object("v1", "Secret", "sleepinfo-nights", stringData=memory)
-    suspended = a_cron_job()
-    suspended["spec"]["suspend"] = True
+    suspended = a_cron_job("nightly", suspend=True)
     create(api, [a_deployment("web", 0), suspended, a_deployment("off", 0), info, secret], "dev")
     said = desk.call("import", "kube-green", "--context", "member", "--out", "policies/imported.yaml")
     assert said.code == 0, said
@@ -232,34 +224,15 @@ def test_what_kube_green_remembers_in_a_secret_is_taken_over(
     assert specs(api, "dev")["/apis/apps/v1/namespaces/dev/deployments/web"]["replicas"] == 3
 
 
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: member, clusters: [{name: member}]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [CronJob]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["00:00-24:00"]}}]
-  minAge: 0s
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: placed, namespace: shop}
-spec:
-  replicas: 5
-  preferences: {clusters: {member: {weight: 1}}}
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
-"""
-
-
-def an_autoscaler() -> Object:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    spec = {"minReplicas": 2, "maxReplicas": 6, "scaleTargetRef": target}
-    return an_object("autoscaling/v2", "HorizontalPodAutoscaler", "web", spec=spec)
+POLICIES = documents(
+    fleet(["member"], name="mine"),
+    idling(
+        "namespaces: {include: [dev]}, services: {}, workloads: {kinds: [CronJob]}",
+        "minAge: 0s",
+        downtime='"00:00-24:00"',
+    ),
+    placed(5, "clusters: {member: {weight: 1}}", target_ref(name="placed"), name="placed"),
+)
 
 
 def settle(api: Api) -> None:
@@ -282,7 +255,7 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
     (plane,) = control_planes(1, parts=API_ONLY)
     api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
     create(api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
-    create(api, [a_service("web"), a_deployment("web", 3), an_autoscaler(), a_cron_job()], "dev")
+    create(api, [a_service("web"), a_deployment("web", 3), an_autoscaler("web", 2, 6), NIGHTLY], "dev")
     create(api, [a_deployment("placed", 8)], "shop")
     excluded = {"metadata": {"annotations": {"reconciler/exclude": "false"}}}
     api.patch("/api/v1/namespaces/shop", excluded)

@@ -20,23 +20,10 @@ from tests.live.one_cluster import Desk
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_service
 from tests.real.worlds import create
+from tests.way.calls import Folder
+from tests.way.manifests import documents, fleet, idling
 
 NIGHT = datetime(2035, 11, 20, 23, 0, tzinfo=UTC)
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: mine}}
-spec: {{home: member, namespace: "{namespace}-own", clusters: [{{name: member}}]}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {{name: nights}}
-spec:
-  selector: {{namespaces: {{include: [{namespace}]}}, services: {{}}}}
-  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["20:00-07:00"]}}}}]
-  minAge: 0s
-  minAwake: 0s
-"""
 
 
 @pytest.fixture
@@ -44,8 +31,9 @@ def policies(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Pa
     settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
     create(api_server.api, [a_service("web"), a_deployment("web", 3) | {"status": settled}], api_namespace)
     api_server.api.create("/api/v1/namespaces", {"metadata": {"name": f"{api_namespace}-own"}})
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "all.yaml").write_text(POLICIES.format(namespace=api_namespace))
+    nights = idling(f"namespaces: {{include: [{api_namespace}]}}, services: {{}}", "minAge: 0s", "minAwake: 0s")
+    mine = fleet(["member"], f'namespace: "{api_namespace}-own"', name="mine")
+    Folder(tmp_path).write("policies/all.yaml", documents(mine, nights))
     return tmp_path / "policies"
 
 

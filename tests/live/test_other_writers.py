@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from tests.live.one_namespace import OneNamespace
-from tests.live.rights_world import a_cron_job
 from tests.real.api import APPLY_PATCH, Object
-from tests.real.objects import SCALED_OBJECT, a_deployment, a_service, an_object
+from tests.real.objects import (
+    SCALED_OBJECT,
+    a_cron_job,
+    a_deployment,
+    a_service,
+    an_autoscaler,
+    for_deployment,
+    with_metadata,
+)
 from tests.real.worlds import create, create_missing, wait_for_ready, wait_until
 
 GIT = "argocd-controller"
@@ -67,14 +74,12 @@ class GitOps:
     def __init__(self, night: Night, *, replicas: bool) -> None:
         self._night = night
         self.autoscaler = f"/apis/autoscaling/v2/namespaces/{night.namespace}/horizontalpodautoscalers/web"
-        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-        bounds = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9}
         deployment = a_deployment("web", 5)
         if not replicas:
             del deployment["spec"]["replicas"]
         self._declared = {
             night.web: deployment,
-            self.autoscaler: an_object("autoscaling/v2", "HorizontalPodAutoscaler", "web", spec=bounds),
+            self.autoscaler: an_autoscaler("web", 2, 9),
         }
 
     def sync(self) -> None:
@@ -213,10 +218,9 @@ class Rest:
         self.scaled_object = f"/apis/keda.sh/v1alpha1/namespaces/{night.namespace}/scaledobjects/{name}"
 
     def sync(self, suspend: bool | None, paused: str | None) -> None:
-        cron_job = a_cron_job(self._name)
-        cron_job["spec"] |= {} if suspend is None else {"suspend": suspend}
+        cron_job = a_cron_job(self._name, **({} if suspend is None else {"suspend": suspend}))
         marks = {} if paused is None else {"annotations": {PAUSED: paused}}
-        scaled = an_object("keda.sh/v1alpha1", "ScaledObject", self._name, marks, spec=scaling(self._name))
+        scaled = with_metadata(for_deployment("keda.sh/v1alpha1", "ScaledObject", self._name, triggers=[]), **marks)
         for path, declared in ((self.cron_job, cron_job), (self.scaled_object, scaled)):
             self._night.api.patch(path, declared, APPLY_PATCH, fieldManager=self.manager, force="true")
 
@@ -231,10 +235,6 @@ class Rest:
 
     def marks(self) -> list[dict[str, str]]:
         return [self._night.annotations(path) for path in (self.cron_job, self.scaled_object)]
-
-
-def scaling(name: str) -> Object:
-    return {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}, "triggers": []}
 
 
 @pytest.fixture

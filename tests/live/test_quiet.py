@@ -6,26 +6,13 @@ from collections import Counter
 
 from tests.live.stage import Stage
 from tests.real.api import Object
-from tests.real.objects import a_deployment, a_service
+from tests.real.objects import a_deployment, a_service, within
+from tests.way.manifests import documents, fleet, idling
 
-SMALL = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: small}
-spec:
-  home: east
-  clusters: [{name: east}, {name: west}]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  selector:
-    namespaces: {include: [dev]}
-    services: {}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Sat 01:00-02:00"]}}]
-"""
-
+SMALL = documents(
+    fleet(["east", "west"], name="small"),
+    idling("namespaces: {include: [dev]}, services: {}", name="idle-dev", downtime='"Sat 01:00-02:00"'),
+)
 NIGHT, MORNING = "2035-11-24T01:30:00Z", "2035-11-24T08:00:00Z"
 
 ASKED = {
@@ -99,10 +86,7 @@ def begin(stage: Stage, world: dict[str, list[Object]]) -> None:
 
 
 def shop(name: str) -> list[Object]:
-    deployment, service = a_deployment(name, 1), a_service(name)
-    for one in (deployment, service):
-        one["metadata"]["namespace"] = "dev"
-    return [deployment, service]
+    return [within("dev", a_deployment(name, 1)), within("dev", a_service(name))]
 
 
 def test_what_was_read_while_nobody_had_the_lock_is_written_by_and_events_come_last(empty_stage):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,11 +22,12 @@ from tests.live.deployed import APPLY, PLAN, Grant
 from tests.live.one_cluster import Desk
 from tests.live.scene import Scene
 from tests.real.api import MERGE_PATCH, Api, ApiError
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
 from tests.real.worlds import create_missing, deployment_path
 from tests.way.calls import Folder
+from tests.way.manifests import UNLIMITED, documents, downscale, fleet
 
 pytestmark = pytest.mark.real
 
@@ -54,17 +52,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
     folder = Folder(tmp_path_factory.mktemp("rights"))
     folder.write("policies/all.yaml", rights_world.POLICIES)
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)
-    with missing_part_skips():
-        plane.start()
-    try:
+    with started(ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)) as plane:
         deployed.install(plane.api)
         with Proxy(plane.access(), folder.path / "proxy") as proxy:
             tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
             accesses = {account: proxy.access(token) for account, token in tokens.items()}
             yield Scene(plane, proxy, folder, {**accesses, "admin": proxy.access()})
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")
@@ -165,37 +158,21 @@ def without_reasons(state: Any) -> Any:
     return found
 
 
-PICKING = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: picking}
-spec:
-  home: east
-  clusters: [{name: east, connection: {kubeconfig: kubeconfig.yaml}}]
-  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
-  podPickers: {allowedHosts: [localhost]}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector:
-    namespaces: {include: [batch]}
-    workloads: {kinds: [Deployment]}
-  target: {replicas: 2}
-  settleSeconds: 0
-  verifySeconds: 0
-  podPicker:
-    http:
-      host: localhost
-      port: PORT
-      scheme: http
-      allowInsecureAuth: true
-      httpHeaders:
-        - {name: Authorization, valueFrom: {secretKeyRef: {name: picker, key: token}}}
-    maxRetries: 0
-    onError: skip
-"""
+def picking(port: int) -> str:
+    header = "{name: Authorization, valueFrom: {secretKeyRef: {name: picker, key: token}}}"
+    http = f"host: localhost, port: {port}, scheme: http, allowInsecureAuth: true, httpHeaders: [{header}]"
+    east = "{name: east, connection: {kubeconfig: kubeconfig.yaml}}"
+    return documents(
+        fleet([east], UNLIMITED, "podPickers: {allowedHosts: [localhost]}", name="picking", home="east"),
+        downscale(
+            "namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}",
+            2,
+            "settleSeconds: 0",
+            "verifySeconds: 0",
+            f"podPicker: {{http: {{{http}}}, maxRetries: 0, onError: skip}}",
+            name="workers",
+        ),
+    )
 
 
 @pytest.mark.parametrize("granted", [False, True], ids=["not granted", "granted"])
@@ -204,7 +181,7 @@ def test_a_pickers_secret_is_read_where_its_role_is_bound(scene: Scene, httpserv
         {"chosen_pods": ["worker-1-0", "worker-1-3"], "tied_pods": []}
     )
     scene.fill()
-    scene.folder.write("picking/all.yaml", PICKING.replace("PORT", str(httpserver.port)))
+    scene.folder.write("picking/all.yaml", picking(httpserver.port))
     secret = an_object("v1", "Secret", "picker", {"namespace": "batch"}, stringData={"token": "Bearer abc"})
     create_missing(scene.api, [secret, *(manifests(deployed.PICKER_SECRETS) if granted else [])])
 
@@ -277,10 +254,7 @@ def test_the_component_freeze_lets_people_freeze_and_nothing_else(scene: Scene) 
     assert [one[:4] for one in tried] == ["403 "] * 6, tried
 
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-
-
-@needs_kubectl
+@deployed.needs_kubectl
 def test_kubectl_applies_the_example(scene: Scene) -> None:
     said = kubectl(scene, "apply", "--dry-run=server", "-k", str(deployed.DEPLOY / "example"))
 
@@ -289,7 +263,7 @@ def test_kubectl_applies_the_example(scene: Scene) -> None:
     assert "clusterrole.rbac.authorization.k8s.io/reconciler-apply configured" in said.stdout
 
 
-@needs_kubectl
+@deployed.needs_kubectl
 @pytest.mark.parametrize(
     ("account", "question", "answer"),
     [
@@ -307,7 +281,7 @@ def test_kubectl_says_what_they_may(scene: Scene, account: str, question: str, a
     assert kubectl(scene, "auth", "can-i", *question.split(), who).stdout.strip() == answer
 
 
-@needs_kubectl
+@deployed.needs_kubectl
 def test_kubectl_makes_a_token_that_plans(scene: Scene) -> None:
     scene.fill()
     token = kubectl(scene, "create", "token", PLAN, "-n", deployed.OWN, "--duration=1h").stdout.strip()
@@ -317,7 +291,7 @@ def test_kubectl_makes_a_token_that_plans(scene: Scene) -> None:
     assert (said.code, said.out) == (0, scene.plan(PLAN).out)
 
 
-@needs_kubectl
+@deployed.needs_kubectl
 def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) -> None:
     """All of them, one after another, with two contexts for the one API server."""
     scene.fill()
@@ -325,22 +299,11 @@ def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) ->
     access = scene.plane.access()
     contexts = write_kubeconfig(tmp_path / "kubeconfig", {"eu-west": access, "us-east": access})
     (tmp_path / "deploy").symlink_to(root / "deploy")
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(contexts),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    page = (root / "docs" / "how-to" / "deploy.md").read_text()
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
-    script = "set -eux\n" + "\n".join(line.strip() for block in blocks for line in block.splitlines())
-    script = script.replace("reconciler connect", "reconciler connect --yes")
-
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-
-    deployed.admit(scene.api, deployed.admission())
-    assert done.returncode == 0, done.stderr
+    script = "\n".join(deployed.blocks_of(root / "docs" / "how-to" / "deploy.md", "sh"))
+    try:
+        deployed.shell(script.replace("reconciler connect", "reconciler connect --yes"), tmp_path, contexts)
+    finally:
+        deployed.admit(scene.api, deployed.admission())
     assert script.count("kubectl") > 11
     said = scene.call(user_of_the_runs(scene), "plan", "policies")
     assert (said.code, said.out) == (0, scene.plan(APPLY).out)

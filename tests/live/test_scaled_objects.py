@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.live.one_namespace import OneNamespace
-from tests.real.objects import SCALED_OBJECT, a_deployment, a_service, an_object
+from tests.real.objects import SCALED_OBJECT, a_deployment, a_service, for_deployment, with_metadata
 from tests.real.worlds import create, create_missing, wait_for_ready
 
 PAUSED = "autoscaling.keda.sh/paused-replicas"
-SCALING = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "triggers": []}
 
 
 class Queue:
@@ -21,7 +20,7 @@ class Queue:
         self.service = f"/api/v1/namespaces/{own.namespace}/services/web"
         self.scaled_object = f"/apis/keda.sh/v1alpha1/namespaces/{own.namespace}/scaledobjects/queue"
         create_missing(own.api, [SCALED_OBJECT])
-        scaled = an_object("keda.sh/v1alpha1", "ScaledObject", "queue", {}, spec=SCALING)
+        scaled = with_metadata(for_deployment("keda.sh/v1alpha1", "ScaledObject", "web", triggers=[]), name="queue")
         create(own.api, [a_service("web"), a_deployment("web", 3), scaled], own.namespace)
         wait_for_ready(own.api, own.namespace, "web", 3)
 

@@ -18,80 +18,54 @@ from reconciler.workload_kinds import WorkloadKind
 from tests.live import everything
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import (
     CLONE_SET,
     Object,
+    a_cron_job,
     a_deployment,
     a_namespace,
     a_node,
     a_pod_template,
     a_service,
     an_object,
+    owned_by,
+    within,
 )
 from tests.real.worlds import create, wait_until
+from tests.way.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template, weights
 
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
 PIN = "pin-in-a-template"
 CLONES = WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets")
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec:
-  home: east
-  clusters:
-    - name: east
-      prometheus: {url: "PROMETHEUS"}
-    - name: west
-    - name: south
-  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-unused}
-spec:
-  selector: {namespaces: {include: [dev]}, services: {}}
-  idleWhen:
-    - metric:
-        query: 'sum by (namespace, service) (increase(requests[{{ window }}]))'
-        atMost: 0
-        window: 30m
-    - schedule: {calendar: night}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-nights}
-spec:
-  selector: {namespaces: {include: [ci]}, workloads: {kinds: [StatefulSet, CronJob, CloneSet]}}
-  idleWhen: [{schedule: {calendar: night}}]
----
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 6
-  preferences: {rebalance: true, clusters: {"*": {weight: 1}}}
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "registry.example/shop:1"}]}}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector:
-    clusters: {include: [east]}
-    namespaces: {include: [batch]}
-    workloads: {kinds: [Deployment], matchLabels: {app: worker}}
-  target: {replicas: 1}
-  strategy: ZoneBalanced
-"""
+_NIGHT = "{schedule: {calendar: night}}"
+_UNUSED = "{metric: {query: 'sum by (namespace, service) (increase(requests[{{ window }}]))', atMost: 0, window: 30m}}"
+POLICIES = documents(
+    fleet(['{name: east, prometheus: {url: "PROMETHEUS"}}', "west", "south"], UNLIMITED, name="mine", home="east"),
+    policy("Calendar", "night", "timeZone: UTC", 'downtime: ["Mon-Sun 20:00-07:00"]'),
+    policy(
+        "IdlingPolicy",
+        "idle-unused",
+        "selector: {namespaces: {include: [dev]}, services: {}}",
+        f"idleWhen: [{_UNUSED}, {_NIGHT}]",
+    ),
+    policy(
+        "IdlingPolicy",
+        "idle-nights",
+        "selector: {namespaces: {include: [ci]}, workloads: {kinds: [StatefulSet, CronJob, CloneSet]}}",
+        f"idleWhen: [{_NIGHT}]",
+    ),
+    placed(6, weights("*"), template("web", "registry.example/shop:1")),
+    downscale(
+        "clusters: {include: [east]}, namespaces: {include: [batch]}, "
+        "workloads: {kinds: [Deployment], matchLabels: {app: worker}}",
+        1,
+        "strategy: ZoneBalanced",
+        name="workers",
+    ),
+)
 
 
 def settled(replicas: int) -> dict[str, Any]:
@@ -100,16 +74,14 @@ def settled(replicas: int) -> dict[str, Any]:
 
 
 def in_namespace(namespace: str, *made: Object) -> list[Object]:
-    return [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in made]
+    return [within(namespace, one) for one in made]
 
 
 def a_pod(name: str, owner: Object, **status: Any) -> Object:
     """A pod of `owner`, an object that was created."""
-    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
-    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-    metadata = {"labels": owner["spec"]["selector"]["matchLabels"], "ownerReferences": [reference]}
     spec = {**a_pod_template("any")["spec"], **({} if "conditions" in status else {"nodeName": "node-1"})}
-    return an_object("v1", "Pod", name, metadata=metadata, spec=spec, status={"phase": "Pending", **status})
+    labels = {"labels": owner["spec"]["selector"]["matchLabels"]}
+    return owned_by(owner, an_object("v1", "Pod", name, labels, spec=spec, status={"phase": "Pending", **status}))
 
 
 def fill(plane: ControlPlane) -> None:
@@ -139,8 +111,7 @@ def fill(plane: ControlPlane) -> None:
         status={**settled(4), "note": "nor this"},
     )
     runner = a_deployment("runner", 2, kind="StatefulSet") | {"status": {**settled(2), "updatedReplicas": 2}}
-    job = {"spec": {"template": {"spec": {**a_pod_template("j")["spec"], "restartPolicy": "Never"}}}}
-    nightly = an_object("batch/v1", "CronJob", "nightly", spec={"schedule": "0 * * * *", "jobTemplate": job})
+    nightly = a_cron_job("nightly")
     create(api, in_namespace("ci", clones, runner, nightly))
     fill_shop(plane)
     fill_batch(plane)
@@ -173,9 +144,7 @@ def fill_batch(plane: ControlPlane) -> None:
     worker["metadata"]["labels"] = {"app": "worker"}
     create(plane.api, in_namespace("batch", worker))
     made = plane.api.get("/apis/apps/v1/namespaces/batch/deployments/worker")
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "worker", "controller": True}
-    owned = a_deployment("worker", 3, kind="ReplicaSet") | {"status": settled(3)}
-    owned["metadata"]["ownerReferences"] = [{**owner, "uid": made["metadata"]["uid"]}]
+    owned = owned_by(made, a_deployment("worker", 3, kind="ReplicaSet") | {"status": settled(3)})
     create(plane.api, in_namespace("batch", owned))
     replica_set = plane.api.get("/apis/apps/v1/namespaces/batch/replicasets/worker")
     ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2035-11-20T21:00:00Z"}]
@@ -188,16 +157,9 @@ def fill_batch(plane: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    from tests.real.fixtures import missing_part_skips
-
-    found = ControlPlane(tmp_path_factory.mktemp("recorded"), API_ONLY)
-    with missing_part_skips():
-        found.start()
-    try:
+    with started(ControlPlane(tmp_path_factory.mktemp("recorded"), API_ONLY)) as found:
         fill(found)
         yield found
-    finally:
-        found.stop()
 
 
 def vector(request: Request) -> Response:

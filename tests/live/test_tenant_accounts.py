@@ -21,10 +21,10 @@ from reconciler.policy.tenants import FileOwners, _Bounds
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.api import Object
-from tests.real.control_plane import API_ONLY, ControlPlane, start_side_by_side
-from tests.real.fixtures import missing_part_skips
+from tests.real.control_plane import API_ONLY, ControlPlane
+from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests
+from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests, with_metadata
 from tests.real.proxy import Exchange, Proxy
 from tests.real.worlds import Paths, create, create_missing, wait_until
 from tests.way.calls import Said
@@ -101,7 +101,7 @@ class Clusters:
 
     def fill_namespace(self, cluster: str, namespace: str) -> None:
         _empty(self.planes[cluster], namespace)
-        create(self.planes[cluster].api, [_labelled(one) for one in _objects()], namespace)
+        create(self.planes[cluster].api, [with_metadata(one, labels={"team": "b"}) for one in _objects()], namespace)
 
     def objects(self) -> dict[tuple[str, str, str, str], tuple[str, Any]]:
         """What is there of each namespace but our own: its resourceVersion, and its replicas."""
@@ -175,10 +175,6 @@ def _objects() -> Iterator[Object]:
         yield a_deployment(name, 2) | {"status": _STATUS}
 
 
-def _labelled(one: Object) -> Object:
-    return {**one, "metadata": {**one["metadata"], "labels": {"team": "b"}}}
-
-
 def _audited(cluster: str, log: Path) -> Iterator[Write]:
     for line in log.read_text().splitlines():
         event = json.loads(line)
@@ -207,18 +203,13 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
         for name, log in logs.items()
     }
     planes = {name: ControlPlane(tmp_path_factory.mktemp(name), API_ONLY, flags[name]) for name in TEAMS}
-    with missing_part_skips():
-        start_side_by_side(list(planes.values()))
-    try:
+    with started(*planes.values()):
         for plane in planes.values():
             deployed.install(plane.api)
             labels = {"team": "b"} | deployed.OPEN
             create_missing(plane.api, [a_namespace(name, **labels) for name in NAMESPACES])
         tokens = {name: deployed.token(plane) for name, plane in planes.items()}
         yield Clusters(planes, logs, {name: plane.access(tokens[name]) for name, plane in planes.items()})
-    finally:
-        for plane in planes.values():
-            plane.stop()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tests.live.one_cluster import RBAC, Desk
 from tests.live.test_connect import POLICIES
 from tests.real.api import MERGE_PATCH as MERGE
 from tests.real.control_plane import API_ONLY, ControlPlane
-from tests.real.fixtures import missing_part_skips
+from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
 from tests.real.worlds import create_missing, wait_until
@@ -28,7 +27,7 @@ ACCOUNT = f"/api/v1/namespaces/{deployed.OWN}/serviceaccounts"
 
 def documented(hub: ControlPlane) -> Any:
     """The AuthenticationConfiguration of the page, with the addresses of `hub`."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = deployed.blocks_of(PAGE, "yaml")
     (found,) = [block for block in map(yaml.safe_load, blocks) if block.get("kind") == "AuthenticationConfiguration"]
     issuer = found["jwt"][0]["issuer"]
     issuer["certificateAuthority"] = hub.ca_file.read_text()
@@ -38,10 +37,7 @@ def documented(hub: ControlPlane) -> Any:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[ControlPlane]:
-    with missing_part_skips():
-        plane = ControlPlane(tmp_path / "hub", API_ONLY, issuer="https://eu-west.example")
-        plane.start()
-    try:
+    with started(ControlPlane(tmp_path / "hub", API_ONLY, issuer="https://eu-west.example")) as plane:
         name = "system:service-account-issuer-discovery"
         subject = {"apiGroup": RBAC, "kind": "Group", "name": "system:unauthenticated"}
         role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
@@ -49,8 +45,6 @@ def hub(tmp_path: Path) -> Iterator[ControlPlane]:
         plane.api.create(f"/apis/{RBAC}/v1/clusterrolebindings", binding)
         create_missing(plane.api, manifests(*deployed.MEMBER))
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ TESTS = (
     "tests/report/test_plan_json.py",
     "tests/isolation/test_faulty_clusters.py",
     "tests/activator/test_run_side.py",
-    "tests/way/test_desired_state.py",
+    "tests/decide/test_desired_state.py",
     "tests/way/test_closed_loop.py",
     "tests/scenarios",
 )

@@ -112,6 +112,20 @@ def missing_part_skips() -> Iterator[None]:
         pytest.skip(str(error).splitlines()[0])
 
 
+@contextlib.contextmanager
+def started(*planes: ControlPlane) -> Iterator[ControlPlane]:
+    """Start control planes side by side, and stop them in the end; the first one is for where there is one."""
+    from tests.real.control_plane import start_side_by_side
+
+    with missing_part_skips():
+        start_side_by_side(list(planes))
+    try:
+        yield planes[0]
+    finally:
+        for plane in planes:
+            plane.stop()
+
+
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with its etcd, shared by the tests of this worker: objects stay as they are written.
@@ -122,7 +136,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
     from tests.real.objects import CLONE_SET
     from tests.real.worlds import create
 
-    with _started(ControlPlane(tmp_path_factory.mktemp("api-server"), API_ONLY)) as plane:
+    with started(ControlPlane(tmp_path_factory.mktemp("api-server"), API_ONLY)) as plane:
         create(plane.api, [CLONE_SET])
         yield plane
 
@@ -134,7 +148,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     from tests.real.objects import a_node
     from tests.real.worlds import create
 
-    with _started(ControlPlane(tmp_path_factory.mktemp("control-plane"))) as plane:
+    with started(ControlPlane(tmp_path_factory.mktemp("control-plane"))) as plane:
         create(plane.api, [a_node(f"shared-{number}") for number in (1, 2, 3)])
         yield plane
 
@@ -217,16 +231,6 @@ def service_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
         if why:
             pytest.skip(why)
         yield network
-
-
-@contextlib.contextmanager
-def _started(plane: ControlPlane) -> Iterator[ControlPlane]:
-    with missing_part_skips():
-        plane.start()
-    try:
-        yield plane
-    finally:
-        plane.stop()
 
 
 def _new_namespace(plane: ControlPlane) -> str:

@@ -56,6 +56,50 @@ def a_job(name: str, completions: int = 1) -> Object:
     return an_object("batch/v1", "Job", name, spec={"completions": completions, "template": pod})
 
 
+def a_cron_job(name: str, **spec: Any) -> Object:
+    """One that runs every hour."""
+    pod = a_pod_template(name)
+    pod["spec"]["restartPolicy"] = "Never"
+    spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": pod}}, **spec}
+    return an_object("batch/v1", "CronJob", name, spec=spec)
+
+
+def a_clone_set(name: str, replicas: int) -> Object:
+    """One of OpenKruise, whose controller does not run."""
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": a_pod_template(name)}
+    return an_object("apps.kruise.io/v1alpha1", "CloneSet", name, spec=spec)
+
+
+def a_replication_controller(name: str, replicas: int) -> Object:
+    spec = {"replicas": replicas, "selector": {"app": name}, "template": a_pod_template(name)}
+    return an_object("v1", "ReplicationController", name, spec=spec)
+
+
+def for_deployment(version: str, kind: str, name: str, **spec: Any) -> Object:
+    """What scales the Deployment of its name."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return an_object(version, kind, name, spec={"scaleTargetRef": target, **spec})
+
+
+def an_autoscaler(name: str, least: int, most: int) -> Object:
+    return for_deployment("autoscaling/v2", "HorizontalPodAutoscaler", name, minReplicas=least, maxReplicas=most)
+
+
+def owned_by(owner: Object, one: Object) -> Object:
+    """Return `one` with `owner`, which was created, as its controller."""
+    by = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+    by |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    return with_metadata(one, ownerReferences=[by])
+
+
+def with_metadata(one: Object, **metadata: Any) -> Object:
+    return {**one, "metadata": {**one["metadata"], **metadata}}
+
+
+def within(namespace: str, one: Object) -> Object:
+    return with_metadata(one, namespace=namespace)
+
+
 def a_quota(name: str = "quota", **hard: str) -> Object:
     """A ResourceQuota; `a_quota(pods="3")`."""
     return an_object("v1", "ResourceQuota", name, spec={"hard": hard})

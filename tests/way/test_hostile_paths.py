@@ -23,72 +23,48 @@ REACHING = SLEEP.replace("{workloads: {}}", '{namespaces: {include: [tools, "tea
 )
 
 # Names that nobody can tell from others, or that end a line wherever they are printed: refused, whatever is inside.
-UNPRINTABLE = [
-    "x\ny.yaml",
-    "\n.yaml",
-    "fleet.yaml\n.yaml",
-    "x\ry.yaml",
-    "x\r\ny.yaml",
-    "x\ty.yaml",
-    "x\vy.yaml",
-    "x\fy.yaml",
-    "x\x01y.yaml",
-    "x\x1b[2Ky.yaml",
-    "x\x7fy.yaml",
-    "x\u0085y.yaml",
-    "x\u00a0y.yaml",
-    "x\u00ady.yaml",
-    "x\u200by.yaml",
-    "x\u200ey.yaml",
-    "x\u2028y.yaml",
-    "x\u2029y.yaml",
-    "x\u202elmay.yaml",
-    "x\u2066y.yaml",
-    "x\ufeffy.yaml",
-    "x\udcffy.yaml",
-    "\n/fleet.yaml",
-    "x\n/../y\n.yaml",
-    "a\nb/c\nd/x.yaml",
-    "\u3000.yaml",
-]
+UNPRINTABLE = (
+    *(
+        "x\ny.yaml",
+        "fleet.yaml\n.yaml",
+        "\n/fleet.yaml",
+        "x\n/../y\n.yaml",
+        "a\nb/c\nd/x.yaml",
+        "x\ry.yaml",
+        "x\ty.yaml",
+    ),
+    *("x\x1b[2Ky.yaml", "x\x7fy.yaml", "x\u0085y.yaml", "x\u00a0y.yaml", "x\u200by.yaml", "x\u2028y.yaml"),
+    *("x\u202elmay.yaml", "x\ufeffy.yaml", "x\udcffy.yaml", "\u3000.yaml"),
+)
 # Names that anybody can read: the file is read as the team's, and what reaches further in it is refused at its line.
-ODD = [
-    " x.yaml",
-    "x .yaml",
-    "x..yaml",
-    "fleet.yaml",
-    "fleet.yml",
-    "x.yaml/y.yaml",
-    "teams/b/sleep.yaml",
-    "teams/a/x.yaml",
-    "platform/x.yaml",
-    "*.yaml",
-    "**/x.yaml",
-    "[a].yaml",
-    "?.yaml",
-    "{a,b}.yaml",
-    "~x.yaml",
-    "--fleet.yaml",
-    "-o.yaml",
-    "$(id).yaml",
-    "a:b.yaml",
-    "a\\..\\x.yaml",
-    "%2e%2e%2fx.yaml",
-    "e\u0301.yaml",
-    "\u00e9.yaml",
-    "\uff0e\uff0e.yaml",
-    "CON.yaml",
-    "x.yaml.yaml",
-    "#.yaml",
-    "'\".yaml",
-    "x" * 200 + ".yaml",
-]
+ODD = (
+    *(" x.yaml", "x..yaml", "fleet.yaml", "x.yaml/y.yaml", "teams/b/sleep.yaml", "platform/x.yaml", "**/x.yaml"),
+    *(
+        "[a].yaml",
+        "{a,b}.yaml",
+        "~x.yaml",
+        "--fleet.yaml",
+        "$(id).yaml",
+        "a:b.yaml",
+        "a\\..\\x.yaml",
+        "%2e%2e%2fx.yaml",
+    ),
+    *("e\u0301.yaml", "\uff0e\uff0e.yaml", "#.yaml", "'\".yaml", "x" * 200 + ".yaml"),
+)
 
 
 def checked(folder: Path, root: str = "policies") -> tuple[PolicySet | None, list[str]]:
     with inside(folder):
         found, problems = check_policies(root)
     return found, list(map(str, problems))
+
+
+def stops_a_alone(folder: Path) -> list[str]:
+    """Return the problems of policies in which those of team a cannot be used, and all others can."""
+    found, problems = checked(folder)
+    assert found is not None
+    assert ([one.name for one in found.stopped], [one.name for one in found.idling]) == (["a"], ["b/sleep", "tools"])
+    return problems
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -101,11 +77,7 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_a_name_that_cannot_be_printed_is_refused_and_is_the_teams(tmp_path, name):
     two_teams(Folder(tmp_path), snapshot=False)
     write(tmp_path, name, REACHING)
-    found, problems = checked(tmp_path)
-    assert found is not None
-    assert [one.name for one in found.stopped] == ["a"]
-    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
-    (problem,) = problems
+    (problem,) = stops_a_alone(tmp_path)
     assert problem.isprintable()
     assert problem.startswith("policies/teams/a/")
     assert "its name holds a control character or no Unicode, expected one that can be printed" in problem
@@ -115,10 +87,7 @@ def test_a_name_that_cannot_be_printed_is_refused_and_is_the_teams(tmp_path, nam
 def test_a_file_of_an_odd_name_is_the_teams(tmp_path, name):
     two_teams(Folder(tmp_path), snapshot=False)
     write(tmp_path, name, REACHING)
-    found, problems = checked(tmp_path)
-    assert found is not None
-    assert [one.name for one in found.stopped] == ["a"]
-    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
+    problems = stops_a_alone(tmp_path)
     own = os.path.normpath(f"policies/teams/a/{name}")
     assert problems
     assert all(one.startswith(f"{own}:5:") for one in problems)
@@ -131,10 +100,7 @@ def test_a_file_of_an_odd_name_is_the_teams(tmp_path, name):
 )
 def test_a_folder_that_only_looks_like_the_teams_is_refused(tmp_path, folder):
     two_teams(Folder(tmp_path), snapshot=False, **{f"{folder}/x.yaml": SLEEP.replace("sleep", "more")})
-    found, problems = checked(tmp_path)
-    assert found is not None
-    assert [one.name for one in found.stopped] == ["a"]
-    assert problems == [
+    assert stops_a_alone(tmp_path) == [
         f'policies/{folder}/x.yaml:1:1: only looks like "teams/a/**", the paths of tenant a at policies/fleet.yaml:12, '
         "expected the same characters in the same case"
     ]
@@ -233,11 +199,7 @@ def test_a_team_that_writes_too_much_stops_itself_alone(tmp_path, files, text, w
         path.write_text(path.read_text() + "# " + "y" * 2**15 + "\n")
     for number in range(files):
         write(tmp_path, f"{number}.yaml", text)
-    found, problems = checked(tmp_path)
-    assert found is not None
-    assert [one.name for one in found.stopped] == ["a"]
-    assert [one.name for one in found.idling] == ["b/sleep", "tools"]
-    (problem,) = problems
+    (problem,) = stops_a_alone(tmp_path)
     assert problem.startswith("policies/teams/a/")
     assert words in problem
 
@@ -257,8 +219,7 @@ def test_a_platform_that_writes_too_much_keeps_its_fleet(tmp_path):
 
 def test_of_many_problems_in_a_file_the_first_are_told(tmp_path):
     two_teams(Folder(tmp_path), snapshot=False, **{"teams/a/sleep.yaml": SHORT * 200})
-    found, problems = checked(tmp_path)
-    assert [one.name for one in found.stopped] == ["a"]
+    problems = stops_a_alone(tmp_path)
     assert len(problems) == 101
     assert re.fullmatch(r"policies/teams/a/sleep.yaml:[0-9:]+ and [0-9]{3} more problems of this file", problems[-1])
 

@@ -12,14 +12,6 @@ from tests.way.calls import Folder
 NOW = "2026-11-20T22:00:00Z"
 
 
-def test_validate(quickstart):
-    said = quickstart.call("validate", "policies")
-    assert (said.code, said.out) == (
-        0,
-        "policies: valid, 1 Fleet, 2 IdlingPolicy, 1 Calendar, 2 FederatedReplicaSet, 1 DownscalePolicy\n",
-    )
-
-
 def test_after_apply_a_second_plan_is_empty_and_a_second_apply_changes_no_byte(quickstart):
     assert quickstart.plan(NOW, "--detailed-exitcode").code == 2
     assert quickstart.apply(NOW).code == 0
