@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.backends.code_host import GitHubComments, RestApi, publish
-from reconciler.errors import CommentError, Problem, UsageError
+from reconciler.errors import CommentError, Problem
 from reconciler.report.markdown import ReviewComment, marker_of, render_review, shortened
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 from tests.way.calls import Folder, Said
@@ -25,13 +24,6 @@ LISTED, POSTED = (
     f"POST /repos/{REPOSITORY}/issues/{NUMBER}/comments",
 )
 MARKER = "<!-- reconciler review of policies -->"
-
-
-@pytest.fixture
-def host() -> Iterator[CodeHost]:
-    with CodeHost() as found:
-        yield found
-    assert found.faults == []
 
 
 @pytest.fixture
@@ -130,29 +122,25 @@ def test_with_an_invalid_base_the_change_is_planned_alone_and_that_is_said(folde
     assert "## Plan for Fleet `quickstart`" in body
 
 
-def test_a_plan_that_cannot_be_made_is_a_comment_too(folder, host):
-    shutil.rmtree(folder.path / "snapshot")
-    said = folder.call(*PLAN)
-    assert said.code == 3
-    assert "snapshot: No such file or directory, expected a folder with" in host.comments[0]["body"]
-
-
-def test_a_plan_that_takes_too_long_is_a_comment_too(folder, host):
-    said = folder.call(*PLAN, "--plan-timeout", "0")
-    assert said.code == 1
-    assert "there was no plan within 0 s" in host.comments[0]["body"]
-
-
-def test_policies_that_take_too_long_to_check_are_a_comment_too(folder, host):
-    said = folder.call(*CHECK, "--check-timeout", "0")
-    assert said.code == 1
-    assert "the policies were not checked within 0 s, expected it sooner" in host.comments[0]["body"]
-
-
-def test_without_a_snapshot_the_policies_are_checked_and_no_cluster_is_read(folder, host):
-    said = folder.call(*CHECK)
-    assert said.code == 0
-    assert "no snapshot was given, so the policies were checked and not planned" in host.comments[0]["body"]
+@pytest.mark.parametrize(
+    ("call", "code", "words"),
+    [
+        pytest.param((*CHECK, "--snapshot", "gone"), 3, "gone: No such file or directory, expected", id="no snapshot"),
+        pytest.param((*PLAN, "--plan-timeout", "0"), 1, "there was no plan within 0 s", id="no plan in time"),
+        pytest.param(
+            (*CHECK, "--check-timeout", "0"),
+            1,
+            "the policies were not checked within 0 s, expected",
+            id="no check in time",
+        ),
+        pytest.param(
+            CHECK, 0, "no snapshot was given, so the policies were checked and not planned", id="not asked for"
+        ),
+    ],
+)
+def test_why_there_is_no_plan_is_a_comment_too(folder, host, call, code, words):
+    assert folder.call(*call).code == code
+    assert words in host.comments[0]["body"]
 
 
 # Who may not comment
@@ -355,41 +343,35 @@ def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variabl
 # What fails the check
 
 
-def held_back(folder: Folder) -> None:
+def held_back(folder: Folder, *, by_the_change: bool = True) -> None:
     """Limits let nothing go idle, in the base too."""
     limits = "fleet: {share: 10%, atLeast: 10}"
     edited(folder, limits, "fleet: {share: 0%, atLeast: 0}", "policies/fleet.yaml")
     shutil.copy(folder.path / "policies" / "fleet.yaml", folder.path / "base" / "fleet.yaml")
+    if by_the_change:
+        (folder.path / "base" / "idling.yaml").unlink()
 
 
-def test_what_limits_hold_back_of_a_change_fails_unless_that_is_not_wanted(folder, host):
+def test_what_limits_hold_back_of_a_change_fails_unless_that_is_not_wanted(folder, host, monkeypatch):
     held_back(folder)
-    (folder.path / "base" / "idling.yaml").unlink()
     said = folder.call(*PLAN)
     assert said.code == 4
     words = "exit code 4: limits hold back what this change does, see the comment or the summary"
     assert said.err.splitlines() == ["the comment was created", words]
     assert folder.call(*PLAN, "--fail-on", "invalid").code == 0
     assert "**Held back: 4 workloads in eu-west, us-east (idle-dev, idle-runners).**" in host.comments[0]["body"]
-
-
-def test_what_limits_hold_back_in_a_night_to_come_fails_too(folder, monkeypatch):
     monkeypatch.setenv("RECONCILER_NOW", "2026-11-20T15:00:00Z")
-    held_back(folder)
-    (folder.path / "base" / "idling.yaml").unlink()
-    assert folder.call(*PLAN).code == 4
+    assert folder.call(*PLAN).code == 4, "in a night to come too"
 
 
 def test_what_limits_hold_back_without_the_change_is_not_its_fault(folder, host):
-    held_back(folder)
+    held_back(folder, by_the_change=False)
     assert folder.call(*PLAN).code == 0
-    words = "limits hold back what they hold back without this change"
-    assert words in host.comments[0]["body"]
+    assert "limits hold back what they hold back without this change" in host.comments[0]["body"]
 
 
 def test_what_is_wrong_on_a_cluster_does_not_hide_what_limits_hold_back(folder):
     held_back(folder)
-    (folder.path / "base" / "idling.yaml").unlink()
     journal = {"name": "reconciler-journal", "namespace": "reconciler"}
     broken = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": journal, "data": {"1f": "no entry"}}
     folder.write("snapshot/us-east/journal.yaml", json.dumps(broken))
@@ -458,16 +440,8 @@ def test_r3_the_plan_is_made_without_token_and_without_what_the_change_brings(fo
     assert "## " in host.comments[0]["body"]
     assert not (tmp_path / "ran").exists()
     variables = {line.partition("=")[0] for line in seen.read_text().splitlines()}
-    assert {one for one in variables if not one.startswith("RECONCILER_")} <= {
-        "PATH",
-        "LANG",
-        "LC_ALL",
-        "TMPDIR",
-        "PWD",
-        "_",
-        "SHLVL",
-        "OLDPWD",
-    }
+    known = {"PATH", "LANG", "LC_ALL", "TMPDIR", "PWD", "_", "SHLVL", "OLDPWD"}
+    assert {one for one in variables if not one.startswith("RECONCILER_")} <= known
     assert TOKEN not in seen.read_text()
 
 
@@ -485,16 +459,8 @@ def test_r5_a_folder_that_is_a_link_is_not_followed(folder, host, tmp_path, what
 
 
 def test_a_review_that_is_too_long_is_cut_with_everything_closed():
-    lines = [
-        "## Title",
-        "",
-        "<details>",
-        "<summary>x</summary>",
-        "",
-        "````text",
-        *(f"line {n} ```" for n in range(9000)),
-        "````",
-    ]
+    long = [f"line {n} ```" for n in range(9000)]
+    lines = ["## Title", "", "<details>", "<summary>x</summary>", "", "````text", *long, "````"]
     text = shortened("\n".join([*lines, "", "</details>", "", "end"]), 10_000)
     assert 9_000 < len(text) <= 10_000
     assert text.count("````") == 2
@@ -541,8 +507,3 @@ def test_r6_names_are_no_markup():
     assert "\x1b" not in text
     assert "@team" not in outside
     assert "<img" not in outside
-
-
-def test_an_address_is_checked_before_anything_is_sent():
-    with pytest.raises(UsageError):
-        RestApi("http://192.0.2.1", {}, "GITHUB_API_URL")

@@ -100,83 +100,50 @@ def closed(required: str, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def many(items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
 TEXT = {"type": "string", "minLength": 1}
 POSITIVE = {"type": "integer", "minimum": 1}
 URI_REFERENCE = {"type": "string", "pattern": r"^(?!//)([A-Za-z0-9._~!$&'()*+,;=@/-]|%[0-9A-F]{2})+$"}
 MESSAGE = closed("text", {"text": TEXT})
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
-LOG = closed(
-    "version runs",
+RULE = closed(
+    "id shortDescription fullDescription help",
     {
-        "$schema": {"type": "string", "pattern": "^https://"},
-        "version": {"const": "2.1.0"},
-        "runs": {
-            "type": "array",
-            "items": closed(
-                "tool results",
-                {
-                    "tool": closed(
-                        "driver",
-                        {
-                            "driver": closed(
-                                "name rules",
-                                {
-                                    "name": TEXT,
-                                    "semanticVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
-                                    "rules": {
-                                        "type": "array",
-                                        "uniqueItems": True,
-                                        "items": closed(
-                                            "id shortDescription fullDescription help",
-                                            {
-                                                "id": TEXT,
-                                                "shortDescription": MESSAGE,
-                                                "fullDescription": MESSAGE,
-                                                "help": MESSAGE,
-                                                "defaultConfiguration": closed("", {"level": LEVEL}),
-                                            },
-                                        ),
-                                    },
-                                },
-                            )
-                        },
-                    ),
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                    "results": {
-                        "type": "array",
-                        "items": closed(
-                            "ruleId message locations partialFingerprints",
-                            {
-                                "ruleId": TEXT,
-                                "level": LEVEL,
-                                "message": MESSAGE,
-                                "locations": {
-                                    "type": "array",
-                                    "minItems": 1,
-                                    "items": closed(
-                                        "physicalLocation",
-                                        {
-                                            "physicalLocation": closed(
-                                                "artifactLocation region",
-                                                {
-                                                    "artifactLocation": closed("uri", {"uri": URI_REFERENCE}),
-                                                    "region": closed(
-                                                        "startLine", {"startLine": POSITIVE, "startColumn": POSITIVE}
-                                                    ),
-                                                },
-                                            )
-                                        },
-                                    ),
-                                },
-                                "partialFingerprints": {"type": "object", "additionalProperties": TEXT},
-                            },
-                        ),
-                    },
-                },
-            ),
-        },
+        "id": TEXT,
+        **dict.fromkeys(("shortDescription", "fullDescription", "help"), MESSAGE),
+        "defaultConfiguration": closed("", {"level": LEVEL}),
     },
 )
+VERSION = {"type": "string", "pattern": r"^\d+\.\d+\.\d+"}
+DRIVER = closed("name rules", {"name": TEXT, "semanticVersion": VERSION, "rules": many(RULE, uniqueItems=True)})
+PHYSICAL = {
+    "artifactLocation": closed("uri", {"uri": URI_REFERENCE}),
+    "region": closed("startLine", {"startLine": POSITIVE, "startColumn": POSITIVE}),
+}
+LOCATION = closed("physicalLocation", {"physicalLocation": closed("artifactLocation region", PHYSICAL)})
+RESULT = closed(
+    "ruleId message locations partialFingerprints",
+    {
+        "ruleId": TEXT,
+        "level": LEVEL,
+        "message": MESSAGE,
+        "locations": many(LOCATION, minItems=1),
+        "partialFingerprints": {"type": "object", "additionalProperties": TEXT},
+    },
+)
+RUN = closed(
+    "tool results",
+    {
+        "tool": closed("driver", {"driver": DRIVER}),
+        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+        "results": many(RESULT),
+    },
+)
+SCHEMA = {"type": "string", "pattern": "^https://"}
+LOG = closed("version runs", {"$schema": SCHEMA, "version": {"const": "2.1.0"}, "runs": many(RUN)})
 """What we use of SARIF, closed as the standard's objects are; required is what the standard or code scanning requires.
 
 Sources: oasis-tcs/sarif-spec sarif-2.1/schema/sarif-schema-2.1.0.json, sarifLog, run, tool, toolComponent,
@@ -203,15 +170,6 @@ def test_a_log_is_valid_sarif_whatever_a_problem_says(problem, level):
     assert len(log["runs"][0]["results"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [('"startLine": 1', '"startLine": 0'), ('"text"', '"words"'), ("a.yaml", "a b.yaml")]
-)
-def test_the_check_of_a_log_notices_what_is_wrong(old, new):
-    text = sarif([("error", ODD_PROBLEMS[0])], "0.1.0")
-    assert old in text
-    assert list(Draft202012Validator(LOG).iter_errors(json.loads(text.replace(old, new))))
-
-
 def test_a_log_has_what_code_scanning_needs():
     found = leveled([Problem("./a/../b.yaml", 3, 7, "spec.x", "is \x1b[2J")], [])
     log = json.loads(sarif(found, "0.1.0"))
@@ -222,14 +180,8 @@ def test_a_log_has_what_code_scanning_needs():
     (result,) = run["results"]
     assert result["ruleId"] in {rule["id"] for rule in driver["rules"]}
     assert result["message"] == {"text": "spec.x: is \\x1b[2J"}
-    assert result["locations"] == [
-        {
-            "physicalLocation": {
-                "artifactLocation": {"uri": "b.yaml"},
-                "region": {"startLine": 3, "startColumn": 7},
-            }
-        }
-    ]
+    place = {"artifactLocation": {"uri": "b.yaml"}, "region": {"startLine": 3, "startColumn": 7}}
+    assert result["locations"] == [{"physicalLocation": place}]
 
 
 def test_a_fingerprint_stays_while_lines_move_and_is_of_one_problem_only():

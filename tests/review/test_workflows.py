@@ -56,13 +56,6 @@ def permissions_of(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
         yield name, job.get("permissions", value["permissions"])
 
 
-def test_there_is_something_to_check():
-    names = ["apply.yaml", "release.yaml", "review.yaml", "snapshot.yaml", "test.yaml"]
-    assert [file.name for file in WORKFLOWS] == names
-    names = ["github-forks.yml", "github-snapshot.yml", "github-status.yml", "github-wake.yml", "github.yml"]
-    assert [file.name for file in EXAMPLES] == names
-
-
 # Injection
 
 
