@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.activator.connection import (
-    ConnectionHandlers,
-    ConnectionSettings,
-    HeldConnection,
-    connected,
-)
-from reconciler.activator.listener import Listener, ListenerHandlers, PortRange, PortsTakenError, open_listener
+from reconciler.activator.connection import HeldConnection, connected
+from reconciler.activator.limits import Shared
+from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,
+    NamespacedName,
     ServiceEndpoints,
     WatchedPort,
     WatchedService,
     slice_manifests,
 )
-from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shared_limit import SharedLimit
 
 _ANSWERS_AT_LATEST = 30.0
 """Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
@@ -48,25 +43,6 @@ _SIGNALS_AGAIN = 10.0
 NO_ENDPOINTS = ServiceEndpoints({}, {})
 
 
-class ActivationSettings(Struct, frozen=True):
-    """What all activations share. `signal` wakes a Service; `changed` is called when its slices are to be looked at.
-    `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
-
-    `held` are all connections that wait for a pod, `spliced` all that are joined with one; of `listeners` each
-    activation has one for each port.
-    """
-
-    pod: ActivatorPod
-    ports: PortRange
-    connections: ConnectionSettings
-    signal: Callable[[Activation], None]
-    changed: Callable[[Activation], None]
-    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
-    held: SharedLimit[HeldConnection]
-    spliced: SharedLimit[HeldConnection]
-    listeners: SharedLimit[Activation]
-
-
 class ObservedService(Struct, frozen=True):
     """A Service as it is now; `service` is None where it is gone. `restricted`: clients go to its pods themselves."""
 
@@ -78,12 +54,12 @@ class ObservedService(Struct, frozen=True):
 class Activation:
     """Accepts the connections of one Service while it is idle."""
 
-    def __init__(self, name: tuple[str, str], settings: ActivationSettings) -> None:
+    def __init__(self, name: NamespacedName, shared: Shared) -> None:
         self.name = name
         self.published: dict[str, Mapping[str, Any]] = {}
         """Our slices as they were written last, by their names; kept by whoever writes them."""
 
-        self._settings = settings
+        self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
         self._listeners: list[Listener] = []
@@ -128,7 +104,7 @@ class Activation:
     @property
     def has_traffic(self) -> bool:
         """Return whether somebody waits: a connection, or whoever sent a datagram a short time ago."""
-        recently = self._loop.time() - self._traffic_at < self._settings.connections.limits.hold_timeout
+        recently = self._loop.time() - self._traffic_at < self._shared.limits.hold_timeout
         return bool(self._idled_at) and (self.held > 0 or recently)
 
     @property
@@ -154,7 +130,7 @@ class Activation:
         if service is None or not self.wants_slices:
             return {}
         if self._made is None:
-            pod = self._settings.pod
+            pod = self._shared.pod
             ports = [(one.port, one.number) for one in self._listeners]
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
             self._made = {one["metadata"]["name"]: one for one in made}
@@ -179,7 +155,7 @@ class Activation:
             self._listen(() if service is None or service.problem else service.ports)
         finally:  # the ports that there are listeners for are handed over and given up all the same
             self._take_in(observed.backends)
-            self._settings.changed(self)
+            self._shared.changed(self.name)
 
     def _take_in(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
@@ -204,16 +180,16 @@ class Activation:
                 self._answer()
                 return
             for one in [backend for port in ports for backend in self._observed.backends.of(port)]:
-                pod = await self._connect(one)
+                pod = await self.connect(one)
                 if pod is not None:
                     pod.close()
                     self._answer()
                     return
             await asyncio.sleep(0.1)
 
-    async def _connect(self, backend: EndpointAddress) -> socket.socket | None:
+    async def connect(self, backend: EndpointAddress) -> socket.socket | None:
         """Return a connection to a backend, None where nobody accepts it, or it is no Pod of the namespace."""
-        if not await self._settings.is_pods(self.name[0], backend):
+        if not await self._shared.is_pods(self.name[0], backend):
             await asyncio.sleep(0)  # there may be thousands, and what is known waits for nothing
             return None
         return await connected((backend.address, backend.port))
@@ -222,7 +198,7 @@ class Activation:
         """Note that pods answer, if they are still ready."""
         if self._ready_at is not None and not self._answers:
             self._answers = True
-            self._settings.changed(self)
+            self._shared.changed(self.name)
 
     def _answer_since(self, ready_at: float) -> None:
         if self._ready_at == ready_at:
@@ -256,11 +232,12 @@ class Activation:
         known = [one.port for one in kept]
         missing = [port for port in ports if port not in known]
         self._make_room(len(missing))
-        handlers = ListenerHandlers(self._connected, self._datagrams)
-        settings = self._settings
+        addresses, ports_of_ours = self._shared.pod.addresses, self._shared.ports
         opened: list[Listener] = []
         try:
-            opened.extend(open_listener(port, settings.pod.addresses, settings.ports, handlers) for port in missing)
+            opened.extend(
+                open_listener(port, addresses, ports_of_ours, self._connected, self._datagrams) for port in missing
+            )
         finally:
             self._listeners = [*kept, *opened]
             self._keep_listeners(self._listeners if len(opened) == len(missing) else kept)
@@ -271,7 +248,7 @@ class Activation:
         Raises:
             PortsTakenError: the namespace of this one would then have the most.
         """
-        listeners, namespace = self._settings.listeners, self.name[0]
+        listeners, namespace = self._shared.listeners, self.name[0]
         while not listeners.has_room(count):
             other = listeners.gives_way(namespace, count)
             if other is None:
@@ -280,29 +257,28 @@ class Activation:
                     "expected free ones; widen the range"
                 )
             other.close()
-            other._settings.changed(other)
+            self._shared.changed(other.name)
 
     def _keep_listeners(self, kept: list[Listener]) -> None:
         """Close all listeners but `kept`."""
         for listener in [one for one in self._listeners if one not in kept]:
             listener.close()
-            self._settings.ports.give_back()
+            self._shared.ports.give_back()
         self._listeners, self._made = kept, None
         if kept:
-            self._settings.listeners.take(self.name[0], self, len(kept))
+            self._shared.listeners.take(self.name[0], self, len(kept))
         else:
-            self._settings.listeners.give_back(self.name[0], self)
+            self._shared.listeners.give_back(self.name[0], self)
 
     def _connected(self, client: socket.socket, port: WatchedPort) -> None:
-        settings = self._settings.connections
-        settings.metrics.counters["connections"] += 1
-        held, namespace = self._settings.held, self.name[0]
-        if len(self._held) >= settings.limits.held_per_service:
+        shared, namespace = self._shared, self.name[0]
+        shared.metrics.counters["connections"] += 1
+        held = shared.held
+        if len(self._held) >= shared.limits.held_per_service:
             next(iter(self._held)).refuse("limit")
         while not held.has_room() and (oldest := held.gives_way(namespace) or held.greatest_of(namespace)):
             oldest.refuse("limit")
-        handlers = ConnectionHandlers(self._spoke, self._joined, self._over, self._backends, self._connect)
-        made = HeldConnection(client, port, namespace, handlers, settings)
+        made = HeldConnection(client, port, self, shared)
         self._held[made] = None
         held.take(namespace, made)
         if self._ready_at is None:
@@ -312,10 +288,10 @@ class Activation:
         elif self._withdrawn_at is not None:
             self._loop.call_later(_REFUSES_AFTER, made.refuse, "network-policy")
 
-    def _joined(self, connection: HeldConnection) -> bool:
+    def joined(self, connection: HeldConnection) -> bool:
         """Note that a pod answers; return whether a connection may be joined with one."""
         self._answer()
-        spliced, namespace = self._settings.spliced, self.name[0]
+        spliced, namespace = self._shared.spliced, self.name[0]
         while not spliced.has_room():
             other = spliced.gives_way(namespace, 1)
             if other is None:
@@ -326,20 +302,20 @@ class Activation:
         spliced.take(namespace, connection)
         return True
 
-    def _over(self, connection: HeldConnection) -> None:
+    def over(self, connection: HeldConnection) -> None:
         self._forget(connection)
         self._spliced.pop(connection, None)
-        self._settings.spliced.give_back(self.name[0], connection)
+        self._shared.spliced.give_back(self.name[0], connection)
 
     def _forget(self, connection: HeldConnection) -> None:
         self._held.pop(connection, None)
-        self._settings.held.give_back(self.name[0], connection)
+        self._shared.held.give_back(self.name[0], connection)
 
     def _datagrams(self, count: int, port: WatchedPort) -> None:
-        self._settings.connections.metrics.counters["datagrams"] += count
+        self._shared.metrics.counters["datagrams"] += count
         self._traffic(port)
 
-    def _spoke(self, connection: HeldConnection) -> None:
+    def spoke(self, connection: HeldConnection) -> None:
         """Take a connection as traffic; where pods answer it, and it may not be handed over, its client tries again."""
         self._traffic(connection.port)
         if self._ready_at is not None and self._observed.restricted and self._withdrawn_at is None:
@@ -352,9 +328,9 @@ class Activation:
         self._traffic_at = now = self._loop.time()
         if now >= self._signals_at:
             self._signals_at = now + _SIGNALS_AGAIN
-            self._settings.signal(self)
+            self._shared.signal(self.name)
 
-    def _backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
+    def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._ready_at is None or self._observed.restricted:
             return ()

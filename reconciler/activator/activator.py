@@ -8,32 +8,29 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
-from reconciler.activator.activation import NO_ENDPOINTS, Activation, ActivationSettings, ObservedService
-from reconciler.activator.background import FIRST_PAUSE, BackgroundTasks
-from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
-from reconciler.activator.listener import PortRange
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
+from reconciler.activator.background import BackgroundTasks, Signals, pauses
+from reconciler.activator.limits import ActivatorLimits, Shared
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
     WATCHED_SERVICES,
     WATCHED_SLICES,
     NamespacedName,
+    WatchedObjects,
     WatchedService,
     endpoints_of,
     is_restricted,
 )
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
-from reconciler.activator.shared_limit import SharedLimit
-from reconciler.activator.signals import Signals
 from reconciler.activator.wake import CLUSTER, Waker
-from reconciler.activator.watched import WatchedObjects
+from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of
@@ -42,9 +39,6 @@ from reconciler.time_limit import TimeLimit
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
-_PROXIES_LEARN_SECONDS = 2.0
-"""How long the proxies of the nodes may take to see that a slice has gone."""
-
 _WRITERS = 16
 _LOOPS = ("renew", "sweep", "look")
 
@@ -54,9 +48,17 @@ _JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
 T = TypeVar("T")
 
 
-class ActivatorSettings(Struct, frozen=True):
-    """How an activator works. `grace`: how many seconds connections have after SIGTERM; `tell` says a line."""
+@dataclass(eq=False)
+class Activator:
+    """Runs in one event loop; only requests to the API server run in threads.
 
+    `limit` is cut at the end. `tell` says a line; `grace`: how many seconds connections have after SIGTERM.
+    """
+
+    client: ApiClient
+    waker: Waker
+    publication: Publication
+    limit: TimeLimit
     pod: ActivatorPod
     limits: ActivatorLimits
     tell: Callable[[str], None]
@@ -64,24 +66,9 @@ class ActivatorSettings(Struct, frozen=True):
     never_splices: bool = False
     grace: float = 30.0
 
-
-class ActivatorParts(Struct, frozen=True):
-    """What an activator asks and writes through, all from threads."""
-
-    client: ApiClient
-    waker: Waker
-    publication: Publication
-    limit: TimeLimit
-
-
-class Activator:
-    """Runs in one event loop; only requests to the API server run in threads."""
-
-    def __init__(self, settings: ActivatorSettings, parts: ActivatorParts) -> None:
+    def __post_init__(self) -> None:
         self.metrics = ActivatorMetrics()
-        self._settings = settings
-        self._parts = parts
-        self._tasks = BackgroundTasks(settings.tell)
+        self._tasks = BackgroundTasks(self.tell)
         self.unexpected = self._tasks.unexpected
         self._activations: dict[NamespacedName, Activation] = {}
         self._services = WatchedObjects(WATCHED_SERVICES, self._name_if_kept)
@@ -89,19 +76,16 @@ class Activator:
         self._policies = WatchedObjects(WATCHED_NETWORK_POLICIES, lambda one: one.name[0])
         self._watched: tuple[WatchedObjects[Any, Any], ...] = (self._services, self._slices, self._policies)
         self._unsynced = {one.resource.plural for one in self._watched}
-        self._pods = PodAddresses(parts.client, self._tasks.failed)
-        self._signals = Signals(parts.waker, self.metrics, self._tasks, self._activations)
-        limits = settings.limits
-        self._shared = ActivationSettings(
-            pod=settings.pod,
-            ports=PortRange(limits.ports),
-            connections=ConnectionSettings(limits, self.metrics, SharedLimit(limits.kept), settings.proxy_protocol),
-            signal=lambda activation: self._signals.add(activation.name),
-            changed=self._changed,
+        self._pods = PodAddresses(self.client, self._tasks.failed)
+        self._signals = Signals(self.waker, self.metrics, self._tasks, self._activations)
+        self._shared = Shared(
+            pod=self.pod,
+            limits=self.limits,
+            metrics=self.metrics,
+            signal=self._signals.add,
+            changed=self._has_changed,
             is_pods=self._pods.has,
-            held=SharedLimit(limits.held),
-            spliced=SharedLimit(limits.spliced),
-            listeners=SharedLimit(limits.listeners),
+            proxy_protocol=self.proxy_protocol,
         )
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
@@ -147,7 +131,7 @@ class Activator:
 
     async def _begin(self) -> None:
         """Delete what a former process of this Pod left, renew the Lease of this one, then watch."""
-        withdraw = partial(self._parts.publication.withdraw_all, self._settings.pod.uid)
+        withdraw = partial(self.publication.withdraw_all, self.pod.uid)
         await self._tasks.until_done("begin", partial(self._in_thread, withdraw))
         again, thread = self._tasks.again, self._in_thread
         self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, partial(thread, self._renew, self._renewals)))
@@ -159,25 +143,25 @@ class Activator:
     async def _end(self) -> None:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._is_ending = True
-        until = self._loop.time() + self._settings.grace
+        until = self._loop.time() + self.grace
         for key in ("begin", "renew", "sweep"):
             task = self._tasks.running.pop(key, None)
             if task is not None:
                 task.cancel()
-        seconds = max(1.0, self._settings.grace / 2)
+        seconds = max(1.0, self.grace / 2)
         withdraw = partial(self._withdraw, self._loop.time() + seconds)
         try:  # behind a renewal that is under way
             await asyncio.wait_for(self._loop.run_in_executor(self._renewals, withdraw), seconds)
         except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
-            self._settings.tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
-        await asyncio.sleep(min(_PROXIES_LEARN_SECONDS, self._settings.grace))
+            self.tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
+        await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self.grace))
         for one in self._activations.values():
             one.close()
         while self._loop.time() < until and any(one.held or one.spliced for one in self._activations.values()):
             await asyncio.sleep(0.1)
         for one in self._activations.values():
             one.end("stopped")
-        self._parts.limit.cut("the activator ends")
+        self.limit.cut("the activator ends")
         for task in self._tasks.running.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
@@ -193,26 +177,24 @@ class Activator:
         Raises:
             ReconcilerError: the last attempt failed.
         """
-        pause = FIRST_PAUSE
-        while True:
+        for pause in pauses():
             try:
                 with suppress(ReconcilerError):  # where it cannot be written, it expires soon, by itself
-                    self._parts.publication.expire()
+                    self.publication.expire()
                 self._threads.shutdown(cancel_futures=True)
-                self._parts.publication.end()
+                self.publication.end()
                 return
             except ReconcilerError:
                 if self._loop.time() + pause >= until:
                     raise
             time.sleep(pause)
-            pause *= 2
 
     async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
         return await self._loop.run_in_executor(threads or self._threads, work)
 
     def _renew(self) -> None:
         began = self._loop.time()
-        self._parts.publication.renew()
+        self.publication.renew()
         if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             self._fresh_since = began
         self._renewed_at = began
@@ -223,8 +205,8 @@ class Activator:
         if now - self._renewed_at > ACTIVATOR_LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
             return
         uids = {one.pod_uid for one in self._slices if one.pod_uid}
-        for uid in self._parts.publication.withdraw_dead(uids):
-            self._settings.tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
+        for uid in self.publication.withdraw_dead(uids):
+            self.tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
     async def _look(self) -> None:
         """Forget what is over; slices also go when a time is up."""
@@ -242,13 +224,13 @@ class Activator:
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
         for one in self._slices:
-            if one.pod_uid != self._settings.pod.uid or self._is_ending:
+            if one.pod_uid != self.pod.uid or self._is_ending:
                 continue
             activation, (namespace, name) = self._activations.get(one.service), one.name
             if activation is not None:
                 activation.published.setdefault(name, {})
             elif ("stray", namespace, name) not in self._tasks.running:
-                withdraw = partial(self._parts.publication.withdraw, namespace, name)
+                withdraw = partial(self.publication.withdraw, namespace, name)
                 self._tasks.start(("stray", namespace, name), partial(self._in_thread, withdraw))
 
     # what is watched
@@ -260,7 +242,7 @@ class Activator:
             changed=lambda name, changed: _quietly(soon, self._seen, objects, name, changed),
             failed=lambda why: _quietly(soon, self._tasks.failed, plural, why),
         )
-        follow = partial(Watch(objects.resource, self._parts.client, CLUSTER, handlers).follow, self._parts.limit)
+        follow = partial(Watch(objects.resource, self.client, CLUSTER, handlers).follow, self.limit)
         thread = threading.Thread(target=follow, name=f"watch of {plural}", daemon=True)
         self._watches.append(thread)
         thread.start()
@@ -313,7 +295,7 @@ class Activator:
         policies = self._policies.of(activation.name[0])
         backends = endpoints_of(slices) if slices else NO_ENDPOINTS
         restricted = service is not None and (
-            self._settings.never_splices or backends.name_no_pods or is_restricted(service, policies)
+            self.never_splices or backends.name_no_pods or is_restricted(service, policies)
         )
         try:
             activation.observe(ObservedService(service, backends, restricted))
@@ -325,10 +307,14 @@ class Activator:
         """Report once, also with an Event, that connections to an idle Service cannot be held."""
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
         if self._tasks.failed(_holding(service.name), words):
-            tell = partial(self._parts.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
+            tell = partial(self.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
             self._tasks.start(("event", service.name), partial(self._in_thread, tell))
 
     # what is written
+
+    def _has_changed(self, name: NamespacedName) -> None:
+        if name in self._activations:
+            self._changed(self._activations[name])
 
     def _changed(self, activation: Activation) -> None:
         if activation.lacks_listeners:
@@ -349,10 +335,10 @@ class Activator:
 
     def _write(self, namespace: str, wanted: dict[str, Any], published: tuple[str, ...]) -> None:
         for manifest in wanted.values():
-            self._parts.publication.publish(manifest)
+            self.publication.publish(manifest)
         for name in published:
             if name not in wanted:
-                self._parts.publication.withdraw(namespace, name)
+                self.publication.withdraw(namespace, name)
 
 
 def _holding(service: NamespacedName) -> str:

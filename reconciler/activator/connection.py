@@ -1,42 +1,21 @@
-"""One accepted connection: it waits for its first byte, then for a pod, then their sockets are joined. Its limits."""
+"""One accepted connection: it waits for its first byte, then for a pod, then their sockets are joined."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
-import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
+from typing import Protocol
 
-from msgspec import Struct
-
-from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import EndpointAddress, WatchedPort
-from reconciler.activator.shared_limit import SharedLimit
+from reconciler.activator.limits import Shared
+from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
+from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
-
-
-class ActivatorLimits(Struct, frozen=True):
-    """Times are seconds. `held` and `held_per_service` count connections that wait for a pod, `spliced` those that are
-    joined with one, `listeners` ports that are listened on, `kept` bytes that a slow receiver has not taken yet. Each
-    is for all namespaces together, but `held_per_service`; beyond it the namespace with the most gives way.
-
-    `silent` is how long an open connection on which nothing came yet is before it counts as traffic.
-    """
-
-    held: int = 10_000
-    held_per_service: int = 100
-    spliced: int = 10_000
-    listeners: int = 10_000
-    kept: int = 256 << 20
-    hold_timeout: float = 60.0
-    silent: float = 2.0
-    ports: range = range(20_000, 30_000)
 
 
 class ConnectionPhase(Enum):
@@ -45,46 +24,36 @@ class ConnectionPhase(Enum):
     OVER = auto()
 
 
-class ConnectionHandlers(Struct, frozen=True):
-    """`traffic` is called once it counts as traffic, `over` when it is closed. `spliced` is called before it is joined
-    with a pod, and returns whether it may be.
+class ConnectionOwner(Protocol):
+    """Whose connections they are: the activation of a Service."""
 
-    `backends` gives those that may be tried now, in order; `connect` tries one.
-    """
+    name: NamespacedName
 
-    traffic: Callable[[HeldConnection], None]
-    spliced: Callable[[HeldConnection], bool]
-    over: Callable[[HeldConnection], None]
-    backends: Callable[[WatchedPort], Iterable[EndpointAddress]]
-    connect: Callable[[EndpointAddress], Awaitable[socket.socket | None]]
+    def spoke(self, connection: HeldConnection) -> None:
+        """Called once it counts as traffic."""
 
+    def joined(self, connection: HeldConnection) -> bool:
+        """Called before it is joined with a pod, which is there; return whether it may be."""
 
-class ConnectionSettings(Struct, frozen=True):
-    """What all connections share; `kept` are the bytes that slow receivers have not taken yet."""
+    def over(self, connection: HeldConnection) -> None:
+        """Called when it is closed."""
 
-    limits: ActivatorLimits
-    metrics: ActivatorMetrics
-    kept: SharedLimit[object]
-    proxy_protocol: bool = False
+    def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
+        """Return those that may be tried now, in order."""
+
+    async def connect(self, backend: EndpointAddress) -> socket.socket | None:
+        """Return a connection to one of them, None where it takes none."""
 
 
 class HeldConnection:
     """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
 
-    def __init__(
-        self,
-        client: socket.socket,
-        port: WatchedPort,
-        namespace: str,
-        handlers: ConnectionHandlers,
-        settings: ConnectionSettings,
-    ) -> None:
+    def __init__(self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, shared: Shared) -> None:
         self.phase = ConnectionPhase.HELD
         self.port = port
-        self._namespace = namespace
         self._client = client
-        self._handlers = handlers
-        self._settings = settings
+        self._owner = owner
+        self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
@@ -92,7 +61,7 @@ class HeldConnection:
         self._joining: asyncio.Task[None] | None = None
         # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
-        limits = settings.limits
+        limits = shared.limits
         self._loop.add_reader(client, self._look)
         self._silent = self._loop.call_later(limits.silent, self._signal)
         self._timeout = self._loop.call_later(limits.hold_timeout, self.refuse, "timeout")
@@ -105,7 +74,7 @@ class HeldConnection:
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
         if self.phase is not ConnectionPhase.OVER:
-            self._settings.metrics.refused[reason] += 1
+            self._shared.metrics.refused[reason] += 1
         if self.phase is ConnectionPhase.HELD:
             self._stop_waiting()
             reset(self._client)
@@ -133,7 +102,7 @@ class HeldConnection:
     def _signal(self) -> None:
         self._silent.cancel()
         if self.phase is ConnectionPhase.HELD:
-            self._handlers.traffic(self)
+            self._owner.spoke(self)
 
     def _stop_waiting(self) -> None:
         self._loop.remove_reader(self._client)
@@ -144,7 +113,7 @@ class HeldConnection:
 
     def _end(self) -> None:
         self.phase = ConnectionPhase.OVER
-        self._handlers.over(self)
+        self._owner.over(self)
 
     async def _join(self) -> None:
         """Connect to one pod after another until one accepts; it is over with the hold at the latest."""
@@ -155,24 +124,25 @@ class HeldConnection:
         if pod is None:
             return  # no pod is ready any more
         try:
-            first = proxy_header(self._client) if self._settings.proxy_protocol else b""
+            first = proxy_header(self._client) if self._shared.proxy_protocol else b""
         except OSError:  # the client has gone meanwhile
             pod.close()
             self.refuse("timeout")
             return
-        if not self._handlers.spliced(self):
+        if not self._owner.joined(self):
             pod.close()
             self.refuse("limit")
             return
         self._stop_waiting()
         self.phase = ConnectionPhase.SPLICED
-        self._splice = Splice((self._client, pod), self._end, self._answered, (self._namespace, self._settings.kept))
+        share = (self._owner.name[0], self._shared.kept)
+        self._splice = Splice((self._client, pod), self._end, self._answered, share)
         self._splice.start(first)
 
     async def _connected(self) -> socket.socket | None:
-        while backends := tuple(self._handlers.backends(self.port)):
+        while backends := tuple(self._owner.backends(self.port)):
             for one in backends:
-                pod = await self._handlers.connect(one)
+                pod = await self._owner.connect(one)
                 if pod is not None:
                     return pod
             await asyncio.sleep(_AGAIN_SECONDS)
@@ -180,7 +150,7 @@ class HeldConnection:
 
     def _answered(self) -> None:
         began = self._accepted_at if self._first_byte_at is None else self._first_byte_at
-        self._settings.metrics.first_byte(self._loop.time() - began)
+        self._shared.metrics.first_byte(self._loop.time() - began)
 
 
 async def connected(address: tuple[str, int]) -> socket.socket | None:
@@ -199,183 +169,3 @@ async def connected(address: tuple[str, int]) -> socket.socket | None:
             raise
         return None
     return pod
-
-
-BUFFER = 256 * 1024
-"""Bytes read at once, and at most kept for each direction of a connection whose receiver is slow."""
-
-SMALL_PIECE = 4 * 1024
-"""The same where so much is kept already that nobody, or only a namespace with less than others, gets more."""
-
-_SPLICED_RECEIVE_BUFFER = 4 << 20
-_WOULD_BLOCK = (BlockingIOError, InterruptedError)
-
-_shared = bytearray(BUFFER)
-"""What is read into: everything runs in one thread, and what cannot be sent at once is copied."""
-
-
-def reset(connection: socket.socket) -> None:
-    """Close `connection` with a reset, so that its peer does not take it for the end of an answer."""
-    with suppress(OSError):  # its peer was faster
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-
-
-class _Direction:
-    """One half of a splice: reads from `source` only what `target` has taken."""
-
-    def __init__(self, splice: Splice, source: socket.socket, target: socket.socket) -> None:
-        self.is_over = False
-        self.received = 0
-        self._splice = splice
-        self._source = source
-        self._target = target
-        self._kept = memoryview(b"")
-        self._ended = False
-
-    def start(self, first: bytes) -> None:
-        self._kept = memoryview(first)
-        if first:
-            self._splice.loop.add_writer(self._target, self._write)
-        else:
-            self._splice.loop.add_reader(self._source, self._read)
-
-    def _read(self) -> None:
-        try:
-            count = self._source.recv_into(_shared, self._splice.piece())
-        except _WOULD_BLOCK:
-            return
-        except OSError:
-            self._splice.abort()
-            return
-        if count and not self.received:
-            self._splice.began(self)
-        self.received += count
-        if not count:
-            self._splice.loop.remove_reader(self._source)
-            self._ended = True
-            self._end()
-            return
-        sent = self._sent(memoryview(_shared)[:count])
-        if 0 <= sent < count:
-            self._kept = memoryview(bytes(_shared[sent:count]))
-            self._splice.keeps(self, count - sent)
-            self._splice.loop.remove_reader(self._source)
-            self._splice.loop.add_writer(self._target, self._write)
-
-    def _write(self) -> None:
-        sent = self._sent(self._kept)
-        if sent < 0:
-            return
-        self._kept = self._kept[sent:]
-        if not self._kept:
-            self._splice.keeps(self, 0)
-            self._splice.loop.remove_writer(self._target)
-            self._splice.loop.add_reader(self._source, self._read)
-
-    def _sent(self, data: memoryview) -> int:
-        """Send what goes at once; return how many bytes that were, -1 where the connection is over."""
-        try:
-            return self._target.send(data)
-        except _WOULD_BLOCK:
-            return 0
-        except OSError:
-            self._splice.abort()
-            return -1
-
-    def _end(self) -> None:
-        """Hand on that no more comes; the other direction goes on."""
-        self.is_over = True
-        try:
-            self._target.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._splice.abort()
-            return
-        self._splice.half_ended()
-
-
-class Splice:
-    """A client and a pod, joined until both have ended; a reset on one side is one on the other."""
-
-    def __init__(
-        self,
-        sockets: tuple[socket.socket, socket.socket],
-        ended: Callable[[], None],
-        answered: Callable[[], None],
-        share: tuple[str, SharedLimit[object]],
-    ) -> None:
-        """`sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered`
-        when the pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.
-        """
-        self.loop = asyncio.get_running_loop()
-        self._sockets = client, pod = sockets
-        self._ended = ended
-        self._answered = answered
-        self._namespace, self._all_kept = share
-        self._is_over = False
-        self._up = _Direction(self, client, pod)
-        self._down = _Direction(self, pod, client)
-
-    def start(self, first: bytes = b"") -> None:
-        """Begin; the pod gets `first` before what the client sends."""
-        for one in self._sockets:
-            one.setblocking(False)
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # While it was held its receive buffer was small.
-        self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)
-        self._up.start(first)
-        self._down.start(b"")
-
-    def began(self, direction: object) -> None:
-        if direction is self._down:
-            self._answered()
-
-    def piece(self) -> int:
-        """Return how many bytes may be read at once."""
-        kept = self._all_kept
-        return BUFFER if kept.has_room(BUFFER) or kept.is_fair(self._namespace) else SMALL_PIECE
-
-    def keeps(self, direction: object, count: int) -> None:
-        """Note how many bytes one half keeps."""
-        if count:
-            self._all_kept.take(self._namespace, direction, count)
-        else:
-            self._all_kept.give_back(self._namespace, direction)
-
-    def half_ended(self) -> None:
-        if self._up.is_over and self._down.is_over:
-            self._close(lambda one: one.close())
-
-    def abort(self) -> None:
-        """End it with a reset on both sides."""
-        self._close(reset)
-
-    def _close(self, close: Callable[[socket.socket], None]) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        for direction in (self._up, self._down):
-            self.keeps(direction, 0)
-        for one in self._sockets:
-            self.loop.remove_reader(one)
-            self.loop.remove_writer(one)
-            close(one)
-        self._ended()
-
-
-_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
-
-
-def proxy_header(client: socket.socket) -> bytes:
-    """Return the header of the PROXY protocol, version 2, that says to a pod who the client is.
-
-    Source: haproxy doc/proxy-protocol.txt, 2.2.
-    """
-    source, target = client.getpeername(), client.getsockname()
-    version = 6 if client.family == socket.AF_INET6 else 4
-    addresses = b"".join(ipaddress.ip_address(one[0].partition("%")[0]).packed for one in (source, target))
-    ports = struct.pack("!HH", source[1], target[1])
-    family = 0x21 if version == 6 else 0x11
-    return _SIGNATURE + struct.pack("!BBH", 0x21, family, len(addresses) + 4) + addresses + ports

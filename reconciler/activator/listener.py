@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
-from msgspec import Struct
-
+from reconciler.activator.limits import PortRange
 from reconciler.activator.objects import WatchedPort
 from reconciler.errors import ReconcilerError
 
@@ -21,53 +20,33 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.2
 
 
-class PortRange:
-    """The ports that listeners may have; each is tried again only after all others.
-
-    Where all were taken none is tried before one is given back, so that asking again costs nothing.
-    """
-
-    def __init__(self, ports: range) -> None:
-        self._ports = ports
-        self._next = 0
-        self._all_taken: set[str] = set()  # the protocols
-
-    def candidates(self, transport: str) -> Iterable[int]:
-        """Yield every port once."""
-        if transport in self._all_taken:
-            return
-        for _ in self._ports:
-            port = self._ports[self._next % len(self._ports)]
-            self._next += 1
-            yield port
-        self._all_taken.add(transport)
-
-    def give_back(self) -> None:
-        """Note that a port is free again."""
-        self._all_taken.clear()
-
-
 class PortsTakenError(ReconcilerError):
     """No port of the range is free."""
 
 
-class ListenerHandlers(Struct, frozen=True):
-    """What is called with a new connection, and for a batch of datagrams (their number)."""
+Connected = Callable[[socket.socket, WatchedPort], None]
+"""What is called with a new connection."""
 
-    connected: Callable[[socket.socket, WatchedPort], None]
-    datagrams: Callable[[int, WatchedPort], None]
+Datagrams = Callable[[int, WatchedPort], None]
+"""What is called for a batch of datagrams, with their number."""
 
 
 class Listener:
     """Listens for one port of a Service until it is closed."""
 
     def __init__(
-        self, port: WatchedPort, number: int, sockets: Collection[socket.socket], handlers: ListenerHandlers
+        self,
+        port: WatchedPort,
+        number: int,
+        sockets: Collection[socket.socket],
+        connected: Connected,
+        datagrams: Datagrams,
     ) -> None:
         self.port = port
         self.number = number
         self._sockets = sockets
-        self._handlers = handlers
+        self._connected = connected
+        self._datagrams = datagrams
         loop = asyncio.get_running_loop()
         for one in sockets:
             loop.add_reader(one, self._receive if port.transport == "UDP" else self._accept, one)
@@ -87,7 +66,7 @@ class Listener:
                     self._pause(listening)
                 return
             connection.setblocking(False)
-            self._handlers.connected(connection, self.port)
+            self._connected(connection, self.port)
 
     def _pause(self, listening: socket.socket) -> None:
         """Let new connections wait in the backlog for a while: without a descriptor each look would find them again."""
@@ -109,11 +88,11 @@ class Listener:
                 break
             count += 1
         if count:
-            self._handlers.datagrams(count, self.port)
+            self._datagrams(count, self.port)
 
 
 def open_listener(
-    port: WatchedPort, addresses: Collection[str], ports: PortRange, handlers: ListenerHandlers
+    port: WatchedPort, addresses: Collection[str], ports: PortRange, connected: Connected, datagrams: Datagrams
 ) -> Listener:
     """Return a listener for `port` on the first port of the range that is free on all `addresses`.
 
@@ -124,7 +103,7 @@ def open_listener(
     for number in ports.candidates(port.transport):
         sockets = _bound(port, addresses, number)
         if sockets is not None:
-            return Listener(port, number, sockets, handlers)
+            return Listener(port, number, sockets, connected, datagrams)
     raise PortsTakenError(f"port {port.port}: no port of --port-range is free, expected one; widen the range")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -17,6 +17,9 @@ from reconciler.decide.idling.records import ServiceRecord, read_service_record
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
 
 _QUIET_PORTS = "*metrics*"
+
+K = TypeVar("K")
+W = TypeVar("W", bound="WatchedObject")
 
 NamespacedName = tuple[str, str]
 """(namespace, name)."""
@@ -261,3 +264,49 @@ def _slice_metadata(service: WatchedService, pod: tuple[str, str], family: str) 
 def _port_fields(port: WatchedPort, number: int) -> Mapping[str, Any]:
     application = {} if port.app_protocol is None else {"appProtocol": port.app_protocol}
     return {"name": port.label, "port": number, "protocol": port.transport, **application}
+
+
+class WatchedObjects(Generic[K, W]):
+    """The objects of `resource`, as a watch says they are, by what they are about: a Service, or a namespace; None for
+    one that is not kept.
+    """
+
+    def __init__(self, resource: WatchedResource[W], about: Callable[[W], K | None]) -> None:
+        self.resource = resource
+        self._about = about
+        self._keys: dict[NamespacedName, K] = {}
+        self._objects: dict[K, dict[NamespacedName, W]] = {}
+
+    def __iter__(self) -> Iterator[W]:
+        """Yield all of them, from any thread."""
+        return (one for inside in tuple(self._objects.values()) for one in tuple(inside.values()))
+
+    def keys(self) -> KeysView[K]:
+        """Return what they are about."""
+        return self._objects.keys()
+
+    def of(self, key: K) -> Collection[W]:
+        """Return those that are about `key`, the one that changed last at the end."""
+        return self._objects.get(key, {}).values()
+
+    def replace(self, objects: Iterable[W]) -> None:
+        """Take `objects` for all that there are."""
+        self._keys, self._objects = {}, {}
+        for one in objects:
+            self.change(one.name, one)
+
+    def change(self, name: NamespacedName, changed: W | None) -> set[K]:
+        """Take in how an object is now, None: it is gone; return what it is about, and was."""
+        keys = set()
+        if name in self._keys:
+            former = self._keys.pop(name)
+            del self._objects[former][name]
+            if not self._objects[former]:
+                del self._objects[former]
+            keys.add(former)
+        key = None if changed is None else self._about(changed)
+        if changed is not None and key is not None:
+            self._keys[name] = key
+            self._objects.setdefault(key, {})[name] = changed
+            keys.add(key)
+        return keys

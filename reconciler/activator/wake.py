@@ -205,17 +205,17 @@ class Waker:
         decided = {one.ref for one in decisions if one.group in every}
         undecided = {one.ref: one for one in cluster.workloads if one.ref not in decided}
         # Before any record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
-        late = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
-        every -= set().union(*(groups[name] for name, why in late.items() if why))
+        problems = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
+        every -= set().union(*(groups[name] for name, why in problems.items() if why))
         runs = {one.ref: one.spec_replicas for one in cluster.workloads if IDLED_AT not in one.annotations}
-        done = {name: idle[name] for name, own in groups.items() if not own and not late[name]}
-        late |= self._each(done, lambda service, record: self._clear(runs, service, record))
+        done = {name: idle[name] for name, own in groups.items() if not own and not problems[name]}
+        problems |= self._each(done, lambda service, record: self._clear(runs, service, record))
         known = {one.ref for one in cluster.workloads}
         unread = {name: _unread(cluster, known, *both) for name, both in idle.items()}
         failed = self._written([one for one in decisions if one.group in every], run)
         return {
             name: "; ".join(
-                [*filter(None, [late[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
+                [*filter(None, [problems[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
             )
             for name, own in groups.items()
         }

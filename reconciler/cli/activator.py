@@ -14,8 +14,8 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
-from reconciler.activator.connection import ActivatorLimits
+from reconciler.activator.activator import Activator
+from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.metrics import serve
 from reconciler.activator.publication import ActivatorPod, Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
@@ -77,7 +77,11 @@ def activator_command(context: str | None, **flags: Any) -> int:
         hold_timeout=flags["hold_timeout"],
         ports=ports,
     )
-    settings = ActivatorSettings(
+    activator = Activator(
+        client=client,
+        waker=Waker(WakeView(wakes), pod.namespace, _now, read_only=flags["read_only"]),
+        publication=Publication(client, CLUSTER, pod),
+        limit=options.limit,
         pod=pod,
         limits=within_descriptors(limits, len(pod.addresses)),
         tell=say,
@@ -85,30 +89,27 @@ def activator_command(context: str | None, **flags: Any) -> int:
         never_splices=flags["splice"] == "Never",
         grace=flags["grace"],
     )
-    waker = Waker(WakeView(wakes), pod.namespace, _now, read_only=flags["read_only"])
-    parts = ActivatorParts(client, waker, Publication(client, CLUSTER, pod), options.limit)
-    asyncio.run(_run(settings, parts, flags["http_port"]))
+    asyncio.run(_run(activator, flags["http_port"]))
     return ExitCode.DONE
 
 
-async def _run(settings: ActivatorSettings, parts: ActivatorParts, http_port: int) -> None:
+async def _run(activator: Activator, http_port: int) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    activator = Activator(settings, parts)
     answers = {
         "/healthz": activator.health,
         "/readyz": activator.readiness,
         "/metrics": activator.metrics_text,
     }
-    for address in settings.pod.addresses:
+    for address in activator.pod.addresses:
         try:
             await serve(answers, address, http_port)
         except OSError as error:
             raise UsageError(f"--http-port: {address}:{http_port}: {error.strerror}, expected a free port") from error
     loop.set_exception_handler(activator.unexpected)
-    say(f"activator of Pod {settings.pod.name}, {', '.join(settings.pod.addresses)}")
+    say(f"activator of Pod {activator.pod.name}, {', '.join(activator.pod.addresses)}")
     await activator.run(ended)
     say("activator ended")
 

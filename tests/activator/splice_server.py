@@ -9,13 +9,11 @@ import asyncio
 import signal
 import sys
 
-from reconciler.activator.activation import NO_ENDPOINTS, Activation, ActivationSettings, ObservedService
-from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
-from reconciler.activator.listener import PortRange
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
+from reconciler.activator.limits import ActivatorLimits, Shared
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shared_limit import SharedLimit
 from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service
 
@@ -29,24 +27,14 @@ async def serve(target: int, most: int) -> None:
         held=most,
         held_per_service=most,
         spliced=most,
+        listeners=1,
         hold_timeout=3600.0,
         silent=3600.0,
         ports=range(21_000, 32_000),
     )
-    connections = ConnectionSettings(limits, ActivatorMetrics(), SharedLimit(limits.kept))
     pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-    settings = ActivationSettings(
-        pod=pod,
-        ports=PortRange(limits.ports),
-        connections=connections,
-        signal=lambda _: None,
-        changed=lambda _: None,
-        is_pods=is_pods,
-        held=SharedLimit(most),
-        spliced=SharedLimit(most),
-        listeners=SharedLimit(1),
-    )
-    activation = Activation(("shop", "web"), settings)
+    shared = Shared(pod, limits, ActivatorMetrics(), lambda _: None, lambda _: None, is_pods)
+    activation = Activation(("shop", "web"), shared)
 
     def observe(backends: ServiceEndpoints) -> None:
         activation.observe(ObservedService(a_watched_service(annotations=IDLE), backends))

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.activator.activation import NO_ENDPOINTS, Activation, ActivationSettings, ObservedService
-from reconciler.activator.connection import ActivatorLimits, ConnectionSettings
-from reconciler.activator.listener import PortRange, PortsTakenError
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
+from reconciler.activator.limits import ActivatorLimits, Shared
+from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
+from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod
-from reconciler.activator.shared_limit import SharedLimit
 from tests.activator.services import IDLE, a_watched_service
 
 _LIMIT = 60
@@ -33,20 +32,10 @@ class Stage:
     def __init__(self, limits: ActivatorLimits, address: str = "127.0.0.1") -> None:
         self.signals = self.accepted = self.refused_backends = 0
         self.metrics = ActivatorMetrics()
-        self.range = PortRange(limits.ports)
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
-        settings = ActivationSettings(
-            pod=pod,
-            ports=self.range,
-            connections=ConnectionSettings(limits, self.metrics, SharedLimit(limits.kept)),
-            signal=self._signal,
-            changed=self._changed,
-            is_pods=self._is_pods,
-            held=SharedLimit(limits.held),
-            spliced=SharedLimit(limits.spliced),
-            listeners=SharedLimit(limits.listeners),
-        )
-        self.activation = Activation(("shop", "web"), settings)
+        shared = Shared(pod, limits, self.metrics, self._signal, self._changed, self._is_pods)
+        self.range = shared.ports
+        self.activation = Activation(("shop", "web"), shared)
         self.clients: list[socket.socket] = []
         self.servers: list[asyncio.Server] = []
 
@@ -54,11 +43,12 @@ class Stage:
         self.refused_backends += backend.pod != POD
         return backend.pod == POD
 
-    def _signal(self, _: Activation) -> None:
+    def _signal(self, _: NamespacedName) -> None:
         self.signals += 1
 
-    def _changed(self, activation: Activation) -> None:
+    def _changed(self, _: NamespacedName) -> None:
         """What the writer of slices does, at once."""
+        activation = self.activation
         had = bool(activation.published)
         activation.published = dict(activation.manifests())
         if had and not activation.published:

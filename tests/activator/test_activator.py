@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation
-from reconciler.activator.activator import Activator, ActivatorParts, ActivatorSettings
-from reconciler.activator.connection import ActivatorLimits, connected
+from reconciler.activator.activator import Activator
+from reconciler.activator.connection import connected
+from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.decode.shapes import decoded_json
@@ -62,9 +62,9 @@ class Stage:
         self.written = Written()
         self.told: list[str] = []
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-        parts = ActivatorParts(cast(Any, None), cast(Any, None), cast(Any, self.written), TimeLimit())
         taken = ActivatorLimits(**{"ports": range(21_000, 32_000), **limits})
-        self.one = one = Activator(ActivatorSettings(pod, taken, self.told.append, grace=grace), parts)
+        parts: Any = (None, None, self.written)
+        self.one = one = Activator(*parts, TimeLimit(), pod, taken, self.told.append, grace=grace)
         one._loop = asyncio.get_running_loop()
         one._unsynced = set()
 
@@ -219,7 +219,7 @@ def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int
 
     async def story(stage: Stage) -> None:
         written = Failing()
-        stage.one._parts = replace(stage.one._parts, publication=cast(Any, written))
+        stage.one.publication = cast(Any, written)
         stage.idle()
         await until(lambda: OURS in written.there)
         await stage.one._end()
@@ -296,7 +296,7 @@ def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_no
         ports._ports = range(0)
         stage.idle("api")
         assert "no port of --port-range is free" in stage.told[0]
-        ports._ports = stage.one._shared.connections.limits.ports
+        ports._ports = stage.one.limits.ports
         await stage.one._look()
         assert API not in stage.one._activations  # nothing is tried as long as no port came back
         stage.one._seen(stage.one._services, WEB, None)
@@ -373,7 +373,7 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one._parts = replace(stage.one._parts, publication=cast(Any, Hanging()))
+        stage.one.publication = cast(Any, Hanging())
         stage.one._signals._waker = cast(Any, Telling())
         try:
             for number in range(100):

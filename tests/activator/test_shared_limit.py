@@ -9,12 +9,11 @@ from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation
-from reconciler.activator.connection import BUFFER, SMALL_PIECE, Splice
+from reconciler.activator.limits import SharedLimit
 from reconciler.activator.objects import EndpointAddress
-from reconciler.activator.shared_limit import SharedLimit
+from reconciler.activator.splice import BUFFER, SMALL_PIECE, Splice
 from tests.activator.services import a_slice
 from tests.activator.test_activator import Stage, play, until
 
@@ -85,7 +84,7 @@ async def connect(activation: Activation, count: int) -> list[socket.socket]:
         client.setblocking(False)
         await loop.sock_connect(client, ("127.0.0.1", activation._listeners[0].number))
         clients.append(client)
-    counters = activation._settings.connections.metrics.counters
+    counters = activation._shared.metrics.counters
     expected = counters["expected"] = counters["expected"] + count
     await until(lambda: counters["connections"] == expected)
     return clients
@@ -118,7 +117,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
     async def story(stage: Stage) -> None:
         pod = await asyncio.start_server(until_its_end, "127.0.0.1", 0)
         port = pod.sockets[0].getsockname()[1]
-        stage.one._shared = replace(stage.one._shared, is_pods=is_pods)
+        stage.one._shared.is_pods = is_pods
         loud, quiet = stage.idle("loud", "large"), stage.idle("quiet", "small")
 
         def ready(activation: Activation) -> None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.activator.connection import BUFFER, Splice, proxy_header
-from reconciler.activator.shared_limit import SharedLimit
+from reconciler.activator.limits import SharedLimit
+from reconciler.activator.splice import BUFFER, Splice, proxy_header
 
 SIZE = 16 << 20
 _LIMIT = 60
