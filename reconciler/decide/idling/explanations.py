@@ -1,37 +1,46 @@
-"""What is said of choices: why, what is undecided or overridden, and what would change it, which no decision reads."""
+"""What is said of choices: why each, what is undecided or overridden, and what a person should read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
-from reconciler.decide.decisions import WITHOUT_END, DesiredState, Overridden, PolicyExplanation, Undecided
-from reconciler.decide.fleet_guard import REMOVED_FLAG
-from reconciler.decide.freeze import lifted
-from reconciler.decide.idling.conditions import Fact, FactName, custom_kind_selector
-from reconciler.decide.idling.notices import first_idles, notices, query_notices, undecided_by_equals, would_idle
+from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    LAST_IDLED,
+    WAKE_REQUESTED_AT,
+    optional_instant,
+)
+from reconciler.decide.decisions import (
+    UNKNOWN_QUERY,
+    DesiredState,
+    Notice,
+    Overridden,
+    PolicyExplanation,
+    Undecided,
+    equal_priorities,
+)
+from reconciler.decide.idling.conditions import FactName, custom_kind_selector
+from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
+from reconciler.decide.idling.counterfactuals import kept_up_until, what_would_change
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, choose, deciding_names, idled_by, owner_policy
+from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
+from reconciler.decide.idling.rules import Choice, IdleAction, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
-from reconciler.decide.idling.verdicts import CriterionResult, Evaluation
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
     CounterfactualWhenAsked,
     Reason,
     ReasonCode,
     Reasons,
-    change_if,
-    field_is,
-    joint_counterfactual,
     reason,
 )
-from reconciler.decide.selectors import left_out, named_by
-from reconciler.model import ObjectRef, PodsQuestion, Run
+from reconciler.decide.selectors import left_out
+from reconciler.messages import replica_count
+from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
@@ -64,7 +73,6 @@ def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Cho
             *undecided_by_equals(ordered),
         ),
         explanations=tuple(idling_explanations(choices, services)),
-        questions=tuple(sorted(questions(ordered, services))),
     )
 
 
@@ -198,276 +206,235 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
             )
 
 
-def questions(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[PodsQuestion]:
-    """Yield the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
-    behind: dict[ObjectRef, bool] = {}
-    for choice in choices:
-        for service in choice.subject.behind:
-            behind[service.ref] = behind.get(service.ref, False) or FactName.PODS_UNREAD in choice.facts
-    for service in services:
-        if service.found.question is not None and behind.get(service.ref, would_idle(service)):
-            yield service.found.question
+# What a person should read: what is overdue, contested, left alone, or cannot be read.
 
 
-Choices = Mapping[ObjectRef, Choice]
-
-_A_WAKE_REQUEST = change_if(CounterfactualCode.WAKE_REQUEST)
-_UNCONTESTED = change_if(CounterfactualCode.UNCONTESTED)
-_RECORD_READABLE = change_if(CounterfactualCode.RECORD_READABLE)
-_OF_STATE = {
-    IdleState.UNREADABLE: _RECORD_READABLE,
-    IdleState.UNPROVEN: change_if(CounterfactualCode.SCALED_OR_ADOPTED),
-    IdleState.FOREIGN: _A_WAKE_REQUEST,
-    IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
-    IdleState.CONTESTED: _UNCONTESTED,
-}
-_FROM_NEIGHBOURS = (FactName.RUNS_ELSEWHERE, FactName.SERVICE_RUNS, FactName.PODS_UNREAD)
+_BY_AUTOSCALER = (
+    ReasonCode.LEFT_TO_AUTOSCALER,
+    ReasonCode.KEDA_LEFT,
+    ReasonCode.HPA_LEFT,
+)
 
 
-def what_would_change(choice: Choice, choices: Choices) -> Counterfactual | None:
-    """Return the smallest change that would make another action of `choice`, None where none is known.
+def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
+    """Return the notices, each once, sorted.
 
-    `choices` are all that were made with it.
+    What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
+    would fail the runs of a whole platform.
     """
+    ordered = list(choices)
+    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
+    found += [notice for service in services for notice in _service_notices(service)]
+    behind = {service.ref for choice in ordered for service in choice.subject.behind}
+    found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
+    return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
+
+
+def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
+    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
+    for policy, query, why in problems:
+        text = f"{cluster}: a query is unknown: {query}: {why}"
+        yield Notice(UNKNOWN_QUERY, f"{cluster}/{policy}", text, policy, reasons=(why,))
+
+
+def _service_notices(service: ServiceState) -> Iterator[Notice]:
+    if service.problem and not service.is_foreign:
+        yield Notice(
+            "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
+        )
+    elif service.is_foreign:
+        yield _foreign_mark(service.ref, service.foreign)
+    if service.exclusion is not None and service.exclusion.unreadable:
+        yield Notice(
+            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
+        )
+    yield from _unreadable_request(service.ref, service.service.annotations)
+
+
+def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
+    by = who_idled("" if record is None else record.fleet)
+    return Notice("foreignMark", str(ref), f"{ref} was idled by {by}")
+
+
+def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
+    if service.found.nothing and service.would_idle:
+        text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
+        yield Notice("nothingBehind", str(service.ref), text, service.verdict.won[0].policy.name)
+
+
+def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
+    if WAKE_REQUESTED_AT in annotations and optional_instant(annotations, WAKE_REQUESTED_AT) is None:
+        text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
+        yield Notice("unreadableSignal", str(ref), text)
+
+
+def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.action is IdleAction.OVERDUE:
+        ours = choice.state not in NOT_OURS
+        kind, held = (
+            ("overdueWake", choice.subject.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
+        )
+        text = f"{choice.ref} should be awake ({choice.why}): {held}"
+        yield Notice(kind, str(choice.ref), text, owner_policy(choice), ours, choice.reasons)
     if choice.action is IdleAction.DEFER:
-        return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
-    return _change(choice, choices)
+        text = f"{choice.ref}: {choice.why}"
+        yield Notice("perRun", str(choice.ref), text, owner_policy(choice), reasons=choice.reasons)
 
 
-def _change(choice: Choice, choices: Choices) -> Counterfactual | None:
-    rule, action, name = choose(choice.state, choice.subject.verdict.result, choice.facts)
-    if action is not rule.action:
-        return change_if(CounterfactualCode.CLUSTER_STATE)
-    if choice.state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
-        return _OF_STATE[choice.state]
-    fact = None if name is None else choice.facts.get(name)
-    if fact is not None:
-        return _change_of_fact(fact, choice, choices)
-    if choice.state is IdleState.DOWN:
-        return _more_replicas(choice.subject)
-    if rule.reason is not None:
-        return None
-    return _change_of_verdict(choice, rule.action)
+def _unreadable_record(choice: Choice, _run: Run) -> Iterator[Notice]:
+    reading = choice.subject.reading
+    if choice.state is IdleState.UNREADABLE and reading is not None:
+        yield Notice("setAside", str(choice.ref), f"{choice.ref}: {reading.problem}; its replicas are left unchanged")
 
 
-def kept_up_until(choice: Choice, choices: Choices) -> datetime | None:
-    """Return until when nothing but time keeps `choice` up, None where something else does.
-
-    It is `WITHOUT_END` where its criteria no longer call it idle by then.
-    """
-    if choice.fact is None or choice.fact.until is None or choice.action is not IdleAction.LEAVE:
-        return None
-    if any(fact.until is None for fact in _keeping_up(choice)):
-        return None
-    change = what_would_change(choice, choices)
-    if change is None or change.code is CounterfactualCode.ANNOTATION_REMOVED:
-        return WITHOUT_END
-    return parse_time(str(change.values["at"])) if _is_time(change) else None
+def _idled_by_others(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.state is IdleState.FOREIGN:
+        yield _foreign_mark(choice.ref, choice.record)
 
 
-def _keeping_up(choice: Choice) -> Iterator[Fact]:
-    """Yield what keeps it up, without what others say that it goes idle together with."""
-    found = (choice.facts.get(name) for name in KEEP_UP if name not in _FROM_NEIGHBOURS)
-    return (fact for fact in found if fact is not None)
+def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """A list on a Service that says more than the scalable bears out."""
+    record, subject = choice.record, choice.subject
+    if record is None:
+        return
+    lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
+    if choice.state is IdleState.UNPROVEN:
+        names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
+        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
+        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; {then}")
+    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
+        most, name = max(lists)
+        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
+        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; that is what it wakes to")
 
 
-def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
-    """Return what makes `fact`, the reason, hold no more; where that is time, with all else that keeps it up."""
-    change, own = _lift(fact, choice, choices), fact.name in KEEP_UP and fact.name not in _FROM_NEIGHBOURS
-    if not own or choice.action is not IdleAction.LEAVE or not _is_time(change):
-        return change
-    lifts = (_lift(one, choice, choices) for one in _keeping_up(choice))
-    return what_lifts(lifts, choice.subject.verdict.until)
+def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
+    runs = choice.because_of(FactName.SERVICE_RUNS)
+    if not (runs or choice.because_of(FactName.OBSERVED)):
+        return
+    for service in choice.subject.behind:
+        policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
+        if policies:
+            text = f"{service.ref}: no workload behind it is idled: {choice.why}"
+            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
 
 
-def _change_of_verdict(choice: Choice, action: IdleAction) -> Counterfactual | None:
-    verdict = choice.subject.verdict
-    if action is IdleAction.WAKE:
-        return change_if(CounterfactualCode.POLICY)
-    if action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
-        return _A_WAKE_REQUEST
-    excluded = choice.facts.get(FactName.EXCLUDED)
-    lift = None if excluded is None else _lift(excluded, choice, {})
-    return joint_counterfactual(CounterfactualCode.ALL, (_change_of_criteria(verdict.deciding), lift))
+def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
+    ref = choice.subject.scale.runs.ref
+    if choice.because_of(FactName.CUSTOM_KIND):
+        selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
+        text = f"{ref}: {choice.why}; to idle it too, write {selector} in the selector of {policies}"
+        yield Notice("customKind", str(ref), text, owner_policy(choice), reasons=choice.reasons)
 
 
-def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) -> Counterfactual | None:
-    """Return what lifts several facts, where each of `changes` lifts one; None where that is not known.
-
-    Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
-    then it takes the removal of the annotation with the time.
-    """
-    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
-    if None in in_time:
-        return None
-    known = [one for one in in_time if one is not None]
-    latest = max((one for one in known if _is_time(one)), key=lambda one: str(one.values["at"]), default=None)
-    return joint_counterfactual(CounterfactualCode.ALL, (latest, *(one for one in known if not _is_time(one))))
-
-
-def _parts_of(change: Counterfactual | None) -> tuple[Counterfactual | None, ...]:
-    return change.parts if change is not None and change.code is CounterfactualCode.ALL else (change,)
-
-
-def _in_time(change: Counterfactual | None, ends: datetime | None) -> Counterfactual | None:
-    if change is None or ends is None or not _is_time(change) or change.values["at"] < format_time(ends):
-        return change
-    key = change.values.get("annotation")
-    return _removed(key) if key else None
-
-
-def _is_time(change: Counterfactual | None) -> bool:
-    """Return whether `change` is only a matter of time."""
-    return change is not None and change.code is CounterfactualCode.AFTER
-
-
-def after(at: datetime, annotation: str = "") -> Counterfactual:
-    """Return that it changes by itself once `at` is over, which `annotation` says if it is one."""
-    return change_if(CounterfactualCode.AFTER, at=at, annotation=annotation)
-
-
-def _removed(annotation: str) -> Counterfactual:
-    return change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
-
-
-def _more_replicas(subject: Subject) -> Counterfactual:
-    return change_if(CounterfactualCode.MORE_REPLICAS, replicas=subject.verdict.idle_replicas)
-
-
-# What lifts one fact.
-
-
-def _lift(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
-    if fact.neighbour is not None:
-        return _change(choices[fact.neighbour], choices)
-    find = _LIFTS.get(fact.name)
-    return None if find is None else find(fact, choice)
-
-
-def _of_time(fact: Fact, _choice: Choice) -> Counterfactual | None:
-    return None if fact.until is None else after(fact.until, AWAKE_UNTIL if fact.name is FactName.KEPT_AWAKE else "")
-
-
-def _of_exclusion(_fact: Fact, choice: Choice) -> Counterfactual | None:
+def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """An exclusion on a Service has a notice of its own, about that Service."""
     found = choice.subject.exclusion
-    return _UNCONTESTED if found is None else found.counterfactual
+    if found is not None and found.unreadable and not found.on.startswith("Service/"):
+        text = f"{choice.ref}: {found.on}: {found.reason}; it counts as excluded"
+        yield Notice("excludedUnreadable", str(choice.ref), text)
 
 
-def _of_busy(fact: Fact, choice: Choice) -> Counterfactual | None:
-    verdict = choice.subject.verdict
-    if fact.name is FactName.BUSY:
-        return None if verdict.busy is None else change_of_criteria(verdict.busy.evaluation)
-    found = verdict.wake_when_blocker if fact.name is FactName.MAY_WAKE else None
-    if fact.name is FactName.WAKE_WHEN and verdict.wake_when is not None:
-        found = verdict.wake_when.wake_when
-    return None if found is None else change_of_criteria(found)
+def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
+        ref, policy = choice.subject.scale.runs.ref, owner_policy(choice)
+        yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
+    autoscaler = choice.autoscaler
+    if autoscaler is not None and autoscaler.problem:
+        name, policy = autoscaler.hpa.ref, owner_policy(choice)
+        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
 
 
-def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
-    verdict = choice.subject.verdict
-    if not verdict.enforcing:
-        return _change_of_criteria(verdict.deciding)
-    return field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
+def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
+    written = choice.subject.scale.written
+    if choice.state is IdleState.CONTESTED:
+        contest = contest_of(written, choice.subject.verdict.policy)
+        if contest is not None:
+            then = _advice(choice, contest.by, contest.autoscaler)
+            why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
+            text = f"{choice.ref} is {why}; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
+    last = insisted(written)
+    if last is not None and choice.stays_idle and not choice.because_of(FactName.INSISTS):
+        text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
+        text = f"{text}; {_advice(choice, last.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    if choice.because_of(FactName.INSISTS) and choice.record is not None:
+        undo = undo_of(choice.subject, choice.record, run.now)
+        times = f"{undo.count} times in a row" if undo.count > 1 else "once"
+        text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
+        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
+    if undone and choice.action in (IdleAction.RELEASE, IdleAction.WAKE) and choice.record is not None:
+        undo = undo_of(choice.subject, choice.record, run.now)
+        if is_contested(choice.subject, undo):
+            then = _advice(choice, undo.by, undo.autoscaler)
+            text = f"{choice.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
+            yield Notice("contested", str(choice.ref), text, owner_policy(choice))
 
 
-def _of_custom_kind(fact: Fact, choice: Choice) -> Counterfactual:
-    selector = custom_kind_selector(choice.subject)
-    return change_if(CounterfactualCode.NAMED, selector=selector, policies=fact.why[0].values["policies"])
+def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
+    return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
 
 
-def _of_reason(fact: Fact, _choice: Choice) -> Counterfactual | None:
-    """Return what lifts a fact that may have several reasons, by the one it has."""
-    first = fact.why[0]
-    if first.code is ReasonCode.SET_BY_OTHERS:
-        return _removed(first.values["annotation"])
-    return _OF_REASON.get(first.code)
+MISSED_RUN = "missedRun"
+_SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 
-_OF_REASON = {
-    ReasonCode.UNREADABLE: change_if(CounterfactualCode.READABLE),
-    ReasonCode.SERVICE_RECORD_UNREADABLE: _RECORD_READABLE,
-    ReasonCode.SERVICE_FOREIGN: change_if(CounterfactualCode.RECORD_REMOVED),
-    ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
-    ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
-}
+def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
+    scale = choice.subject.scale
+    if choice.action in _SUSPENDS and scale.is_suspended_kind and scale.written.starting_deadline is None:
+        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once when it wakes"
+        yield Notice(MISSED_RUN, str(choice.ref), text, owner_policy(choice))
 
 
-def _always(change: Counterfactual) -> Callable[[Fact, Choice], Counterfactual]:
-    return lambda _fact, _choice: change
+def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """A change of field manager alone is a notice and nothing else."""
+    writer = choice.subject.scale.written.replicas_writer
+    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+        why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
+        text = f"{choice.ref} is idle, and {why}"
+        yield Notice("fieldManager", str(choice.ref), text, owner_policy(choice), reasons=(why,))
 
 
-_LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
-    FactName.REQUESTED: _of_time,
-    FactName.EXCLUDED: _of_exclusion,
-    FactName.BUSY: _of_busy,
-    FactName.WAKE_WHEN: _of_busy,
-    FactName.FLOOR: lambda fact, _choice: field_is("idleReplicas", f"below {fact.why[0].values['replicas']}"),
-    FactName.GUARDED: _always(change_if(CounterfactualCode.FLAG, flag=REMOVED_FLAG)),
-    FactName.PROTECTED: _always(change_if(CounterfactualCode.UNPROTECTED)),
-    FactName.BOUNDS: _always(change_if(CounterfactualCode.FLAG, flag="--context in place of the Fleet")),
-    FactName.INSISTS: lambda _fact, choice: field_is("onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"),
-    FactName.PRODUCTION: lambda _fact, choice: named_by(choice.subject.left_out_by),
-    FactName.RESTRICTED: lambda _fact, choice: lifted(choice.subject.cluster),
-    FactName.EQUAL_PRIORITIES: _always(change_if(CounterfactualCode.DIFFERENT_PRIORITIES)),
-    FactName.UNREADABLE: _of_reason,
-    FactName.CUSTOM_KIND: _of_custom_kind,
-    FactName.AUTOSCALED: _of_reason,
-    FactName.AT_IDLE_REPLICAS: lambda _fact, choice: _more_replicas(choice.subject),
-    FactName.TIME_UNREADABLE: _always(change_if(CounterfactualCode.TIME_READABLE)),
-    FactName.MIN_AWAKE: _of_time,
-    FactName.KEPT_AWAKE: _of_time,
-    FactName.MIN_AGE: _of_time,
-    FactName.ROLLOUT: _always(change_if(CounterfactualCode.ROLLOUT_ENDS)),
-    FactName.MAY_WAKE: _of_busy,
-    FactName.OBSERVED: _of_observing,
-}
+def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
+    """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
+    new: dict[str, list[Workload]] = {}
+    for choice in choices:
+        written = choice.subject.scale.written
+        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
+        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
+            new.setdefault(choice.ref.cluster, []).append(written)
+    for cluster, workloads in sorted(new.items()):
+        for by, theirs in tools_of(workloads).items():
+            several = f"{len(theirs)} workloads that are idled for the first time"
+            which = str(theirs[0].ref) if len(theirs) == 1 else several
+            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, theirs)}"
+            yield Notice("otherWriter", cluster, text)
 
 
-# What changes what criteria say.
+def undecided_by_equals(choices: Iterable[Choice]) -> Iterator[Notice]:
+    """Yield for each set of policies of equal priority what they select together."""
+    found = ((choice.subject.verdict.equal_policies, choice.ref) for choice in choices)
+    return equal_priorities(found, "newly idled")
 
 
-def _change_of_criteria(evaluations: Iterable[Evaluation]) -> Counterfactual | None:
-    """Return what changes all of `evaluations`."""
-    return joint_counterfactual(CounterfactualCode.ALL, map(change_of_criteria, evaluations))
+def _unreadable_signal(choice: Choice, _run: Run) -> Iterator[Notice]:
+    yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
 
 
-def change_of_criteria(evaluation: Evaluation) -> Counterfactual | None:
-    """Return the smallest change that would make another result of `evaluation`, None where none is known."""
-    if evaluation.parts:
-        code = CounterfactualCode.ANY if evaluation.any_part else CounterfactualCode.ALL
-        return joint_counterfactual(code, map(change_of_criteria, evaluation.parts))
-    return _change_of_criterion(evaluation.reasons[0]) if evaluation.reasons else None
-
-
-_SCHEDULES = {
-    ReasonCode.OUTSIDE_UPTIME: (CounterfactualCode.WINDOW, "uptime"),
-    ReasonCode.IN_UPTIME: (CounterfactualCode.END, "uptime"),
-    ReasonCode.UPTIME_EXCEPTION: (CounterfactualCode.END, "uptime"),
-    ReasonCode.IN_DOWNTIME: (CounterfactualCode.END, "schedule"),
-    ReasonCode.OUTSIDE_DOWNTIME: (CounterfactualCode.ANOTHER_WINDOW, "schedule"),
-    ReasonCode.DOWNTIME_OVER: (CounterfactualCode.ANOTHER_WINDOW, "schedule"),
-}
-_METRICS = {
-    ReasonCode.METRIC_IDLE: (CounterfactualCode.METRIC_ABOVE, "atMost"),
-    ReasonCode.METRIC_BUSY: (CounterfactualCode.METRIC_AT_MOST, "atMost"),
-    ReasonCode.WAKE_WHEN_TRUE: (CounterfactualCode.METRIC_AT_MOST, "above"),
-    ReasonCode.WAKE_WHEN_FALSE: (CounterfactualCode.METRIC_ABOVE, "above"),
-}
-_OTHER_CRITERIA = {
-    ReasonCode.METRIC_UNKNOWN: change_if(CounterfactualCode.METRIC_KNOWN),
-    ReasonCode.WAKE_WHEN_UNKNOWN: change_if(CounterfactualCode.METRIC_KNOWN),
-    ReasonCode.NO_CRITERION: change_if(CounterfactualCode.CRITERION),
-}
-
-
-def _change_of_criterion(said: Reason) -> Counterfactual | None:
-    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its bound."""
-    if said.code in _METRICS:
-        code, bound = _METRICS[said.code]
-        return change_if(code, bound=said.values[bound])
-    if said.code not in _SCHEDULES:
-        return _OTHER_CRITERIA.get(said.code)
-    if "until" in said.values:
-        return change_if(CounterfactualCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
-    code, stated = _SCHEDULES[said.code]
-    return change_if(code, calendar=f"{stated} {said.values['calendar']}")
+_NOTICES = (
+    _overdue,
+    _unreadable_record,
+    _idled_by_others,
+    _unproven,
+    _held_together,
+    _custom_kind,
+    _unreadable_exclusion,
+    _autoscaled,
+    _contested,
+    _missed_run,
+    _writer,
+    _unreadable_signal,
+)

@@ -1,4 +1,5 @@
-"""Groups that go idle as a whole or not at all: all that is behind a Service, a federated ReplicaSet on every cluster.
+"""Groups that go idle as a whole or not at all: all that is behind a Service, a federated ReplicaSet on every cluster;
+and the groups of decisions that stand or fall together.
 
 A Service of which something still runs is not idle, and whoever finds it recorded would hold its connections back.
 """
@@ -11,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
+from reconciler.decide.decisions import group_name
 from reconciler.decide.idling.conditions import Fact, FactName, fact
+from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
-from reconciler.decide.idling.subjects import ServiceState
+from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, Workload, unreadable_namespace_key
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload, unreadable_namespace_key
 from reconciler.policy.types import FederatedReplicaSet
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
@@ -92,6 +95,16 @@ def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -
     if service.service.found.question is None:
         return None
     return fact(FactName.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+
+
+def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
+    """Return the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
+    known = {service.ref for choice in choices.values() for service in choice.subject.behind}
+    waiting = [choice for choice in choices.values() if FactName.PODS_UNREAD in choice.facts]
+    wait = {service.ref for choice in waiting for service in choice.subject.behind}
+    wait |= {one.ref for cluster in clusters for one in cluster.services if one.would_idle and one.ref not in known}
+    services = (service for cluster in clusters for service in cluster.services if service.ref in wait)
+    return tuple(sorted(one.found.question for one in services if one.found.question is not None))
 
 
 def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
@@ -188,3 +201,49 @@ def _federated_together(
             elif members.held is not None and not choice.was_idle:
                 result[choice.ref] = choice.with_fact(members.held)
     return result
+
+
+# Decisions that stand or fall together: on Services and scalables that share one another.
+
+
+def groups_of(choices: Iterable[Choice], idle_together: Iterable[tuple[ObjectRef, ...]] = ()) -> dict[ObjectRef, str]:
+    """Return the group of each scalable and each Service of one.
+
+    Services that share a scalable, scalables that share a Service, and the members of each of `idle_together` are one
+    group. It is named after its first Service ("idling/east/dev-a/Service/api"), or its first scalable without one.
+    """
+    parents: dict[ObjectRef, ObjectRef] = {}
+    for choice in choices:
+        _find(parents, choice.ref)
+        for service in choice.subject.services:
+            if is_recorded(service):
+                _join(parents, choice.ref, service.ref)
+    for members in idle_together:
+        for other in members:
+            _join(parents, members[0], other)
+    return _named(parents)
+
+
+def _find(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef) -> ObjectRef:
+    parents.setdefault(ref, ref)
+    while parents[ref] != ref:
+        parents[ref] = parents[parents[ref]]
+        ref = parents[ref]
+    return ref
+
+
+def _join(parents: dict[ObjectRef, ObjectRef], one: ObjectRef, other: ObjectRef) -> None:
+    first, second = sorted((_find(parents, one), _find(parents, other)))
+    parents[second] = first
+
+
+def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
+    members: dict[ObjectRef, list[ObjectRef]] = {}
+    working = dict(parents)
+    for ref in parents:
+        members.setdefault(_find(working, ref), []).append(ref)
+    return {ref: group_name("idling", min(inside, key=_first)) for inside in members.values() for ref in inside}
+
+
+def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:
+    return (ref.kind != "Service", ref)

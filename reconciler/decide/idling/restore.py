@@ -14,13 +14,13 @@ from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_o
 from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.conditions import FactName
-from reconciler.decide.idling.notices import notices
+from reconciler.decide.idling.decide import decisions_of
+from reconciler.decide.idling.explanations import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes import IdlingWrites
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
@@ -55,11 +55,11 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters, alone = _looked_at(fleet, state, run, restoration.objects)
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
-    context = WriteContext(fleet, run, repairs=restoration.repairs, hold_until=restoration.hold_until)
+    context = WriteContext(fleet, run, clusters, repairs=restoration.repairs, hold_until=restoration.hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
     reported = notices([choice for choice in chosen if not _is_repaired(choice)], (), run)
     return DesiredState(
-        decisions=IdlingWrites(clusters, context).decisions(choices),
+        decisions=decisions_of(choices, context),
         notices=(
             *(replace(one, partial=one.partial or one.kind == "setAside") for one in reported),
             *_not_adopted(chosen, fleet, restoration),

@@ -22,7 +22,7 @@ from reconciler.decide.idling.records import (
     UnidleTarget,
     awake_since,
 )
-from reconciler.decide.idling.verdicts import Exclusions, Verdict
+from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
@@ -199,6 +199,12 @@ class ServiceState(Struct, frozen=True, dict=True):  # so that its record, which
     def is_selected(self) -> bool:
         """Whether some policy selects it."""
         return bool(self.verdict.won)
+
+    @property
+    def would_idle(self) -> bool:
+        """Whether what may be behind it could go idle now."""
+        is_free = self.exclusion is None and not self.has_record
+        return is_free and self.verdict.result is CriterionResult.IDLE
 
     @cached_property
     def readings(self) -> tuple[Reading[ServiceRecord], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb
+from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
@@ -33,15 +34,18 @@ UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 class WriteContext(Struct, frozen=True):
     """`places` gives the file:line of each policy. Without `repairs` only wakes and releases are made.
 
-    `hold_until`: what is woken opts out until then.
+    `hold_until`: what is woken opts out until then. The members of each of `idle_together` go idle as one, on whatever
+    clusters they are.
     """
 
     fleet: Fleet
     run: Run
+    clusters: Sequence[IdlingCluster] = ()
     places: Mapping[str, str] = NOTHING
     hours: Mapping[str, str] = NOTHING  # by policy, the digest of when it idles
     repairs: bool = True
     hold_until: datetime | None = None
+    idle_together: tuple[tuple[ObjectRef, ...], ...] = ()
     groups: Mapping[ObjectRef, str] = field(default_factory=dict)
     idle_groups: Mapping[ObjectRef, str] = field(default_factory=dict)
     running: frozenset[ObjectRef] = frozenset()  # the Services of which something stays up

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import WITHOUT_END
-from reconciler.decide.idling.explanations import after, what_lifts
+from reconciler.decide.idling.counterfactuals import after, what_lifts
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
 from reconciler.policy.types import ClusterPreference, IdlingPolicy, ObjectSelector, WakeOrder
 from tests.builders import (

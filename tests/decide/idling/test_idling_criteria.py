@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.explanations import change_of_criteria
+from reconciler.decide.idling.counterfactuals import change_of_criteria
 from reconciler.decide.idling.verdicts import (
     Answers,
     CriterionResult,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.conditions import _CHECKS, FactName
-from reconciler.decide.idling.explanations import _LIFTS
+from reconciler.decide.idling.counterfactuals import _LIFTS
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
 from reconciler.decide.idling.verdicts import CriterionResult
