@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.labels import LabelSelector
+from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.workload_kinds import WorkloadKind
 
 
@@ -107,6 +108,7 @@ class Workload(Struct, frozen=True):
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
     template: Mapping[str, Any] | None = None  # ReplicaSet only
+    requests: PodRequests = NO_REQUESTS  # of one pod
     min_ready_seconds: int | None = None  # ReplicaSet only; None is 0
     has_annotations: bool = True  # False: metadata.annotations itself is absent
     has_labels: bool = True  # False: metadata.labels itself is absent

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from reconciler.decide.annotations import format_time
-from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.review import Difference, Review, SelectionChange
 from reconciler.forecast.review_report import review_parts
-from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
+from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.json import plan_to_dict
+from reconciler.pod_requests import Hours, PodRequests
 from reconciler.policy.types import Prices
 
 FORECAST_VERSION = "reconciler/forecast/v1alpha1"
@@ -53,7 +53,7 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
         "percent": round(found.percent(found.saved), 2),
         "percentIfMetricsStay": round(found.percent(found.possible), 2),
         **(
-            {"money": round(found.saved.cost(prices), 4), "moneyIfMetricsStay": round(found.possible.cost(prices), 4)}
+            {"money": round(prices.cost(found.saved), 4), "moneyIfMetricsStay": round(prices.cost(found.possible), 4)}
             if prices.known
             else {}
         ),
@@ -86,7 +86,7 @@ def _timeline(one: WorkloadTimeline) -> dict[str, Any]:
     }
 
 
-def _requests(requests: Requests) -> dict[str, float]:
+def _requests(requests: PodRequests) -> dict[str, float]:
     return {"cpu": round(requests.cpu, 6), "memoryGiB": round(requests.memory, 6)}
 
 

@@ -7,26 +7,9 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from reconciler.errors import UsageError
-from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.messages import nearest
-from reconciler.policy.types import Prices
-
-
-class Hours(Struct, frozen=True):
-    """Replica-hours, and core-hours and GiB-hours of what their pods request."""
-
-    replicas: float = 0.0
-    requests: Requests = Requests()
-
-    def plus(self, other: Hours) -> Hours:
-        return Hours(self.replicas + other.replicas, self.requests.plus(other.requests))
-
-    def minus(self, other: Hours) -> Hours:
-        return self.plus(Hours(-other.replicas, other.requests.times(-1)))
-
-    def cost(self, prices: Prices) -> float:
-        return self.requests.cpu * (prices.cpu or 0.0) + self.requests.memory * (prices.memory or 0.0)
+from reconciler.pod_requests import Hours, PodRequests
 
 
 class Savings(Struct, frozen=True):
@@ -86,7 +69,7 @@ def _of_one(one: WorkloadTimeline) -> Savings:
         without=_hours(one, one.without * sum(segment.hours for segment in one.segments)),
         saved=_hours(one, fewer[False]),
         assumed=_hours(one, fewer[True]),
-        unstated=int(one.requests == Requests()),
+        unstated=int(one.requests == PodRequests()),
     )
 
 

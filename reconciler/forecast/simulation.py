@@ -24,7 +24,6 @@ from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
 from reconciler.forecast.moments import calendar_edges, recorded_moments
-from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.kind_names import names_kind
 from reconciler.model import (
     NOTHING,
@@ -39,6 +38,7 @@ from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers, Source
 from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
 from reconciler.plan.model import Plan, pointer
+from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.untrusted_text import whole_number_in
@@ -88,7 +88,6 @@ class Simulation:
         self._now = _EPOCH
         self._clusters: dict[str, MemoryCluster] = {}
         self._world = self._copied(opened)
-        self._requests: dict[ObjectRef, Requests] = {}
         self._had: dict[ObjectRef, int] = {}
 
     def run(self, at: datetime) -> Step:
@@ -166,14 +165,10 @@ class Simulation:
     def tick(self) -> timedelta:
         return self._tick
 
-    def requests(self, ref: ObjectRef) -> Requests:
+    def requests(self, ref: ObjectRef) -> PodRequests:
         """Return what one pod of a workload requests; nothing where it is not there."""
-        if ref not in self._requests:
-            try:
-                self._requests[ref] = requests_of(self._clusters[ref.cluster].manifest(ref))
-            except NotFoundError:
-                return Requests()
-        return self._requests[ref]
+        found = self._clusters[ref.cluster].workload(ref)
+        return NO_REQUESTS if found is None else found.requests
 
     def _next(self, step: Step, again: bool, edges: Sequence[datetime]) -> datetime | None:
         """Return the next tick that matters, None where there is none any more."""

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta, tzinfo
 from msgspec import Struct
 
 from reconciler.forecast.recurrence import Span, recurring
-from reconciler.forecast.savings import Hours, Savings, grouped_savings, savings_of
+from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
 from reconciler.model import ObjectRef
+from reconciler.pod_requests import Hours
 from reconciler.policy.types import Prices
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
@@ -98,7 +99,7 @@ def signed(number: float) -> str:
 
 
 def _money(saved: Hours, prices: Prices) -> str:
-    return f", {0 - saved.cost(prices):+,.2f} in money" if prices.known else ""
+    return f", {0 - prices.cost(saved):+,.2f} in money" if prices.known else ""
 
 
 _HEAD = ("workloads", "replica-hours", "without", "saved")
@@ -114,7 +115,7 @@ def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
     body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
     if not style.prices.known:
         return [head, *body]
-    money = [_range(found.saved.cost(style.prices), found.possible.cost(style.prices), digits=2) for _, found in groups]
+    money = [_range(style.prices.cost(found.saved), style.prices.cost(found.possible), digits=2) for _, found in groups]
     return [(*head, "money saved"), *((*row, cell) for row, cell in zip(body, money, strict=True))]
 
 

@@ -20,10 +20,10 @@ from reconciler.decide.idling.verdicts import (
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.decide.selectors import namespace_labels
-from reconciler.forecast.pod_requests import Requests
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
+from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.wording import is_metadata
 from reconciler.workload_kinds import workload_kind
@@ -58,7 +58,7 @@ class WorkloadTimeline(Struct, frozen=True):
     policy: str
     without: int
     segments: tuple[Segment, ...]
-    requests: Requests = Requests()
+    requests: PodRequests = PodRequests()
     labels: Mapping[str, str] = NOTHING
 
     @property
@@ -115,7 +115,7 @@ class Wake(Struct, frozen=True):
 
     at: datetime
     pods: int
-    requests: Requests
+    requests: PodRequests
     clusters: Mapping[str, int]
     tiers: tuple[tuple[int, int], ...] = ()
 
@@ -231,7 +231,7 @@ class _Recording:
         if not more:
             return
         clusters: Counter[str] = Counter()
-        needed = Requests()
+        needed = PodRequests()
         for ref, pods in more.items():
             clusters[ref.cluster] += pods
             needed = needed.plus(self._simulation.requests(ref).times(pods))

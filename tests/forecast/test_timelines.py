@@ -11,11 +11,11 @@ import pytest
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
-from reconciler.forecast.pod_requests import Requests, requests_of
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.model import ObjectRef
+from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
@@ -79,8 +79,8 @@ def test_steps_and_hours_of_one_night() -> None:
     assert web.steps == ((FRIDAY, 2), (at(20), 0), (at(6, 21), 2))
     found = savings_of(made.selected)
     assert (found.without.replicas, found.saved.replicas, found.assumed.replicas) == (48, 20, 0)
-    assert found.saved.requests == Requests(cpu=10, memory=20)
-    assert found.saved.cost(Prices(cpu=0.1, memory=0.01)) == pytest.approx(1.2)
+    assert found.saved.requests == PodRequests(cpu=10, memory=20)
+    assert Prices(cpu=0.1, memory=0.01).cost(found.saved) == pytest.approx(1.2)
 
 
 def test_what_is_idle_at_the_start_would_run_without_policies() -> None:
@@ -219,7 +219,7 @@ def test_criteria_of_one_name_are_told_apart_by_their_place() -> None:
 
 def test_capacity_that_is_needed_again() -> None:
     (wake,) = played([an_idling_policy(NIGHTS)], WEB).wakes
-    assert (wake.at, wake.pods, wake.requests, wake.clusters) == (at(6, 21), 2, Requests(1, 2), {"a": 2})
+    assert (wake.at, wake.pods, wake.requests, wake.clusters) == (at(6, 21), 2, PodRequests(1, 2), {"a": 2})
 
 
 def test_groups_by_label_fall_back_to_the_namespace() -> None:
@@ -283,15 +283,17 @@ def test_a_change_of_what_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        pytest.param({"containers": [{}]}, Requests(), id="nothing is requested"),
-        pytest.param({"containers": [{"resources": {"requests": {"cpu": "250m"}}}] * 2}, Requests(cpu=0.5), id="sum"),
-        pytest.param({"containers": [{"resources": {"limits": {"cpu": 2}}}]}, Requests(cpu=2), id="a limit alone"),
+        pytest.param({"containers": [{}]}, PodRequests(), id="nothing is requested"),
+        pytest.param(
+            {"containers": [{"resources": {"requests": {"cpu": "250m"}}}] * 2}, PodRequests(cpu=0.5), id="sum"
+        ),
+        pytest.param({"containers": [{"resources": {"limits": {"cpu": 2}}}]}, PodRequests(cpu=2), id="a limit alone"),
         pytest.param(
             {
                 "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
                 "containers": [{"resources": {"requests": {"cpu": "1"}}}],
             },
-            Requests(cpu=3),
+            PodRequests(cpu=3),
             id="an init container that needs more",
         ),
         pytest.param(
@@ -300,12 +302,14 @@ def test_a_change_of_what_is_not_there_is_refused() -> None:
                 "containers": [{"resources": {"requests": {"cpu": "1"}}}],
                 "overhead": {"cpu": "0.5", "memory": "512Mi"},
             },
-            Requests(cpu=4.5, memory=0.5),
+            PodRequests(cpu=4.5, memory=0.5),
             id="a sidecar, and overhead",
         ),
-        pytest.param({"containers": [{"resources": {"requests": {"memory": "lots"}}}]}, Requests(), id="no quantity"),
-        pytest.param("nonsense", Requests(), id="no pod"),
+        pytest.param(
+            {"containers": [{"resources": {"requests": {"memory": "lots"}}}]}, PodRequests(), id="no quantity"
+        ),
+        pytest.param({}, PodRequests(), id="nothing stated"),
     ],
 )
-def test_requests(pod: Any, expected: Requests) -> None:
-    assert requests_of({"spec": {"template": {"spec": pod}}}) == expected
+def test_requests(pod: Any, expected: PodRequests) -> None:
+    assert requests_of(pod) == expected

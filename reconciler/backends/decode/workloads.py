@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from reconciler.backends.decode.wire import (
 )
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Workload
+from reconciler.pod_requests import NO_REQUESTS, PodRequests, requests_of
 from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.workload_kinds import WorkloadKind
 
@@ -97,7 +99,19 @@ def _scaled(
         "replicas": spec.replicas,
         "selector": selector or _default_selector(labels),
         "template_labels": labels,
+        "requests": _pod_requests(template),
     }
+
+
+def _pod_requests(template: shapes.PodTemplate | None) -> PodRequests:
+    if template is None or template.spec is None:
+        return NO_REQUESTS
+    return _remembered_requests(msgspec.json.encode(template.spec))
+
+
+@lru_cache(4096)  # most pods request what others do
+def _remembered_requests(spec: bytes) -> PodRequests:
+    return requests_of(msgspec.json.decode(spec))
 
 
 def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
@@ -150,6 +164,7 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
         "selector": decoded_selector(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
+        "requests": _pod_requests(_if_shaped(shapes.PodTemplate, spec.get("template"))),
     }
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
@@ -25,11 +23,9 @@ from reconciler.decide.placement.status import digest_of
 from reconciler.decide.workloads import is_lagging
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import NOTHING, Pod, Workload
+from reconciler.pod_requests import amount_of
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
-_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _QUANTITY_FIELDS = frozenset({"limits", "requests", "overhead"})
 
 
@@ -216,18 +212,6 @@ def _same_quantity(wanted: Any, found: Any, path: tuple[str, ...]) -> bool:
         return False
     amount = amount_of(str(wanted))
     return amount is not None and amount == amount_of(str(found))
-
-
-def amount_of(text: str) -> Decimal | None:
-    """Return a Kubernetes quantity as a number. Source: apimachinery pkg/api/resource/quantity.go."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None or match[1].count(".") > 1 or not any(sign.isdigit() for sign in match[1]):
-        return None
-    number, exponent, suffix = match.groups()
-    if suffix in _BINARY_SUFFIXES:
-        return Decimal(number) * Decimal(2 ** _BINARY_SUFFIXES[suffix])
-    power = int(exponent[1:]) if exponent else _DECIMAL_SUFFIXES[suffix or ""]
-    return Decimal(number).scaleb(power) if abs(power) < 100 else None
 
 
 _LABEL_SIZE = 63

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from reconciler.messages import nearest, shown
+from reconciler.pod_requests import Hours
 from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
@@ -61,6 +62,10 @@ class Prices(Fields, frozen=True):
     @property
     def known(self) -> bool:
         return self.cpu is not None or self.memory is not None
+
+    def cost(self, hours: Hours) -> float:
+        """Return what `hours` cost; nothing for a resource without a price."""
+        return hours.requests.cpu * (self.cpu or 0.0) + hours.requests.memory * (self.memory or 0.0)
 
     def over(self, other: Prices) -> Prices:
         """Return these prices, and those of `other` where these say nothing."""

@@ -1,0 +1,95 @@
+"""What a pod requests of a node, from its spec; and Kubernetes quantities as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct
+
+GIB = 2**30
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+def amount_of(text: str) -> Decimal | None:
+    """Return a Kubernetes quantity as a number. Source: apimachinery pkg/api/resource/quantity.go."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[1].count(".") > 1 or not any(sign.isdigit() for sign in match[1]):
+        return None
+    number, exponent, suffix = match.groups()
+    if suffix in _BINARY_SUFFIXES:
+        return Decimal(number) * Decimal(2 ** _BINARY_SUFFIXES[suffix])
+    power = int(exponent[1:]) if exponent else _DECIMAL_SUFFIXES[suffix or ""]
+    return Decimal(number).scaleb(power) if abs(power) < 100 else None
+
+
+class PodRequests(Struct, frozen=True):
+    """CPU in cores and memory in GiB."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+    def times(self, number: float) -> PodRequests:
+        return PodRequests(self.cpu * number, self.memory * number)
+
+    def plus(self, other: PodRequests) -> PodRequests:
+        return PodRequests(self.cpu + other.cpu, self.memory + other.memory)
+
+
+NO_REQUESTS = PodRequests()
+
+
+class Hours(Struct, frozen=True):
+    """Replica-hours, and core-hours and GiB-hours of what their pods request."""
+
+    replicas: float = 0.0
+    requests: PodRequests = NO_REQUESTS
+
+    def plus(self, other: Hours) -> Hours:
+        return Hours(self.replicas + other.replicas, self.requests.plus(other.requests))
+
+    def minus(self, other: Hours) -> Hours:
+        return self.plus(Hours(-other.replicas, other.requests.times(-1)))
+
+
+def requests_of(pod: Mapping[str, Any]) -> PodRequests:
+    """Return what a pod of this spec requests; nothing where it states nothing.
+
+    As the scheduler counts: containers and sidecars together, or an init container where that is more.
+
+    Source: kubernetes pkg/api/v1/resource helpers.go, PodRequests.
+    """
+    return PodRequests(_of_pod(pod, "cpu"), _of_pod(pod, "memory") / GIB)
+
+
+def _of_pod(pod: Mapping[str, Any], resource: str) -> float:
+    started = _containers(pod, "initContainers")
+    sidecars, most = 0.0, 0.0
+    for container in started:
+        wanted = _of_container(container, resource)
+        most = max(most, sidecars + wanted)
+        if container.get("restartPolicy") == "Always":
+            sidecars += wanted
+    running = sidecars + sum(_of_container(one, resource) for one in _containers(pod, "containers"))
+    return max(running, most) + _amount((pod.get("overhead") or {}).get(resource))
+
+
+def _of_container(container: Mapping[str, Any], resource: str) -> float:
+    """Return a container's request; where it states a limit only, the API server makes that its request."""
+    resources = container.get("resources") or {}
+    stated, limits = (resources.get(field) or {} for field in ("requests", "limits"))
+    return _amount(stated.get(resource, limits.get(resource)))
+
+
+def _containers(pod: Mapping[str, Any], field: str) -> Iterable[Mapping[str, Any]]:
+    return pod.get(field) or ()
+
+
+def _amount(value: Any) -> float:
+    found = None if value is None else amount_of(str(value))
+    return 0.0 if found is None or found < 0 else float(found)
