@@ -80,7 +80,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
     every, unnamed = inputs, tuple(_not_named(federated, inputs))
-    inputs = _where_it_is(inputs, federated)
+    inputs = replace(inputs, placements=tuple(one for one in inputs.placements if _is_about(federated, one, inputs)))
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     locals_ = [local_workload(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
@@ -98,7 +98,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(one.key for one in decisions if one.ref not in refused)
-    needs += tuple(key for local in locals_ for key in inputs.needs_of(local.ref))
+    needs += tuple(key for one in locals_ if one.ref in inputs.settled for key in inputs.settled[one.ref].needs)
     decisions += _refusals_cleared(result, decisions, inputs)
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
@@ -174,11 +174,6 @@ def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Itera
             yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), named)
 
 
-def _where_it_is(inputs: PlacementInputs, federated: FederatedReplicaSet) -> PlacementInputs:
-    """Return `inputs` without the clusters of which `federated` says nothing: there it does not exist."""
-    return replace(inputs, placements=tuple(one for one in inputs.placements if _is_about(federated, one, inputs)))
-
-
 def _is_about(federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs) -> bool:
     workload = placement.workloads.get(local_ref(federated, placement.name))
     return is_about(federated, placement.name, workload, inputs.ours)
@@ -233,7 +228,7 @@ def _overridden(
     idle = {local.cluster for local in result.locals if local.idle_by}
     if not idle:
         return ()
-    awake = [_as_awake(local) for local in result.locals]
+    awake = [_as_placed(one) if one.idle_by and one.workload is not None else one for one in result.locals]
     wished = placement_result(result.federated, awake, status, inputs).next_replicas
     return tuple(
         Overridden(
@@ -247,10 +242,6 @@ def _overridden(
         for local in result.locals
         if local.idle_by and local.workload is not None and wished[local.cluster] != local.replicas
     )
-
-
-def _as_awake(local: LocalWorkload) -> LocalWorkload:
-    return _as_placed(local) if local.idle_by and local.workload is not None else local
 
 
 def _as_placed(local: LocalWorkload) -> LocalWorkload:
@@ -308,8 +299,9 @@ def _clusters_left(
     federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
-    for cluster in sorted((status.entries if status is not None else None) or {}):
-        spec_replicas = None if status is None else status.spec_replicas(cluster)
+    known = status or PlacementStatus()
+    for cluster in sorted(known.entries):
+        spec_replicas = known.spec_replicas(cluster)
         if spec_replicas and inputs.fleet.cluster(cluster) is None:
             words = f"left the Fleet; {spec_replicas} replicas of {federated.key} stay there, as of the last run"
             yield Notice("clusterLeft", cluster, words, federated.name)
@@ -343,17 +335,14 @@ def _refusals_cleared(
     for local in result.placed:
         if local.rejection is None or local.limit == "refused":
             continue
-        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): _removed_key(kept)})
+        # The last key stays, empty, as there is no patch that adds to absent data.
+        removed = None if UNREACHABLE in kept.data else "{}"
+        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): removed})
         needs = tuple(one.key for one in decisions if one.ref == local.ref)
         why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
         cause = Cause(result.federated.name, str(result.federated.place), (why,))
         found += config_map_written(content, kept, placement_group(result.federated.key), cause, needs)
     return tuple(found)
-
-
-def _removed_key(kept: ConfigMap) -> str | None:
-    """Return the value that removes a key: the last key stays, empty, as there is no patch that adds to absent data."""
-    return None if UNREACHABLE in kept.data else "{}"
 
 
 def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:

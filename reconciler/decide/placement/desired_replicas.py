@@ -38,13 +38,16 @@ class Shares(Struct, frozen=True):
     """
 
     allocation: Allocation
-    served: Candidates
     replicas: Mapping[str, int]
     keeping: Mapping[str, int]
     taken_off: int
     wanted: int
     weight: int  # of all clusters that take replicas, together
     lagging: frozenset[str]
+
+    @property
+    def served(self) -> Candidates:
+        return self.allocation.served
 
     @property
     def overflow(self) -> Mapping[str, int]:
@@ -94,7 +97,8 @@ def shares(
     served = _served(federated, [local.cluster for local in placed])
     learned = [local.cluster for local in placed if local.limit == "learned"]
     allocation = allocate(served, demand)
-    overflow = _overflow(allocation, learned)
+    # By preferences alone, with `rebalance: false` too: what is kept elsewhere must not hide that here is no room.
+    overflow = with_overflow(allocation, served, replace(demand, rebalance=True), learned).overflow
     allocation = _with_raise(allocation, placed, _raised(federated, locals_, status, readable))
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
@@ -102,7 +106,6 @@ def shares(
     lagging = _lagging(allocation, placed)
     return Shares(
         dataclasses.replace(allocation, overflow=overflow),
-        served,
         replicas,
         keeping,
         taken_off,
@@ -124,14 +127,6 @@ def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[s
     if lags:
         found |= {one.cluster: min(one.kept, found.get(one.cluster, one.kept)) for one in placed if one.late}
     return found
-
-
-def _overflow(given: Allocation, learned: Sequence[str]) -> Mapping[str, int]:
-    """Return by how much the preferences alone would give each full cluster more.
-
-    With `rebalance: false` too: what is kept elsewhere must not hide that there is no room here for the next ones.
-    """
-    return with_overflow(given, given.served, replace(given.demand, rebalance=True), learned).overflow
 
 
 def _raised(
@@ -298,7 +293,8 @@ def placement_result(
         + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], inputs.run.now))
         for local in placed
     }
-    next_replicas = next_step(placed, target, available_in_all(locals_), given.wanted)
+    available = sum(local.available for local in locals_ if local.part != "out")
+    next_replicas = next_step(placed, target, available, given.wanted)
     return PlacementResult(federated, locals_, given, target, next_replicas, memory)
 
 
@@ -373,8 +369,3 @@ def _cost(local: LocalWorkload, targets: Mapping[str, int]) -> int:
     if targets[local.cluster] >= (local.spec_replicas or 0):
         return 0
     return max(0, local.available - targets[local.cluster])
-
-
-def available_in_all(locals_: Iterable[LocalWorkload]) -> int:
-    """Return how many replicas are available; clusters that cannot be read count as 0."""
-    return sum(local.available for local in locals_ if local.part != "out")

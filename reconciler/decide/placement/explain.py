@@ -19,7 +19,6 @@ from reconciler.decide.reasons import (
     CounterfactualWhenAsked,
     Reason,
     ReasonCode,
-    Reasons,
     change_if,
     field_is,
     joint_counterfactual,
@@ -33,13 +32,8 @@ from reconciler.untrusted_text import LARGEST
 
 def with_reasons(result: PlacementResult) -> PlacementResult:
     """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
-    return replace(result, reasons={local.cluster: _reasons(local, result) for local in result.locals})
-
-
-def _reasons(local: LocalWorkload, result: PlacementResult) -> Reasons:
-    if local.part != "placed":
-        return local.reasons
-    return (*_grounds(local, result), *_lasting(local, result))
+    placed = {one.cluster: (*_grounds(one, result), *_lasting(one, result)) for one in result.placed}
+    return replace(result, reasons={one.cluster: placed.get(one.cluster, one.reasons) for one in result.locals})
 
 
 def _grounds(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:

@@ -100,7 +100,7 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
     annotations = {
         **federated.annotations,
         OWNER: placement_owner_text(fleet, federated.key),
-        POLICY_DIGEST: template_digest(federated),
+        POLICY_DIGEST: digest_of(compact({"selector": federated.selector, "template": federated.template})),
         ON_DELETE: federated.on_delete.lower(),
     }
     labels = {**federated.labels, FEDERATED_LABEL: label_of(federated.name)}
@@ -222,11 +222,6 @@ def label_of(name: str) -> str:
     return name if len(name) <= _LABEL_SIZE else f"{name[:50]}-{digest_of(name)}"
 
 
-def template_digest(federated: FederatedReplicaSet) -> str:
-    """Return the digest of what a local ReplicaSet is made of, replicas aside."""
-    return digest_of(compact({"selector": federated.selector, "template": federated.template}))
-
-
 # Counts of the pods of one local workload: placed, available, unschedulable, crashing, late.
 
 
@@ -257,11 +252,6 @@ def is_calm(workload: Workload) -> bool:
         and (workload.ready_replicas or 0) == workload.spec_replicas
         and _failing_since(workload) is None
     )
-
-
-def calm_counts(workload: Workload) -> PodCounts:
-    """Return the counts of a calm workload: all it asks for is placed."""
-    return PodCounts(workload.spec_replicas, available_replicas(workload))
 
 
 def available_replicas(workload: Workload, ready: int | None = None) -> int:

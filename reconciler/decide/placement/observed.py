@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
@@ -18,7 +18,6 @@ from reconciler.decide.idling.records import scaled_down_by_others
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
     available_replicas,
-    calm_counts,
     is_calm,
     is_ours,
     names_another,
@@ -93,10 +92,6 @@ class PlacementInputs(Struct, frozen=True):
     idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
-
-    def needs_of(self, ref: ObjectRef) -> tuple[str, ...]:
-        """Return the keys of the decisions of idling that change `ref` in this run."""
-        return self.settled[ref].needs if ref in self.settled else ()
 
     def rejection(self, ref: ObjectRef) -> Rejection | None:
         """Return the recorded refusals of writes to `ref`, None without any."""
@@ -231,26 +226,12 @@ class _Case(Struct, frozen=True):
         found = 0 if self.workload is None else available_replicas(self.workload)
         return found if self.settled is None else min(found, self.settled.replicas)
 
-    @property
-    def asked_before(self) -> int | None:
-        """What an earlier run asked for there, None where that is unknown."""
-        return None if self.status is None else self.status.spec_replicas(self.placement.name)
-
-    @property
-    def idle_before(self) -> dict[str, Any]:
-        """What kept it idle there when it was seen last, and until when; {} where nothing did or that is unknown."""
-        if self.status is None or not self.status.idle_by(self.placement.name):
-            return {}
-        name = self.placement.name
-        return {"idle_by": self.status.idle_by(name), "idle_until": self.status.idle_until(name)}
-
-    @property
-    def idle_still(self) -> dict[str, Any]:
-        """What `idle_before` returns, {} where that has an end that is over, or none, or its policy is gone."""
-        before, now = self.idle_before, self.inputs.run.now
-        until = before.get("idle_until")
-        ends = until is None or until <= now or before["idle_by"] not in self.inputs.idling
-        return {} if ends else before
+    def as_recorded(self, why: Reason) -> LocalWorkload:
+        """Return the `LocalWorkload` of what cannot be read, with what an earlier run wrote of it."""
+        status, name = self.status or PlacementStatus(), self.placement.name
+        idle_by = status.idle_by(name)
+        until = status.idle_until(name) if idle_by else None
+        return self.held(why, spec_replicas=status.spec_replicas(name), idle_by=idle_by, idle_until=until)
 
     def undecided(self, local: LocalWorkload) -> LocalWorkload:
         """Return `local`, of which it is told that nothing could be decided there, and why."""
@@ -265,13 +246,13 @@ class _Case(Struct, frozen=True):
 def local_workload(
     federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, status: PlacementStatus | None
 ) -> LocalWorkload:
-    """Return how one cluster takes part in `federated`: as the first rule that fits says."""
+    """Return how one cluster takes part in `federated`: as the first guard that finds something says."""
     ref = local_ref(federated, placement.name)
     workload = placement.workloads.get(ref)
     settled = None if workload is None else inputs.settled.get(ref)
     case = _Case(federated, placement, inputs, status, ref, workload, settled)
-    for rule in _RULES:
-        found = rule(case)
+    for guard in _GUARDS:
+        found = guard(case)
         if found is not None:
             return found
     return _placed(case)
@@ -282,15 +263,14 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
     if placement.observed is not None:
         return None
     # Unknown is not empty: until the grace period is over its replicas count as running there.
-    since = placement.lost_since
+    since, now = placement.lost_since, case.inputs.run.now
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
-        why = reason(ReasonCode.CLUSTER_UNREACHABLE)
-        return case.held(why, spec_replicas=case.asked_before, **case.idle_before)
-    if case.inputs.run.now - since < case.federated.cluster_grace_period:
-        why = reason(ReasonCode.CLUSTER_UNREACHABLE, since=since)
-        return case.held(why, spec_replicas=case.asked_before, **case.idle_before)
-    why = reason(ReasonCode.CLUSTER_LOST, since=since)
-    return case.held(why, part="out", spec_replicas=case.asked_before, **case.idle_still)
+        return case.as_recorded(reason(ReasonCode.CLUSTER_UNREACHABLE))
+    if now - since < case.federated.cluster_grace_period:
+        return case.as_recorded(reason(ReasonCode.CLUSTER_UNREACHABLE, since=since))
+    lost = replace(case.as_recorded(reason(ReasonCode.CLUSTER_LOST, since=since)), part="out")
+    asleep = lost.idle_until is not None and lost.idle_until > now and lost.idle_by in case.inputs.idling
+    return lost if asleep else replace(lost, idle_by="", idle_until=None)
 
 
 def _unreadable(case: _Case) -> LocalWorkload | None:
@@ -300,7 +280,7 @@ def _unreadable(case: _Case) -> LocalWorkload | None:
     if observed is None or not own:
         return None
     why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])
-    return case.undecided(case.held(why, spec_replicas=case.asked_before, **case.idle_before))
+    return case.undecided(case.as_recorded(why))
 
 
 def _not_ours(case: _Case) -> LocalWorkload | None:
@@ -431,7 +411,7 @@ def _placed(case: _Case) -> LocalWorkload:
     if case.settled is not None:  # it wakes: its pods are on their way, and none is missing yet
         return _with_room(case, PodCounts(case.settled.replicas, case.available), remembered)
     if is_calm(workload) and remembered is None:
-        return _with_room(case, calm_counts(workload), None)
+        return _with_room(case, PodCounts(workload.spec_replicas, case.available), None)
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
         return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
@@ -445,15 +425,7 @@ def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | No
     """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
     capacity, limit, rejection = _room(case, counts, remembered)
     return case.local(
-        current=counts.current,
-        available=counts.available,
-        unschedulable=counts.unschedulable,
-        crashing=counts.crashing,
-        late=counts.late,
-        capacity=capacity,
-        limit=limit,
-        remembered=remembered,
-        rejection=rejection,
+        **structs.asdict(counts), capacity=capacity, limit=limit, remembered=remembered, rejection=rejection
     )
 
 
@@ -465,7 +437,8 @@ def _room(
     if state in ("Draining", "Leaving"):
         return 0, "draining" if state == "Draining" else "leaving", None
     rejection = case.inputs.rejection(case.ref)
-    if rejection is not None and rejection.count >= IN_A_ROW and rejection.in_force(case.inputs.run.now):
+    retry = None if rejection is None or rejection.count < IN_A_ROW else rejection.retry_after
+    if retry is not None and case.inputs.run.now < retry:
         return counts.current, "refused", rejection
     if counts.unschedulable > 0:
         return counts.current, "learned", rejection
@@ -474,7 +447,7 @@ def _room(
     return None, "", rejection
 
 
-_RULES: tuple[Callable[[_Case], LocalWorkload | None], ...] = (
+_GUARDS: tuple[Callable[[_Case], LocalWorkload | None], ...] = (
     _unreachable,
     _unreadable,
     _not_ours,

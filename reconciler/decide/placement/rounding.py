@@ -73,7 +73,7 @@ def fair_seats(claims: Claims, seats: int) -> list[int]:
         result = list(map(min, _nearest(weights, *_level(claims, seats)), limits))
     else:
         result = _nearest(weights, seats, sum(weights))
-    _settle(claims, result, seats + sum(taken))
+    _settle(claims, result, seats + sum(taken) - sum(result))
     return result
 
 
@@ -118,56 +118,29 @@ def _level(claims: Claims, seats: int) -> tuple[int, int]:
         free = [at for at in free if at not in gone]
 
 
-def _settle(claims: Claims, result: list[int], wanted: int) -> None:
-    """Add or remove the few seats by which the total of `result` differs from `wanted`."""
-    missing = wanted - sum(result)
-    if missing > 0:
-        _give(claims, result, missing)
-    elif missing < 0:
-        _take(claims, result, -missing)
-
-
-def _give(claims: Claims, result: list[int], missing: int) -> None:
-    """Give `missing` seats, each to the highest average; ties go by order."""
-    weights, limits = claims.weights, claims.limits
-    shift = _exact(weights)
+def _settle(claims: Claims, result: list[int], missing: int) -> None:
+    """Give `missing` seats, each to the highest average, ties by order; below 0 take as many back, each from the lowest
+    average, of ties from the last.
+    """
+    if not missing:
+        return
+    step, weights = (1 if missing > 0 else -1), claims.weights
+    bounds = claims.limits if step > 0 else claims.taken
+    # Shifted so far that different averages stay different whole numbers.
+    shift = 2 * max(weights).bit_length() + 1
     queue = [
-        ((2 * number + 1 << shift) // weight, at)
-        for at, (weight, number, limit) in enumerate(zip(weights, result, limits, strict=True))
-        if number < limit
+        (step * ((2 * number + step << shift) // weight), step * at)
+        for at, (weight, number, bound) in enumerate(zip(weights, result, bounds, strict=True))
+        if number != bound
     ]
     heapq.heapify(queue)
-    for _ in range(missing):
-        _, at = queue[0]
-        result[at] += 1
-        if result[at] < limits[at]:
-            heapq.heapreplace(queue, ((2 * result[at] + 1 << shift) // weights[at], at))
+    for _ in range(abs(missing)):
+        at = step * queue[0][1]
+        result[at] += step
+        if result[at] != bounds[at]:
+            heapq.heapreplace(queue, (step * ((2 * result[at] + step << shift) // weights[at]), step * at))
         else:
             heapq.heappop(queue)
-
-
-def _take(claims: Claims, result: list[int], surplus: int) -> None:
-    """Take `surplus` seats back, each from the lowest average; of ties the last in order loses first."""
-    weights, taken = claims.weights, claims.taken
-    shift = _exact(weights)
-    queue = [
-        (-((2 * number - 1 << shift) // weight), -at)
-        for at, (weight, number, least) in enumerate(zip(weights, result, taken, strict=True))
-        if number > least
-    ]
-    heapq.heapify(queue)
-    for _ in range(surplus):
-        at = -queue[0][1]
-        result[at] -= 1
-        if result[at] > taken[at]:
-            heapq.heapreplace(queue, (-((2 * result[at] - 1 << shift) // weights[at]), -at))
-        else:
-            heapq.heappop(queue)
-
-
-def _exact(weights: Sequence[int]) -> int:
-    """Return by how many bits (2n + 1) / weight is shifted, so that different averages stay different whole numbers."""
-    return 2 * max(weights).bit_length() + 1
 
 
 def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int) -> list[int]:

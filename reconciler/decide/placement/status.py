@@ -63,10 +63,6 @@ class Rejection(Struct, frozen=True):
     retry_after: datetime | None
     why: str
 
-    def in_force(self, now: datetime) -> bool:
-        """Return whether nothing is tried there now."""
-        return self.retry_after is not None and now < self.retry_after
-
 
 def rejection_key(ref: ObjectRef) -> str:
     """Return the key under which refusals of `ref` are kept; a valid key of a ConfigMap."""
@@ -134,22 +130,12 @@ def config_map_name(prefix: str, key: str) -> str:
     return name if len(name) <= _NAME_SIZE else f"{name[: _NAME_SIZE - 13]}-{digest_of(key)}"
 
 
-def replaced_name(key: str) -> str:
-    """Return the name of the ConfigMap, beside a local ReplicaSet, that holds the one it replaces."""
-    return config_map_name(REPLACED, key)
-
-
 def doubled(waited: timedelta) -> timedelta:
     """Return how long to wait after having waited `waited` in vain: 5 minutes at first, an hour at most."""
     return min(max(2 * waited, FIRST_RETRY), LAST_RETRY)
 
 
 # The status of a federated ReplicaSet.
-
-
-def digest_of_reasons(reasons: Reasons) -> str:
-    """Return 12 hex digits that stay the same while the codes and values of `reasons` do, whatever their texts say."""
-    return digest_of(compact([[one.code, dict(one.values)] for one in reasons]))
 
 
 STATUS_PREFIX = "reconciler-status-"
@@ -174,21 +160,21 @@ class PlacementStatus(Struct, frozen=True):
     """What an earlier run wrote. `entries` are as written."""
 
     desired: int | None = None
-    entries: Mapping[str, Mapping[str, Any]] | None = None
+    entries: Mapping[str, Mapping[str, Any]] = NOTHING
 
     def spec_replicas(self, cluster: str) -> int | None:
         """Return spec.replicas of `cluster` when this was written, None where it is unknown."""
-        spec_replicas = (self.entries or {}).get(cluster, {}).get("asked")
+        spec_replicas = self.entries.get(cluster, {}).get("asked")
         return spec_replicas if type(spec_replicas) is int and spec_replicas >= 0 else None
 
     def idle_by(self, cluster: str) -> str:
         """Return the IdlingPolicy that kept `cluster` idle when this was written, "" for none."""
-        idle = (self.entries or {}).get(cluster, {}).get("idle")
+        idle = self.entries.get(cluster, {}).get("idle")
         return idle if isinstance(idle, str) else ""
 
     def idle_until(self, cluster: str) -> datetime | None:
         """Return when `cluster` was due to wake when this was written, None where nothing says so."""
-        return read_time((self.entries or {}).get(cluster, {}).get("until"))
+        return read_time(self.entries.get(cluster, {}).get("until"))
 
 
 def status_name(key: str) -> str:
@@ -210,7 +196,7 @@ def read_status(found: ConfigMap | None) -> PlacementStatus | None:
 
 def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: PlacementStatus | None, now: str) -> str:
     """Return the annotation's text; an entry that says what it said `before` keeps its time."""
-    known = (before.entries if before is not None else None) or {}
+    known = before.entries if before is not None else NOTHING
 
     def entry_values(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
         old = known.get(cluster, {})
@@ -218,7 +204,8 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
         if entry.stays and old.get("asked", entry) == entry.spec_replicas:
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
-        facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": digest_of_reasons(entry.reasons)}
+        codes = digest_of(compact([[one.code, dict(one.values)] for one in entry.reasons]))
+        facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": codes}
         if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         return facts | {"why": text_of(entry.reasons), "since": now} | idle
@@ -377,7 +364,7 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
     foreign = {name for name, maps in readable.items() if any(not is_recorded_by(fleet, one) for one in maps.values())}
     keeper = keeper_of(fleet, lambda name: name in readable and name not in foreign)
     newest: dict[str, ConfigMap] = {}
-    for name in _home_first(fleet, keeper):
+    for name in sorted((one.name for one in fleet.clusters), key=lambda name: name != keeper):  # of equals the first
         for found in readable.get(name, {}).values():
             if not is_recorded_by(fleet, found):
                 continue
@@ -409,11 +396,6 @@ def keeper_of(fleet: Fleet, answers: Callable[[str], bool]) -> str:
 def is_recorded_by(fleet: Fleet, found: ConfigMap) -> bool:
     """Return whether `fleet` wrote this. In home itself everything counts as its own."""
     return found.ref.cluster == fleet.home or found.annotations.get(RECORDED_BY) in fleet_names(fleet)
-
-
-def _home_first(fleet: Fleet, first: str) -> list[str]:
-    """Return the clusters of the Fleet; of copies that are equally new the first one counts."""
-    return sorted((cluster.name for cluster in fleet.clusters), key=lambda name: name != first)
 
 
 def _is_written_to(fleet: Fleet, name: str) -> bool:

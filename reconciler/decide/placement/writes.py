@@ -46,7 +46,13 @@ from reconciler.decide.placement.local_replica_sets import (
     template_check,
 )
 from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs, production_of_pattern
-from reconciler.decide.placement.status import ConfigMapContent, config_map_deleted, config_map_written, replaced_name
+from reconciler.decide.placement.status import (
+    REPLACED,
+    ConfigMapContent,
+    config_map_deleted,
+    config_map_name,
+    config_map_written,
+)
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ConfigMap, ObjectRef, Workload
 from reconciler.policy.types import FederatedReplicaSet
@@ -317,7 +323,7 @@ def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
 
 
 def _journal_ref(write: _LocalWrite) -> ObjectRef:
-    name = replaced_name(write.result.federated.key)
+    name = config_map_name(REPLACED, write.result.federated.key)
     return ObjectRef(write.local.cluster, write.inputs.fleet.namespace, "ConfigMap", name)
 
 
