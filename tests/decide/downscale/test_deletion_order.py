@@ -199,11 +199,6 @@ def test_when_all_go_nothing_is_sorted(count: int) -> None:
     assert ranking.rules == (PodRule.ALL,) * 3
 
 
-def test_nobody_goes() -> None:
-    ranking = rank_victims([a_pod("a"), a_pod("b")], 0, now_ns=NOW_NS)
-    assert (ranking.victims, ranking.rules, ranking.certain, len(ranking.order)) == ((), (), True, 2)
-
-
 @pytest.mark.parametrize(
     ("text", "cost"),
     [
@@ -351,85 +346,6 @@ def test_certain_means_every_sort_of_every_cache_gives_the_same(
             assert outcomes(pods, count, rules, sort) == {victims}
 
 
-@pytest.mark.soak
-@settings(max_examples=2_000, deadline=None)
-@given(st.lists(DOUBTFUL, min_size=6, max_size=7), st.integers(1, 6), ALL_RULES)
-def test_certain_with_more_pods(pods: list[Pod], count: int, rules: RankingRules) -> None:
-    pods = numbered(pods)
-    ranking = rank_victims(pods, count, now_ns=NOW_NS, rules=rules)
-    assert ranking.certain == (len(outcomes(pods, count, rules, sorts.insertion_sort)) == 1)
-
-
-def test_a_cycle_of_three_is_never_certain() -> None:
-    same = ago(9 * DAY)
-    cycle = [
-        a_pod("x", uid="3", ready_since_ns=same, restarts=1),  # before z by restarts
-        a_pod("y", uid="2", ready_since_ns=ago(8 * DAY)),  # before x by uid
-        a_pod("z", uid="1", ready_since_ns=same),  # before y by uid
-    ]
-    assert [rank_victims(cycle, count, now_ns=NOW_NS).certain for count in (0, 1, 2, 3)] == [True, False, False, True]
-    assert PodRule.CACHE in rank_victims(cycle, 2, now_ns=NOW_NS).rules
-
-
-def test_a_victim_that_the_last_of_its_run_hides() -> None:
-    """5 and 2 of one time, 6 and 3 of another, each by restarts: 3 stays, is before 5 by uid, and comes after 6."""
-    early, late = ago(9 * DAY), ago(8 * DAY)
-    pods = [
-        a_pod("v5", uid="5", ready_since_ns=early, restarts=1),
-        a_pod("v2", uid="2", ready_since_ns=early),
-        a_pod("v6", uid="6", ready_since_ns=late, restarts=1),
-        a_pod("s3", uid="3", ready_since_ns=late),
-    ]
-    ranking = rank_victims(pods, 3, now_ns=NOW_NS)
-    assert [pod.name for pod in ranking.order] == ["v5", "v2", "v6", "s3"]
-    assert not ranking.certain
-
-
-def test_a_victim_of_the_earliest_time_counts_for_what_is_certain() -> None:
-    """7 goes and 5 stays, hidden behind 9 by restarts, although 5 is before 7 by uid; 1 and 2 are of later times."""
-    pods = [
-        a_pod(f"v{uid}", uid=uid, ready_since_ns=ago(days * DAY)) for uid, days in (("7", 12), ("1", 11), ("2", 10))
-    ]
-    pods.append(a_pod("v9", uid="9", ready_since_ns=ago(9 * DAY), restarts=1))
-    pods.append(a_pod("s5", uid="5", ready_since_ns=ago(9 * DAY)))
-    ranking = rank_victims(pods, 4, now_ns=NOW_NS)
-    assert [pod.name for pod in ranking.order] == ["v1", "v2", "v7", "v9", "s5"]
-    assert not ranking.certain
-
-
-@pytest.mark.parametrize(
-    ("pods", "expected"),
-    [
-        pytest.param(
-            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c")], True, id="each by restarts from the next"
-        ),
-        pytest.param(
-            [a_pod("a", restarts=2), a_pod("b", restarts=1), a_pod("c", restarts=1)],
-            False,
-            id="the last victim and the first that stays are equal",
-        ),
-        pytest.param(
-            [
-                a_pod(name, uid=uid, created_ns=ago(days * DAY))
-                for name, uid, days in (("a", "1", 12), ("b", "2", 11), ("c", "2", 10), ("d", "3", 9))
-            ],
-            False,
-            id="of one uid, created at one scale",
-        ),
-    ],
-)
-def test_what_is_certain_within_one_time_ready(pods: list[Pod], expected: bool) -> None:
-    ranking = rank_victims(pods, 2, now_ns=NOW_NS)
-    assert [pod.name for pod in ranking.victims] == ["a", "b"]
-    assert ranking.certain is expected
-
-
-def test_equal_uids_come_in_one_order_whatever_the_input() -> None:
-    pods = [a_pod(name, uid="", ready_since_ns=ago(days * DAY)) for name, days in (("a", 9), ("b", 8), ("c", 7))]
-    orders = {rank_victims(list(shuffled), 1, now_ns=NOW_NS).order for shuffled in permutations(pods)}
-    assert len(orders) == 1
-
-
 LARGE = st.lists(
     st.builds(
         Pod,
@@ -491,12 +407,6 @@ def test_no_ratio_above_two_when_age_decides(ages: list[int], data: st.DataObjec
         assert victim.created_ns is not None
         assert ratio == (NOW_NS - victim.created_ns) / (NOW_NS - youngest)
         assert 1 <= ratio <= 2
-
-
-def test_each_victim_is_measured_when_its_turn_comes() -> None:
-    ages = (DAY // 24, DAY, 10 * DAY)
-    pods = [a_pod(f"p{age}", node=str(age), ready_since_ns=ago(age), created_ns=ago(age)) for age in ages]
-    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (1.0, 1.0)
 
 
 def test_the_youngest_is_looked_for_among_all_that_are_left() -> None:

@@ -70,12 +70,6 @@ def test_zone_balanced_keeps_the_skew_at_one_or_less(old: int) -> None:
             assert max(sizes) - min(sizes) <= 1
 
 
-def test_the_age_ratio_stays_within_two() -> None:
-    for seed in range(20):
-        ratios = rank_victims(story(seed), N, now_ns=NOW_NS).age_ratios
-        assert all(ratio is not None and ratio <= 2 for ratio in ratios)
-
-
 @pytest.mark.parametrize(
     ("victim", "stays"),
     [

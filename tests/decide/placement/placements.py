@@ -66,6 +66,26 @@ def a_local(cluster: str, replicas: int, federated: FederatedReplicaSet | None =
     return a_workload(replicas=replicas, cluster=cluster, kind="ReplicaSet", **(defaults | fields))
 
 
+IDLE = {
+    "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
+    "idling.kubernetes.io/previous-scale": "3",
+    "reconciler/idled-to": "0",
+    "reconciler/idling-owner": "production/IdlingPolicy/nights",
+}
+
+
+def settled(
+    cluster: str, replicas: int, *of: Any, config_maps: tuple[ConfigMap, ...] = (), made: Any = a_local, **fields: Any
+) -> ObservedCluster:
+    """A cluster with a workload of that many replicas, all of which run."""
+    return a_cluster(cluster, workloads=(made(cluster, replicas, *of, **fields),), config_maps=config_maps)
+
+
+def idle(cluster: str, **fields: Any) -> ObservedCluster:
+    """A cluster whose local ReplicaSet had three replicas and was idled by the policy nights."""
+    return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE}, **fields)
+
+
 def a_deployment(cluster: str, replicas: int, **fields: Any) -> Workload:
     return a_workload(replicas=replicas, cluster=cluster, **fields)
 

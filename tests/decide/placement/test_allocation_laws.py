@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from fractions import Fraction
 from hashlib import sha256
-from random import Random
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -297,69 +296,3 @@ def test_the_cost_does_not_grow_with_the_number_of_replicas(problem, total, roun
     assume(any(entry["weight"] for entry in known))
     bound = 4000 if rounding == "fair" else 60000
     assert lines_run(lambda: allocate_replicas(**scaled, total=total * million, rounding=rounding)) < bound
-
-
-def some_problems(count):
-    """`count` small problems, the same each time, as `problems` makes them."""
-    random = Random(count)
-    for _ in range(count):
-        fleet = FLEET[: random.randint(1, 4)]
-        entries = {}
-        for name in ["*", *random.sample(fleet, random.randint(0, len(fleet)))]:
-            least = random.choice((0, 0, random.randint(0, 4)))
-            most = random.choice((None, least + random.randint(0, 6)))
-            entries[name] = {"minReplicas": least, "maxReplicas": most, "weight": random.randint(0, 4)}
-        yield {
-            "preferences": {"rebalance": random.random() < 0.3, "clusters": entries},
-            "clusters": fleet,
-            "current": {name: random.randint(0, 9) for name in fleet if random.random() < 0.5},
-            "capacity": {name: random.randint(0, 9) for name in fleet if random.random() < 0.3},
-            "key": random.choice(("", "a/b")),
-            "total": random.randint(0, 20),
-        }
-
-
-def test_some_hundred_problems_come_out_as_they_are_counted():
-    for problem in some_problems(300):
-        total = problem.pop("total")
-        fair = allocate_replicas(**problem, total=total)
-        assert fair.replicas == counted_fair(problem, total), (problem, total)
-        found = allocate_replicas(**problem, total=total, rounding="kubefed")
-        assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, total), (problem, total)
-        for rounding, one in (("fair", fair), ("kubefed", found)):
-            for name in one.served.names:
-                bound = moves(problem, total, rounding, name)
-                assert is_bound_by_maximum(one, name) == bound, (problem, total, rounding)
-
-
-def test_what_stands_at_its_limit_gets_no_share_where_the_others_go_down():
-    own = {"a": (0, 24, 1), "b": (0, 56, 2), "c": (2, 3, 44)}
-    names = ("minReplicas", "maxReplicas", "weight")
-    problem = {
-        "preferences": {
-            "rebalance": False,
-            "clusters": {name: dict(zip(names, numbers, strict=True)) for name, numbers in own.items()},
-        },
-        "clusters": ["b", "c", "a"],
-        "current": {"a": 2, "b": 35, "c": 24},
-        "capacity": {"c": 1},
-        "key": "a/b",
-    }
-    found = allocate_replicas(**problem, total=6).replicas
-    assert found == counted_fair(problem, 6) == {"a": 2, "b": 3, "c": 1}
-
-
-def test_what_is_banked_is_repeated_only_while_nobody_is_full():
-    problem = {
-        "preferences": {
-            "rebalance": False,
-            "clusters": {"*": {"minReplicas": 0, "maxReplicas": None, "weight": 60}},
-        },
-        "clusters": ["b", "a"],
-        "current": {"b": 36},
-        "capacity": {"a": 0, "b": 20},
-        "key": "",
-    }
-    found = allocate_replicas(**problem, total=38, rounding="kubefed")
-    assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, 38)
-    assert found.planner_overflow == {"a": 9, "b": 7}

@@ -20,7 +20,7 @@ from reconciler.decide.placement.status import (
 from reconciler.model import ObjectRef
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
-from .placements import a_federated, a_fleet_with, a_local, a_memory, a_status, ago, numbers, place
+from .placements import a_federated, a_fleet_with, a_local, a_memory, a_status, ago, numbers, place, settled
 from .simulation import SELECTOR, TEMPLATE, SimCluster, World
 
 FLEET = a_fleet("east", "north", "west")
@@ -74,8 +74,8 @@ def test_when_home_is_back_it_gets_the_newest_and_the_copy_goes():
     new = a_status('{"desired":6,"clusters":{}}', cluster="west", at=ago(hours=1))
     memory = a_memory("west", at=ago(hours=1), unreachable_since='{"east":"2026-11-20T14:41:23Z"}')
     desired = place(
-        a_cluster("east", workloads=(a_local("east", 3),), config_maps=(old,)),
-        a_cluster("west", workloads=(a_local("west", 3),), config_maps=(new, memory)),
+        settled("east", 3, config_maps=(old,)),
+        settled("west", 3, config_maps=(new, memory)),
     )
     assert numbers(desired) == {}
     assert [(one.verb, one.ref.cluster, one.ref.name) for one in desired.decisions] == [
@@ -102,8 +102,8 @@ def test_when_home_is_back_what_it_alone_remembers_is_forgotten():
     other = a_memory("west", at=ago(hours=1), unreachable_since="{}")
     other = replace(other, data={**other.data, new: new_text})
     desired = place(
-        a_cluster("east", workloads=(a_local("east", 4),), config_maps=(home,)),
-        a_cluster("west", workloads=(a_local("west", 4, ready_replicas=3),), config_maps=(other,)),
+        settled("east", 4, config_maps=(home,)),
+        settled("west", 4, ready_replicas=3, config_maps=(other,)),
         federated=a_federated(8, paused=True),
     )
     (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
@@ -120,8 +120,8 @@ def test_when_home_is_back_refusals_are_cleared_a_run_later(hours):
     other = replace(a_memory("west", at=ago(hours=1)), data={"unreachable-since": "{}", key: text})
     own = () if hours is None else (replace(a_memory("east", at=ago(hours=hours)), data=dict(other.data)),)
     desired = place(
-        a_cluster("east", workloads=(a_local("east", 3),), config_maps=own),
-        a_cluster("west", workloads=(a_local("west", 3),), config_maps=(other,)),
+        settled("east", 3, config_maps=own),
+        settled("west", 3, config_maps=(other,)),
     )
     (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
     assert written.ref.cluster == "east"
@@ -132,28 +132,28 @@ def test_the_last_key_that_is_removed_stays_empty():
     home = a_cluster(
         "east", workloads=(a_local("east", 3),), config_maps=(replace(a_memory("east"), data={key: text}),)
     )
-    decisions = place(home, a_cluster("west", workloads=(a_local("west", 3),))).decisions
+    decisions = place(home, settled("west", 3)).decisions
     (cleared,) = [one for one in decisions if "is no longer refused" in one.cause.why]
     assert [(change.path, change.after) for change in cleared.changes] == [(("data", key), "{}")]
 
 
 def test_nothing_is_remembered_where_nothing_is_written():
     memory = a_memory("east", unreachable_since='{"west":"2026-11-20T12:00:00Z"}')
-    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(memory,))
-    west = a_cluster("west", workloads=(a_local("west", 3),))
+    east = settled("east", 3, config_maps=(memory,))
+    west = settled("west", 3)
     fleet = replace(a_fleet_with("ReadOnly", "west", "east"), home="east")
     assert place(east, west, fleet=fleet).decisions == ()
 
 
 def test_a_cluster_that_left_is_told_of_only_where_replicas_stay_there():
     status = a_status('{"desired":6,"clusters":{"east":{"asked":6},"gone":{"asked":0},"left":{"asked":2}}}')
-    east = a_cluster("east", workloads=(a_local("east", 6),), config_maps=(status,))
+    east = settled("east", 6, config_maps=(status,))
     assert [one.subject for one in place(east).notices] == ["left"]
 
 
 def test_no_copy_goes_while_another_cluster_stands_in_for_home():
     copies = {name: a_memory(name, at=ago(hours=hours)) for name, hours in (("north", 1), ("west", 2))}
-    clusters = [a_cluster(name, workloads=(a_local(name, 2),), config_maps=(one,)) for name, one in copies.items()]
+    clusters = [settled(name, 2, config_maps=(one,)) for name, one in copies.items()]
     desired = place(*clusters, lost=("east",), fleet=FLEET)
     assert {one.verb for one in desired.decisions} == {Verb.REMEMBER}
 
@@ -175,7 +175,7 @@ def test_only_the_records_of_placement_are_read():
 
 def test_a_config_map_without_data_gets_all_of_it_at_once():
     """A patch cannot add a key to data that is absent."""
-    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_memory("east"),))
+    east = settled("east", 3, config_maps=(a_memory("east"),))
     (written,) = [one for one in place(east, lost=("west",)).decisions if one.ref.name == "reconciler-memory"]
     data = {"unreachable-since": '{"west":"2026-11-20T15:41:23Z"}'}
     assert FieldChange(("data",), None, data) in written.changes
@@ -185,7 +185,7 @@ def test_a_config_map_without_data_gets_all_of_it_at_once():
 def test_a_change_names_only_the_keys_that_it_is_about():
     key, text = refusal_of("west")
     memory = replace(a_memory("east"), data={"unreachable-since": "{}", key: text})
-    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(memory,))
+    east = settled("east", 3, config_maps=(memory,))
     (written,) = [one for one in place(east, lost=("west",)).decisions if one.ref.name == "reconciler-memory"]
     assert written.key.endswith("/remember/unreachable-since")
     assert [change.path for change in written.changes if change.path[0] == "data"] == [("data", "unreachable-since")]

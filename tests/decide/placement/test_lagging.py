@@ -27,6 +27,7 @@ from .placements import (
     numbers,
     place,
     row,
+    settled,
     some_pods,
     with_pods,
 )
@@ -34,10 +35,6 @@ from .simulation import SELECTOR, TEMPLATE, SimCluster, World
 
 QUOTA = (Condition("ReplicaFailure", "True", "FailedCreate", since=ago(seconds=20)),)
 DAY = 24 * 60
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
 
 
 def running(cluster, ready, pods, **fields):
@@ -65,7 +62,7 @@ def test_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
 def test_they_stay_missing_where_no_calm_cluster_has_room(lagging):
     clusters = EVENLY | {"a": ClusterPreference(weight=1, max_replicas=10)}
     status = a_status('{"desired":30,"clusters":{}}', cluster="a")
-    a = a_cluster("a", workloads=(a_local("a", 10),), config_maps=(status,))
+    a = settled("a", 10, config_maps=(status,))
     desired = place(a, a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30, clusters=clusters))
     assert numbers(desired) == {"b": "scale 10 -> 4"}
 
@@ -85,7 +82,7 @@ def test_what_finds_no_room_of_a_raised_total_goes_to_clusters_that_lag_by_weigh
     }
     federated = a_federated(37, clusters=clusters, rounding=rounding)
     status = a_status('{"desired":30,"clusters":{}}', cluster="a")
-    a = a_cluster("a", workloads=(a_local("a", 10),), config_maps=(status,))
+    a = settled("a", 10, config_maps=(status,))
     d = replace(lagging, name="d", workloads=(replace(lagging.workloads[0], ref=a_local("d", 1).ref),))
     d = with_pods(d, lagging.pods[lagging.workloads[0].ref])
     assert numbers(place(a, lagging, d, federated=federated)) == {

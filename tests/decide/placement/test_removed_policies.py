@@ -11,7 +11,7 @@ from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
-from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place
+from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place, settled
 
 WEST = ClusterPreference(weight=1)
 CAPACITY = "reconciler/observed-capacity"
@@ -143,7 +143,7 @@ def test_in_a_cluster_that_its_tenant_lost_it_is_released_and_never_deleted(paus
     place_of = Place("fleet.yaml", 12)
     tenant = Tenant(name="a", place=place_of, paths=("a/**",), namespaces=("shop",), clusters=("east",))
     policy = a_federated(3, tenant="a", within=("east",), on_delete="Delete", paused=paused)
-    east, west = (a_cluster(name, workloads=(a_local(name, 3, policy),)) for name in ("east", "west"))
+    east, west = (settled(name, 3, policy) for name in ("east", "west"))
     desired = place(east, west, federated=policy, fleet=a_fleet("east", "west", tenants=(tenant,)))
     found = about(desired, "west")
     assert [one.verb for one in found] == [Verb.RELEASE] * released

@@ -14,6 +14,7 @@ from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, flip_
 
 from .placements import (
     EVENLY,
+    IDLE,
     MINUTE_NS,
     a_deployment,
     a_federated,
@@ -24,27 +25,15 @@ from .placements import (
     a_placed,
     a_status,
     ago,
+    idle,
     place,
+    settled,
     some_pods,
     with_pods,
 )
 
 NOW_TEXT = "2026-11-20T15:41:23Z"
 OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-web")}
-IDLE = {
-    "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/idled-to": "0",
-    "reconciler/idling-owner": "production/IdlingPolicy/nights",
-}
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
-
-
-def idle(cluster, **fields):
-    return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE}, **fields)
 
 
 def refusals(cluster, times, at):
@@ -101,7 +90,7 @@ def full():
     old = NOW_NS - 30 * MINUTE_NS
     crashing = [a_pod(f"x{number}", ready=False, created_ns=old) for number in range(2)]
     return place(
-        a_cluster("a", workloads=(a_local("a", 4),), config_maps=maps),
+        settled("a", 4, config_maps=maps),
         settled("b", 3, available_replicas=2),
         a_full("c", 6, 2),
         with_pods(settled("d", 6, ready_replicas=4, available_replicas=4), (*some_pods(4), *crashing)),
@@ -264,13 +253,13 @@ def test_an_idle_cluster_that_does_not_answer_wishes_nothing_that_can_be_known()
         '{"desired":9,"clusters":{"west":{"asked":4,"running":4,"why":"weight 1 of 2","since":"x","idle":"nights"}}}'
     )
     maps = (a_status(status), a_memory(unreachable_since='{"west":"2026-11-20T12:00:00Z"}'))
-    desired = place(a_cluster("east", workloads=(a_local("east", 5),), config_maps=maps), lost=("west",))
+    desired = place(settled("east", 5, config_maps=maps), lost=("west",))
     assert desired.overridden == ()
 
 
 def test_a_target_that_is_missing():
     desired = place(
-        a_cluster("a", workloads=(a_deployment("a", 3),)), a_cluster("b"), a_cluster("c"),
+        settled("a", 3, made=a_deployment), a_cluster("b"), a_cluster("c"),
         federated=a_placed(6, clusters={name: ClusterPreference(weight=1) for name in "ab"}),
     )  # fmt: skip
     assert rows(desired) == {
@@ -333,7 +322,7 @@ FORGOTTEN = "refused writes of removed policies are forgotten"
 )
 def test_what_is_remembered_of_the_whole_fleet(kept, answers, expected):
     maps = (a_memory(**kept),) if kept else ()
-    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps)
+    east = settled("east", 3, config_maps=maps)
     desired = place(*([east, settled("west", 3)] if answers else [east]), lost=() if answers else ("west",))
     found = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
     assert [one.cause.why for one in found] == ([] if expected is None else [expected[0]])
@@ -378,16 +367,14 @@ def test_one_that_idling_claims_while_it_is_scaled_up_by_hand_counts_with_what_i
 
 def test_a_refusal_is_remembered_where_nothing_else_is():
     maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=1))),)
-    desired = place(a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps), a_cluster("west"))
+    desired = place(settled("east", 3, config_maps=maps), a_cluster("west"))
     assert rows(desired)["west"][0] == (0, 0, 0, 0, 0, 0)
     assert rows(desired)["east"][0] == (6, 6, 3, 3, None, 0)
 
 
 def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
     """Where nothing may be written down, not even that; it counts with what it was asked for."""
-    east = a_cluster(
-        "east", workloads=(a_local("east", 3),), config_maps=(a_status('{"clusters":{"west":{"asked":4}}}'),)
-    )
+    east = settled("east", 3, config_maps=(a_status('{"clusters":{"west":{"asked":4}}}'),))
     fleet = replace(in_states(a_fleet("east", "west"), east="ReadOnly"), home="east")
     desired = place(east, lost=("west",), fleet=fleet, federated=a_federated(9))
     assert rows(desired)["west"] == ((4, None, None, None, None, 0), "unreachable")
@@ -396,7 +383,7 @@ def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
 
 @pytest.mark.parametrize("marks", [{}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}])
 def test_a_target_needs_no_annotations_of_ours(marks):
-    east, west = (a_cluster(name, workloads=(a_deployment(name, 3, annotations=marks),)) for name in ("east", "west"))
+    east, west = (settled(name, 3, annotations=marks, made=a_deployment) for name in ("east", "west"))
     desired = place(east, west, federated=a_placed(8, on_conflict="Abort"))
     assert {one[0][0] for one in rows(desired).values()} == {4}
 
@@ -439,7 +426,7 @@ def test_replicas_that_run_stay_while_fewer_run_than_the_preferences_let_run():
 
 def test_what_was_refused_is_tried_again_when_its_time_has_come():
     maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=10))),)
-    desired = place(a_cluster("east", workloads=(a_local("east", 3),), config_maps=maps), a_cluster("west"))
+    desired = place(settled("east", 3, config_maps=maps), a_cluster("west"))
     assert rows(desired)["west"] == (
         (3, 3, 0, 0, None, 0),
         "weight 1 of 2, refused 3 times in a row: exceeded quota",
@@ -471,7 +458,7 @@ def test_minimums_that_take_all_leave_none_for_weights():
 def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
     entry = f'{{"asked":2,"running":2,"why":"weight 1 of 2","since":"2026-11-20T00:00:00Z"{old}}}'
     maps = (a_status(f'{{"desired":6,"clusters":{{"west":{entry}}}}}'),)
-    east = a_cluster("east", workloads=(a_local("east", 4),), config_maps=maps)
+    east = settled("east", 4, config_maps=maps)
     desired = place(
         east, settled("west", 2), fleet=a_fleet_with("Frozen" if not old else "Active", "east", "west"), **world
     )

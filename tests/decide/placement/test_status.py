@@ -13,11 +13,7 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, flip_of
 
-from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_local, a_status, numbers, place
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
+from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_status, numbers, place, settled
 
 
 def status_of(desired):
@@ -101,7 +97,7 @@ def test_what_the_first_run_writes_stands_once_it_is_carried_out():
     first = place(a_cluster("east"), a_cluster("west"), federated=a_federated(rebalance=False))
     assert numbers(first) == {"east": "create 0 -> 3", "west": "create 0 -> 3"}
     text = json.dumps(status_of(first), sort_keys=True, separators=(",", ":"))
-    east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_status(text),))
+    east = settled("east", 3, config_maps=(a_status(text),))
     assert place(east, settled("west", 3), federated=a_federated(rebalance=False)).decisions == ()
 
 

@@ -10,7 +10,7 @@ from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.placement.status import doubled, read_rejection, rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_ref
+from tests.builders import NOW, a_ref
 
 from .placements import (
     a_deployment,
@@ -22,6 +22,7 @@ from .placements import (
     ago,
     numbers,
     place,
+    settled,
     some_pods,
     with_pods,
 )
@@ -33,10 +34,6 @@ def known(replicas, at=NOW, **fields):
     """The annotation of a cluster known to hold `replicas`."""
     marks = a_local("west", 1).annotations
     return {"annotations": {**marks, CAPACITY: ObservedCapacity(replicas, at, **fields).text}}
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
 
 
 def written(desired, cluster="west"):
@@ -90,8 +87,8 @@ class TestCapacity:
 
     def test_a_target_remembers_whose_it_is(self):
         status = {"ready_replicas": 1, "available_replicas": 1}
-        west = with_pods(a_cluster("west", workloads=(a_deployment("west", 5, **status),)), some_pods(1, 4))
-        east = a_cluster("east", workloads=(a_deployment("east", 5),))
+        west = with_pods(settled("west", 5, **status, made=a_deployment), some_pods(1, 4))
+        east = settled("east", 5, made=a_deployment)
         desired = place(east, west, federated=a_placed(10))
         assert written(desired) == (
             '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'

@@ -29,13 +29,10 @@ from .placements import (
     numbers,
     place,
     row,
+    settled,
     some_pods,
     with_pods,
 )
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
 
 
 class TestMissing:
@@ -87,7 +84,7 @@ class TestMissing:
         assert numbers(desired) == {"north": "create 0 -> 2"}
 
     def test_a_missing_target_is_undecided_and_its_replicas_go_elsewhere(self):
-        east = a_cluster("east", workloads=(a_deployment("east", 3),))
+        east = settled("east", 3, made=a_deployment)
         desired = place(east, a_cluster("west"), federated=a_placed())
         assert [(one.subject, one.why) for one in desired.undecided] == [
             ("west/shop/Deployment/web", "Deployment web does not exist")
@@ -210,7 +207,7 @@ class TestConflict:
     def test_another_selector_is_deleted_and_made_again_with_the_old_one_written_down(self):
         federated = a_federated(selector={"matchLabels": {"app": "web", "tier": "front"}})
         west = settled("west", 3, federated=a_federated())
-        east = a_cluster("east", workloads=(a_local("east", 3, federated, selector=None),))
+        east = settled("east", 3, federated, selector=None)
         desired = place(east, west, federated=federated)
         journal, deleted, created = (one for one in desired.decisions if one.ref.cluster == "west")
         assert (journal.verb, journal.phase, journal.ref.name) == (
@@ -266,7 +263,7 @@ class TestConflict:
     def test_what_was_written_down_goes_once_the_new_one_is_there(self):
         kept = a_memory("west")
         kept = type(kept)(ObjectRef("west", "reconciler", "ConfigMap", "reconciler-replaced-shop.web"), "uid-kept")
-        west = a_cluster("west", workloads=(a_local("west", 3),), config_maps=(kept,))
+        west = settled("west", 3, config_maps=(kept,))
         (forgotten,) = [one for one in place(settled("east", 3), west).decisions if one.ref.cluster == "west"]
         assert (forgotten.verb, forgotten.ref, forgotten.phase) == (Verb.DELETE, kept.ref, Phase.RECORD)
 
@@ -329,7 +326,7 @@ class TestLeftOut:
         assert row(desired, "west").why == f"the cluster {words}"
 
     def test_an_unreachable_cluster_counts_with_what_it_was_asked_for(self):
-        east = a_cluster("east", workloads=(a_local("east", 2),), config_maps=(a_status(STATUS),))
+        east = settled("east", 2, config_maps=(a_status(STATUS),))
         desired = place(east, lost=("west",), federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         (remembered,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
@@ -337,7 +334,7 @@ class TestLeftOut:
 
     def test_where_that_is_unknown_the_others_grow_by_a_raised_total_only(self):
         status = STATUS.replace("west", "other")
-        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(a_status(status),))
+        east = settled("east", 5, config_maps=(a_status(status),))
         assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {}
         assert numbers(place(east, lost=("west",), federated=a_federated(11))) == {"east": "scale 5 -> 7"}
         assert numbers(place(settled("east", 5), lost=("west",), federated=a_federated(9))) == {}
@@ -348,14 +345,14 @@ class TestLeftOut:
     @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
     def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
         maps = (a_status(STATUS), a_memory(unreachable_since=since(minutes=minutes)))
-        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=maps)
+        east = settled("east", 5, config_maps=maps)
         desired = place(east, lost=("west",), federated=a_federated(9))
         assert numbers(desired) == expected
         assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
 
     def test_when_it_is_back_replicas_return_and_the_clock_is_reset(self):
         maps = (a_memory(unreachable_since=since(hours=1)),)
-        east = a_cluster("east", workloads=(a_local("east", 8),), config_maps=maps)
+        east = settled("east", 8, config_maps=maps)
         desired = place(east, settled("west", 2), federated=a_federated(8))
         assert numbers(desired) == {"east": "scale 8 -> 6", "west": "scale 2 -> 4"}
         (reset,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
@@ -373,13 +370,13 @@ class TestLeftOut:
 
     def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
         west = a_cluster("west", unreadable={"replicasets": "forbidden"})
-        east = a_cluster("east", workloads=(a_local("east", 2),), config_maps=(a_status(STATUS),))
+        east = settled("east", 2, config_maps=(a_status(STATUS),))
         desired = place(east, west, federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
 
     def test_a_cluster_that_left_the_fleet_keeps_its_replicas_and_a_notice_says_so(self):
-        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(a_status(STATUS),))
+        east = settled("east", 5, config_maps=(a_status(STATUS),))
         desired = place(east, federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 5 -> 9"}
         assert [(one.kind, one.subject, one.text) for one in desired.notices] == [
@@ -388,8 +385,8 @@ class TestLeftOut:
 
     def test_a_rollout_is_waited_for(self):
         rolling = {"updated_replicas": 1, "ready_replicas": 2}
-        west = a_cluster("west", workloads=(a_deployment("west", 4, **rolling),))
-        east = a_cluster("east", workloads=(a_deployment("east", 2),))
+        west = settled("west", 4, **rolling, made=a_deployment)
+        east = settled("east", 2, made=a_deployment)
         desired = place(east, west, federated=a_placed(12))
         assert numbers(desired) == {"east": "scale 2 -> 8"}
         assert row(desired, "west").why == "rollout in progress"
@@ -460,7 +457,7 @@ class TestRest:
         first = place(settled("east", 3), settled("west", 3))
         (status,) = first.decisions
         text = status.manifest["metadata"]["annotations"]["reconciler/status"]
-        east = a_cluster("east", workloads=(a_local("east", 3),), config_maps=(a_status(text),))
+        east = settled("east", 3, config_maps=(a_status(text),))
         again = place(east, settled("west", 3))
         assert (again.decisions, again.questions) == ((), ())
 

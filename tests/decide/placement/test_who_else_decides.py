@@ -17,6 +17,7 @@ from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_workload
 
 from .placements import (
+    IDLE,
     a_deployment,
     a_federated,
     a_local,
@@ -24,17 +25,12 @@ from .placements import (
     a_placed,
     a_status,
     about,
+    idle,
     numbers,
     place,
     row,
+    settled,
 )
-
-IDLE = {
-    "idling.kubernetes.io/idled-at": "2026-11-20T15:00:00Z",
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/idled-to": "0",
-    "reconciler/idling-owner": "production/IdlingPolicy/nights",
-}
 
 LONG_AGO = '{"west":"2026-11-20T12:00:00Z"}'
 IDLED_STATUS = json.dumps(
@@ -51,14 +47,6 @@ IDLED_STATUS = json.dumps(
         },
     }
 )
-
-
-def settled(cluster, replicas, **fields):
-    return a_cluster(cluster, workloads=(a_local(cluster, replicas, **fields),))
-
-
-def idle(cluster):
-    return settled(cluster, 0, annotations={**a_local(cluster, 1).annotations, **IDLE})
 
 
 def released(cluster, reason, replicas=0, **changed):
@@ -206,7 +194,7 @@ class TestIdling:
 
     def test_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
         memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
-        east = a_cluster("east", workloads=(a_local("east", 5),), config_maps=(status, memory))
+        east = settled("east", 5, config_maps=(status, memory))
         assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {"east": "scale 5 -> 9"}
 
     def test_one_that_was_woken_by_hand_is_placed_unless_idling_decides_it(self):
@@ -226,7 +214,7 @@ class TestAutoscalers:
             a_ref(cluster="west", kind="HorizontalPodAutoscaler"), "uid-hpa", ("Deployment", "web"), maximum=9
         )
         west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(hpa,))
-        east = a_cluster("east", workloads=(a_deployment("east", 3),))
+        east = settled("east", 3, made=a_deployment)
         desired = place(east, west, federated=a_placed(10))
         assert numbers(desired) == {"east": "scale 3 -> 5"}
         assert [(one.kind, one.text) for one in desired.notices] == [
@@ -236,14 +224,14 @@ class TestAutoscalers:
     def test_what_a_scaled_object_controls_is_left_alone(self):
         keda = a_workload(cluster="west", kind="ScaledObject", scale_target=("Deployment", "web"))
         west = a_cluster("west", workloads=(a_deployment("west", 5), keda))
-        desired = place(a_cluster("east", workloads=(a_deployment("east", 3),)), west, federated=a_placed(10))
+        desired = place(settled("east", 3, made=a_deployment), west, federated=a_placed(10))
         assert about(desired, "west") == []
 
     def test_where_autoscalers_cannot_be_read_nothing_is_decided(self):
         west = a_cluster(
             "west", workloads=(a_deployment("west", 5),), unreadable={"horizontalpodautoscalers": "forbidden"}
         )
-        desired = place(a_cluster("east", workloads=(a_deployment("east", 3),)), west, federated=a_placed(10))
+        desired = place(settled("east", 3, made=a_deployment), west, federated=a_placed(10))
         assert about(desired, "west") == []
         assert desired.undecided[0].why == "horizontalpodautoscalers cannot be read: forbidden"
 
