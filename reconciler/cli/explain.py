@@ -21,7 +21,6 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.decide.selectors import closest_selector
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.pipeline import plan_and_state
@@ -30,6 +29,7 @@ from reconciler.policy.explain import explain_field, fields, heading
 from reconciler.policy.load import read_fleet
 from reconciler.policy.schemas import SCHEMA_KINDS, kind_named
 from reconciler.policy.types import PolicySet, Tenant
+from reconciler.report.closest_selector import closest_selector
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
 

@@ -26,7 +26,7 @@ from reconciler.decide.idling.idle_groups import federated_members, groups_of, i
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import Choice, IdleAction, choices_of, guarded_choices
 from reconciler.decide.idling.subjects import is_recorded
-from reconciler.decide.idling.wake_times import WakeTier, owner_in, staggered, wake_tiers
+from reconciler.decide.idling.wake_times import owner_in, staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import (
     abandoned_decision,
@@ -181,7 +181,7 @@ def _is_concerned(choice: Choice) -> bool:
 def _with_autoscaler(
     choice: Choice,
     on_services: Mapping[ObjectRef, tuple[Decision, ...]],
-    tiers: Mapping[ObjectRef, WakeTier],
+    tiers: Mapping[ObjectRef, tuple[str, str]],
     context: WriteContext,
 ) -> list[Decision]:
     own = scalable_decision(choice, context)
@@ -198,7 +198,5 @@ def _with_autoscaler(
             for decision in on_services.get(service.ref, ())
             if decision.verb is Verb.RECORD
         ]
-    tier = tiers.get(choice.ref)
-    if tier is not None:
-        own = replace(own, wake_tier=tier.name, wait_ready=tier.after)
-    return [replace(own, needs=tuple(needs)) if needs else own, *around]
+    wake_tier, wait_ready = tiers.get(choice.ref, ("", ""))
+    return [replace(own, needs=tuple(needs), wake_tier=wake_tier, wait_ready=wait_ready), *around]

@@ -15,7 +15,6 @@ from reconciler.model import (
     EndpointSlice,
     ObjectRef,
     ObservedCluster,
-    OwnerReference,
     Pod,
     PodsQuestion,
     Service,
@@ -81,14 +80,10 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
 def _by_label(workloads: Iterable[Workload]) -> dict[tuple[str, str, str], tuple[Workload, ...]]:
     found: dict[tuple[str, str, str], list[Workload]] = {}
     for workload in workloads:
-        if workload.owner is None or _has_pods(workload):
+        if workload.owner is None or workload.spec_replicas > 0 or workload.status_replicas:
             for key, value in workload.template_labels.items():
                 found.setdefault((workload.ref.namespace, key, value), []).append(workload)
     return {key: tuple(inside) for key, inside in found.items()}
-
-
-def _has_pods(workload: Workload) -> bool:
-    return workload.spec_replicas > 0 or bool(workload.status_replicas)
 
 
 def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:
@@ -161,31 +156,21 @@ def top_owner(workload: Workload, inventory: Inventory) -> Workload:
     seen: set[ObjectRef] = set()
     while workload.owner is not None and workload.ref not in seen:
         seen.add(workload.ref)
-        workload = _owner(workload.ref.namespace, workload.owner, f"{_short(workload.ref)}", inventory)
+        owner = inventory.owners.of(workload.ref.namespace, workload.owner)
+        if owner is None:
+            why = (
+                "which was not found" if is_owned_by_scalable(workload, inventory) else "which is not a known scalable"
+            )
+            owned, by = f"{workload.ref.kind}/{workload.ref.name}", f"{workload.owner.kind}/{workload.owner.name}"
+            raise _UnknownTargetError(f"{owned} is owned by {by}, {why}")
+        workload = owner
     return workload
-
-
-def _owner(namespace: str, owner: OwnerReference, owned: str, inventory: Inventory) -> Workload:
-    found = inventory.owners.of(namespace, owner)
-    if found is None:
-        known = (_group(owner.api_version), owner.kind) in inventory.kinds
-        why = "which was not found" if known else "which is not a known scalable"
-        raise _UnknownTargetError(f"{owned} is owned by {owner.kind}/{owner.name}, {why}")
-    return found
 
 
 def is_owned_by_scalable(workload: Workload, inventory: Inventory) -> bool:
     """Return whether the controller owner of `workload` is itself a scalable."""
     owner = workload.owner
-    return owner is not None and (_group(owner.api_version), owner.kind) in inventory.kinds
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]
-
-
-def _short(ref: ObjectRef) -> str:
-    return f"{ref.kind}/{ref.name}"
+    return owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in inventory.kinds
 
 
 def _pods(service: Service, named: Mapping[str, str], inventory: Inventory) -> tuple[Pod, ...] | None:

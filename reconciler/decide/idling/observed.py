@@ -17,7 +17,14 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
-from reconciler.decide.idling.records import Evidence, EvidenceIndex, awake_since, read_record, read_service_record
+from reconciler.decide.idling.records import (
+    Evidence,
+    awake_since,
+    evidence_on,
+    most_by_owner,
+    read_record,
+    read_service_record,
+)
 from reconciler.decide.idling.selection import ClusterVerdicts
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import (
@@ -101,7 +108,7 @@ class _Observer:
         self._groups = self._inventory.groups
         self._autoscalers: Autoscalers = autoscalers_of(cluster)
         self._verdicts = ClusterVerdicts(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
-        self._evidence = EvidenceIndex(cluster.workloads, self._fleets)
+        self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
         self._space_labels = namespace_labels(cluster)
@@ -178,14 +185,16 @@ class _Observer:
             return False
         scale = self._scale(workload)
         reading = read_record(scale.written, self._fleets)
-        ours = (reading is not None and reading.ours) or self._evidence.on(scale.written).is_proved
+        evidence = evidence_on(scale.written, self._copied, self._fleets)
+        ours = (reading is not None and reading.ours) or evidence.is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
     def _scales(self, services: Iterable[ServiceState]) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
         selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in self._verdicts.direct]
-        scales = [self._governing_scale(workload) for workload in selected]
+        keda = self._autoscalers.keda  # a ScaledObject stands for what it scales
+        scales = [self._scale(keda.get(key_of(workload.ref), workload)) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
         marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
         marked += list(self._pinned_scalables())
@@ -225,11 +234,6 @@ class _Observer:
             if not there and not pinned.problem and self._inventory.is_listed((kinds[kind], kind)):
                 yield pinned
 
-    def _governing_scale(self, workload: Workload) -> Scale:
-        """Return how `workload` is scaled: through the ScaledObject that controls it, where there is one."""
-        controller = self._autoscalers.keda.get(key_of(workload.ref))
-        return self._scale(workload if controller is None else controller)
-
     def _scale(self, workload: Workload) -> Scale:
         if workload.scale_target is None:
             return Scale(workload, workload)
@@ -259,7 +263,7 @@ class _Observer:
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
-            evidence=self._evidence.on(scale.written) if services else Evidence(),
+            evidence=evidence_on(scale.written, self._copied, self._fleets) if services else Evidence(),
             production=self._production(scale),
             direct=direct,
             on_target=on_target if is_shared else None,

@@ -408,24 +408,15 @@ class Evidence(Struct, frozen=True):
         return self.idled_by_us and self.most > 0
 
 
-class EvidenceIndex:
-    """The records of one Fleet on the scalables of one cluster, and on what they own."""
-
-    def __init__(self, workloads: Iterable[Workload], fleets: frozenset[str]) -> None:
-        self._fleets = fleets
-        self._copied: Mapping[OwnerKey, int] = _most_by_owner(workloads, fleets)
-
-    def on(self, workload: Workload) -> Evidence:
-        """Return the evidence on `workload` and on what it owns."""
-        writer = workload.replicas_writer
-        recorded = _recorded_replicas(workload, self._fleets)
-        return Evidence(
-            idled_by_us=writer is not None and writer.manager == FIELD_MANAGER,
-            most=max(recorded, self._copied.get(own_key(workload), 0)),
-        )
+def evidence_on(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> Evidence:
+    """Return the evidence on `workload` and on what it owns, of which `copied` gives the most replicas."""
+    writer = workload.replicas_writer
+    most = max(_recorded_replicas(workload, fleets), copied.get(own_key(workload), 0))
+    return Evidence(writer is not None and writer.manager == FIELD_MANAGER, most)
 
 
-def _most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:
+def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:
+    """Return the most replicas that records of `fleets` have on what each owner owns."""
     found: dict[OwnerKey, int] = {}
     for workload in workloads:
         owner = owner_key(workload) if PREVIOUS_SCALE in workload.annotations else None

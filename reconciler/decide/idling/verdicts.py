@@ -109,24 +109,15 @@ def calendar_name(calendar: Calendar) -> str:
 
 
 def _schedule_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
-    return (_uptime_evaluation if calendar.field == "uptime" else _downtime_evaluation)(calendar, now)
-
-
-def _uptime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
+    is_uptime = calendar.field == "uptime"
     if is_open(calendar, now):
         end = open_until(calendar, now)
-        why = _schedule_reason(ReasonCode.OUTSIDE_UPTIME, calendar, now, end)
-        return Evaluation(CriterionResult.IDLE, (why,), end)
-    code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
-    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens_next(calendar, now)),))
-
-
-def _downtime_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
-    if is_open(calendar, now):
-        end = open_until(calendar, now)
-        return Evaluation(CriterionResult.IDLE, (_schedule_reason(ReasonCode.IN_DOWNTIME, calendar, now, end),), end)
+        code = ReasonCode.OUTSIDE_UPTIME if is_uptime else ReasonCode.IN_DOWNTIME
+        return Evaluation(CriterionResult.IDLE, (_schedule_reason(code, calendar, now, end),), end)
     opens = opens_next(calendar, now)
     code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
+    if is_uptime:
+        code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
     return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
 
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
-
 from reconciler.decide.idling.conditions import FactName
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import Choice, IdleAction
@@ -164,15 +162,8 @@ def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     return (not begun, tier(choice), FactName.REQUESTED not in choice.facts, choice.ref)
 
 
-class WakeTier(Struct, frozen=True):
-    """`name` is what others wait for, `after` what it waits for itself; "" for none."""
-
-    name: str = ""
-    after: str = ""
-
-
-def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, WakeTier]:
-    """Return the tier of each scalable that is woken together with others that wait for it, or that it waits for.
+def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, tuple[str, str]]:
+    """Return by scalable that wakes the tier that others wait for, and the one that it waits for itself; "" for none.
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
@@ -180,10 +171,10 @@ def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, WakeTier]:
     for choice in choices:
         if choice.action is IdleAction.WAKE:
             groups.setdefault((choice.ref.cluster, choice.ref.namespace, wake_group(choice)), []).append(choice)
-    result: dict[ObjectRef, WakeTier] = {}
+    result: dict[ObjectRef, tuple[str, str]] = {}
     for (cluster, namespace, group), waking in groups.items():
         numbers = sorted({tier(choice) for choice in waking})
         names = [f"{cluster}/{namespace}/{group}/{number}" for number in numbers]
-        tiers = dict(zip(numbers, map(WakeTier, [*names[:-1], ""], ["", *names[:-1]]), strict=True))
+        tiers = dict(zip(numbers, zip([*names[:-1], ""], ["", *names[:-1]], strict=True), strict=True))
         result |= {choice.ref: tiers[tier(choice)] for choice in waking}
     return result

@@ -135,9 +135,12 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **annotations_of(record, scale.written, cause, now, context.run),
         LAST_IDLED: last_idled_text(record.policy, hours, annotations, now, counts=counts),
         CONTESTED: None,
-        **_insisted(choice, context),
         **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
     }
+    if (
+        choice.state is IdleState.MANUALLY_SCALED and choice.record is not None
+    ):  # it is idled again, by onRevert: Insist
+        wanted[UNDONE] = undo_of(choice.subject, choice.record, now).text
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
     # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
     changes = (
@@ -160,14 +163,6 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     )
 
 
-def _insisted(choice: Choice, context: WriteContext) -> dict[str, str | None]:
-    """Return the annotation that counts how often another tool undid the idle that is done again."""
-    record = choice.record
-    if choice.state is not IdleState.MANUALLY_SCALED or record is None:
-        return {}
-    return {UNDONE: undo_of(choice.subject, record, context.run.now).text}
-
-
 def pauses_flux(choice: Choice) -> bool:
     """Return whether a policy that idles it pauses Flux while it is idle."""
     return any(policy.git_ops.flux == "Pause" for policy in choice.subject.verdict.policies)
@@ -176,11 +171,12 @@ def pauses_flux(choice: Choice) -> bool:
 def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
     count = wake_count(choice, record)
-    undo = _undo_in(choice, record, context)
+    undo = undo_of(choice.subject, record, context.run.now) if choice.state is IdleState.HPA_CHANGED else None
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
-        **_scale_of_ours(context.run.now),
+        **_SCALE_WITHOUT_REASON,
+        SCALE_TIME: format_time(context.run.now),
         AWAKE_SINCE: format_time(context.run.now),
         UNDONE: None,
         **({} if undo is None else _undone(choice, record, undo, context)),
@@ -203,21 +199,15 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     )
 
 
-def _scale_of_ours(now: datetime) -> dict[str, str | None]:
-    """Return the scale annotations of a wake, which is a scale without a reason.
+_SCALE_WITHOUT_REASON = {SCALE_REASON: None, SCALE_PREVIOUS: None}
+"""What a wake takes off, which is a scale without a reason.
 
-    Source: seed idling-and-unidling.md: a scale that does not set the reason clears it; the time is of the last scale.
-    """
-    return {SCALE_REASON: None, SCALE_TIME: format_time(now), SCALE_PREVIOUS: None}
+Source: seed idling-and-unidling.md: a scale that does not set the reason clears it; the time is of the last scale.
+"""
 
 
 def _held_until(until: datetime | None) -> dict[str, str | None]:
     return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
-
-
-def _undo_in(choice: Choice, record: Record, context: WriteContext) -> Undo | None:
-    """Return the undo that a wake answers, None where it answers something else."""
-    return undo_of(choice.subject, record, context.run.now) if choice.state is IdleState.HPA_CHANGED else None
 
 
 def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:

@@ -10,10 +10,11 @@ import pytest
 from reconciler.decide.annotations import SCALE_PREVIOUS
 from reconciler.decide.idling.records import (
     LONG_AGO,
-    EvidenceIndex,
     Record,
     ScaledDownByOthers,
     UnidleTarget,
+    evidence_on,
+    most_by_owner,
     read_record,
     read_service_record,
     readable_part,
@@ -302,7 +303,7 @@ def a_copy(previous: str | None, owner: str = OURS_OWNER, *, owned: bool = True)
 )
 def test_what_proves_that_we_idled_it(writer, own, copies, expected):
     web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
-    found = EvidenceIndex((web, *copies), OURS).on(web)
+    found = evidence_on(web, most_by_owner((web, *copies), OURS), OURS)
     assert (found.idled_by_us, found.most, found.is_proved) == expected
 
 

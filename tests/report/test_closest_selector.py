@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.selectors import closest_selector
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
+from reconciler.report.closest_selector import closest_selector
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
