@@ -24,14 +24,13 @@ from reconciler.cli.options import (
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
 from reconciler.decide.idling.verdicts import schedules_of
-from reconciler.decide.schedule import open_periods
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.policy.types import Calendar, PolicySet, Prices
-from reconciler.report.calendar import CalendarView, render_calendar
+from reconciler.report.calendar import render_calendars
 from reconciler.world import victim_order
 
 price_option = option(
@@ -138,10 +137,7 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
 def calendar_command(path: str, days: int, **flags: Any) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
     options = RunOptions.of(path, flags)
-    found = calendars_of(options.policies())
-    end = options.now + timedelta(days=days)
-    views = [CalendarView(name, one, open_periods(one, options.now, end)) for name, one in found]
-    show(render_calendar(views, options.now, end))
+    show(render_calendars(calendars_of(options.policies()), options.now, options.now + timedelta(days=days)))
 
 
 def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from reconciler.errors import ReconcilerError
-from reconciler.forecast.recurrence import Span
 from reconciler.forecast.review import Difference, DifferenceKind, Review, next_run_differs, replicas_at
 from reconciler.forecast.review_details import Part, alike, by_place, called, details_of, selected, verb
 from reconciler.forecast.text import (
@@ -20,8 +19,9 @@ from reconciler.forecast.text import (
     signed,
     when,
 )
-from reconciler.forecast.timelines import Forecast, WorkloadTimeline
+from reconciler.forecast.timelines import Forecast
 from reconciler.model import ObjectRef
+from reconciler.report.calendar import Span
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, details, fence, joined, origin_of, prose
 from reconciler.report.wording import counted, name_of, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
@@ -252,17 +252,13 @@ def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Foreca
     yield f"{'':7}{ruler(head, zone)}"
     for some in groups[:_MOST_GROUPS]:
         yield called([one.ref for one in some])
-        yield f"before {_cells(some[0].before, base)}".rstrip()
-        yield f"after  {_cells(some[0].after, head)}".rstrip()
+        yield f"before {numbered_cells(some[0].before, base)}".rstrip()
+        yield f"after  {numbered_cells(some[0].after, head)}".rstrip()
     if len(groups) > _MOST_GROUPS:
         yield f"and {_counted_in(groups[_MOST_GROUPS:])} more, which change less"
     signs, _, length = legend(head, blocks=False).rpartition("; ")
     yield f"({signs};"
     yield f" a number where replicas change; {length}, days in {zone})"
-
-
-def _cells(one: WorkloadTimeline | None, made: Forecast) -> str:
-    return "" if one is None else numbered_cells(one, made)
 
 
 # The parts as text and as Markdown

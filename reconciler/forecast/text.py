@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
-from reconciler.forecast.recurrence import Span, recurring
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import Hours
 from reconciler.policy.types import Prices
+from reconciler.report.calendar import Span, recurring
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
 from reconciler.report.wording import DAYS, common_zone, counted, name_of, time_and_zone, weekday_and_time
@@ -151,26 +152,22 @@ def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
     return [*(f"  {line}" for line in lines), f"  ({legend(made, blocks=style.blocks)})"] if lines else []
 
 
-def _week(made: Forecast, *, blocks: bool, most: int | None = None) -> list[str]:
+def _week(made: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[str]:
     """Return the picture below its ruler; names are given room for `most` characters."""
     rows = rows_of(made.selected)
     names = [one_line(row.words) for row in rows]
-    width = max(map(len, names), default=0) if most is None else min(max(map(len, names), default=0), most)
-    lines = [f"{name:{width}}  {cells(row, made, blocks=blocks)}" for name, row in zip(names, rows, strict=True)]
+    width = min(max(map(len, names), default=0), most)
+    signs = _BLOCKS if blocks else _PLAIN
+    lines = [f"{name:{width}}  {_cells(row.members[0], made, signs)}" for name, row in zip(names, rows, strict=True)]
     return [f"{'':{width}}  {ruler(made, zone_of(made))}".rstrip(), *lines] if rows else []
 
 
 def _steps(made: Forecast) -> list[str]:
-    zone = zone_of(made)
     lines = ["Steps"]
     for one in made.selected:
-        lines.append(f"  {name_of(one.ref)}  without policies {one.without}, {policy_words(one)}")
-        lines += [f"    {words}" for words in step_words(one, zone)]
+        lines.append(f"  {name_of(one.ref)}  without policies {one.without}, {one_line(one.policy)}")
+        lines += [f"    {words}" for words in step_words(one, zone_of(made))]
     return lines
-
-
-def policy_words(one: WorkloadTimeline) -> str:
-    return one_line(one.policy) or "no policy selects it"
 
 
 def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
@@ -290,16 +287,13 @@ def rows_of(timelines: Iterable[WorkloadTimeline]) -> tuple[Row, ...]:
     """Return `timelines` as rows, in order of cluster and namespace; what runs alike stands in one."""
     found: dict[tuple[object, ...], list[WorkloadTimeline]] = {}
     for one in timelines:
-        key = (one.ref.cluster, one.ref.namespace, one.policy, tuple(_states(one)))
+        states = tuple((segment.start, state_of(one, segment)) for segment in one.segments)
+        key = (one.ref.cluster, one.ref.namespace, one.policy, states)
         found.setdefault(key, []).append(one)
     return tuple(
         Row(members[0].ref.cluster, members[0].ref.namespace, tuple(members))
         for _, members in sorted(found.items(), key=lambda pair: pair[1][0].ref)
     )
-
-
-def _states(one: WorkloadTimeline) -> Iterable[tuple[datetime, str]]:
-    return ((segment.start, state_of(one, segment)) for segment in one.segments)
 
 
 def state_of(one: WorkloadTimeline, segment: Segment) -> str:
@@ -311,15 +305,22 @@ def state_of(one: WorkloadTimeline, segment: Segment) -> str:
     return "some" if segment.replicas else "none"
 
 
-def cells(row: Row, made: Forecast, *, blocks: bool) -> str:
-    """Return the cells of `row`, each what holds in its middle."""
-    signs = _BLOCKS if blocks else _PLAIN
-    one = row.members[0]
-    return "".join(signs[_state_at(one, at)] for at in _middles(made))
+def _cells(one: WorkloadTimeline, made: Forecast, signs: Mapping[str, str]) -> str:
+    """Return the cells of one workload, each the sign of what holds in its middle."""
+    return "".join(_sign(one, _segment_at(one, at), signs) for at in _middles(made))
 
 
-def numbered_cells(one: WorkloadTimeline, made: Forecast) -> str:
-    """Return the cells of one workload, with the number of replicas where they change, if there is room for it."""
+def _sign(one: WorkloadTimeline, segment: Segment | None, signs: Mapping[str, str]) -> str:
+    return signs["absent" if segment is None else state_of(one, segment)]
+
+
+def numbered_cells(one: WorkloadTimeline | None, made: Forecast) -> str:
+    """Return the cells of one workload, with the number of replicas where they change, if there is room for it.
+
+    None: it is not there, and has none.
+    """
+    if one is None:
+        return ""
     at_cells = [_segment_at(one, at) for at in _middles(made)]
     shown = ""
     for position, segment in enumerate(at_cells):
@@ -330,7 +331,7 @@ def numbered_cells(one: WorkloadTimeline, made: Forecast) -> str:
         if changes and len(alike) == len(str(replicas)):
             shown = shown[:position] + str(replicas)
         elif len(shown) == position:
-            shown += _PLAIN["absent" if segment is None else state_of(one, segment)]
+            shown += _sign(one, segment, _PLAIN)
     return shown
 
 
@@ -346,11 +347,6 @@ def _middles(made: Forecast) -> Iterable[datetime]:
     while at < made.end:
         yield at
         at += length
-
-
-def _state_at(one: WorkloadTimeline, at: datetime) -> str:
-    segment = _segment_at(one, at)
-    return "absent" if segment is None else state_of(one, segment)
 
 
 def _segment_at(one: WorkloadTimeline, at: datetime) -> Segment | None:
@@ -387,7 +383,7 @@ def render_markdown(made: Forecast, style: ForecastStyle) -> str:
             [f"## {prose(title(made))}"],
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
             _markdown_table(made, style),
-            picture(made),
+            _folded_picture(made),
             *(found.markdown() for found in _lists(made)),
         ]
     )
@@ -398,7 +394,7 @@ def _markdown_table(made: Forecast, style: ForecastStyle) -> list[str]:
     return table([prose(cell) for cell in head], [[prose(cell) for cell in row] for row in rows]) if rows else []
 
 
-def picture(made: Forecast) -> list[str]:
+def _folded_picture(made: Forecast) -> list[str]:
     """Return the picture of the week, folded away."""
     lines = [line.rstrip() for line in _week(made, blocks=True, most=80)]
     if not lines:

@@ -8,11 +8,9 @@ from difflib import unified_diff
 from itertools import groupby, zip_longest
 from typing import Any
 
-from msgspec import Struct
-
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.documents import json_value
-from reconciler.plan.model import Action, Plan
+from reconciler.plan.model import Plan
 from reconciler.report.wording import name_of, value_text
 from reconciler.untrusted_text import one_line
 
@@ -22,33 +20,22 @@ _NOTHING = "/dev/null"
 Manifest = dict[str, Any]
 
 
-class ObjectDiff(Struct, frozen=True):
-    """One object before and after the plan, as far as the plan reads or writes it; None: it does not exist."""
-
-    name: str
-    before: Manifest | None
-    after: Manifest | None
-
-
 def render_diff(plan: Plan, *, color: bool = False) -> str:
     """Return the unified diff of all objects that `plan` changes, by name; "" where it changes none.
 
     Values of environment variables are masked; a created object is there whole.
     """
-    lines = (line for one in diffs_of(plan.actions) for line in _lines(one))
+    ordered = sorted(plan.actions, key=lambda action: (action.ref, action.id))
+    lines = (
+        line
+        for ref, several in groupby(ordered, key=lambda action: action.ref)
+        for line in _lines(name_of(ref), *_states([action.decision for action in several]))
+    )
     return "".join(f"{_painted(line) if color else line}\n" for line in lines)
 
 
-def diffs_of(actions: Sequence[Action]) -> Iterator[ObjectDiff]:
-    """Yield what `actions` do to each object, all of them together."""
-    ordered = sorted(actions, key=lambda action: (action.ref, action.id))
-    for ref, several in groupby(ordered, key=lambda action: action.ref):
-        before, after = _states([action.decision for action in several])
-        yield ObjectDiff(name_of(ref), masked(before, after, "before"), masked(after, before, "after"))
-
-
 def _states(decisions: Sequence[Decision]) -> tuple[Manifest | None, Manifest | None]:
-    """Return the object before the first and after the last of its decisions."""
+    """Return the object before the first and after the last of its decisions, None where it does not exist."""
     first: dict[tuple[str, ...], Any] = {}
     last: dict[tuple[str, ...], Any] = {}
     for change in (change for decision in decisions for change in decision.changes):
@@ -81,13 +68,14 @@ def _put(into: Manifest, path: Sequence[str], value: Any) -> None:
     into[path[-1]] = value
 
 
-def _lines(one: ObjectDiff) -> Iterator[str]:
+def _lines(name: str, before: Manifest | None, after: Manifest | None) -> Iterator[str]:
     from reconciler.yaml.writer import block_text
 
-    before, after = ([] if side is None else block_text(side).splitlines() for side in (one.before, one.after))
-    old = _NOTHING if one.before is None else f"current/{one.name}"
-    new = _NOTHING if one.after is None else f"desired/{one.name}"
-    yield from unified_diff(before, after, old, new, lineterm="")
+    old = [] if before is None else block_text(masked(before, after, "before")).splitlines()
+    new = [] if after is None else block_text(masked(after, before, "after")).splitlines()
+    current = _NOTHING if before is None else f"current/{name}"
+    desired = _NOTHING if after is None else f"desired/{name}"
+    yield from unified_diff(old, new, current, desired, lineterm="")
 
 
 def _painted(line: str) -> str:

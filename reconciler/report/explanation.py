@@ -15,7 +15,7 @@ from reconciler.plan.documents import json_value
 from reconciler.plan.model import Plan
 from reconciler.report.closest_selector import SelectorMatch
 from reconciler.report.groups import reasons_in
-from reconciler.report.summary import heading
+from reconciler.report.summary import source_of
 from reconciler.report.wording import (
     age,
     field_of,
@@ -41,10 +41,9 @@ class ObjectExplanation(Struct, frozen=True):
 
 def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
     """Yield the explanation of each object, its number first; above all of them when, and in which time zone."""
-    source = heading(plan, applied=False)[1]
     for position, one in enumerate(found):
         yield from [""] if position else []
-        yield f"{name_of(one.ref)}{'' if position else f' {source}'}"
+        yield f"{name_of(one.ref)}{'' if position else f' {source_of(plan)}'}"
         yield from _explained(plan, one)
 
 

@@ -10,21 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.decisions import Decision, PlacementRow, PlacementView
+from reconciler.decide.decisions import Decision, PlacementView
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Line, grouped, made_at, reasons_in, updates_of
+from reconciler.report.groups import Line, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.summary import (
-    apply_summary,
-    blocks_of,
-    heading,
-    held_of,
-    held_title,
-    plan_summary,
-    went_well,
-    words_of,
-)
+from reconciler.report.summary import blocks_of, held_of, held_title, report_of, went_well, words_of
 from reconciler.report.wording import ReasonWords, counted
 from reconciler.untrusted_text import one_line
 
@@ -84,33 +75,35 @@ def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
 
 
 def _placement(view: PlacementView, clock: ReasonWords) -> ReplicaDistribution:
-    bars = (_bar(row, clock) for row in view.rows)
+    bars = [
+        Bar(
+            row.cluster,
+            row.current,
+            row.spec_replicas,
+            row.capacity,
+            clock.reason(row.reasons),
+            None if row.desired == row.spec_replicas else row.desired,
+        )
+        for row in view.rows
+    ]
     return ReplicaDistribution(f"{view.key}, {counted(view.total, 'replica')} desired", tuple(bars))
-
-
-def _bar(row: PlacementRow, clock: ReasonWords) -> Bar:
-    desired = None if row.desired == row.spec_replicas else row.desired
-    return Bar(row.cluster, row.current, row.spec_replicas, row.capacity, clock.reason(row.reasons), desired)
 
 
 def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as a page: no scripts, nothing from elsewhere."""
-    title, source = heading(plan, applied=outcomes is not None)
-    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
-    held = held_of(plan)
+    shown, held = report_of(plan, outcomes), held_of(plan)
     return page_template("report", "report.html.j2").render(
-        title=f"{title} {one_line(plan.fleet)} {source}",
+        title=f"{shown.title} {one_line(plan.fleet)} {shown.source}",
         plan=plan,
         made_at=made_at(plan),
-        summary=plan_summary(plan, groups, everything=True) if outcomes is None else apply_summary(plan, outcomes),
+        summary=shown.last,
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),
-        groups=groups,
+        groups=shown.groups,
         held_title=held_title(held),
         held=held,
         blocks=blocks_of(plan),
-        outcome_of=lambda line: _outcome(line, by_action),
+        outcome_of=lambda line: _outcome(line, shown.outcomes),
         effect_of=effect_of,
         fields_of=fields_of,
         counted=counted,

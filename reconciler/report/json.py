@@ -1,8 +1,7 @@
-"""The report of an apply as a JSON document: its fields, written and read back, and the schemas of plan and report."""
+"""The report of an apply as a JSON document: its fields, written and read back."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, cast
@@ -10,7 +9,6 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from reconciler.apply.history import Change
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
@@ -91,17 +89,14 @@ class ReportDocument(JsonObject, frozen=True):
 
 def report_to_dict(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return what became of `plan` as JSON values, as schemas/report.schema.json says."""
-    return cast("dict[str, Any]", msgspec.to_builtins(_document(plan, outcomes)))
-
-
-def _document(plan: Plan, outcomes: Sequence[Outcome]) -> ReportDocument:
-    return ReportDocument(
+    document = ReportDocument(
         schema_version=REPORT_VERSION,
         kind="Report",
         counts=totals_of(plan, outcomes),
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),
         plan=plan_document(plan),
     )
+    return cast("dict[str, Any]", msgspec.to_builtins(document))
 
 
 def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, ...] | None]:
@@ -129,29 +124,3 @@ def _outcomes(document: ReportDocument, plan: Plan, where: str) -> tuple[Outcome
         if one.action not in known:
             raise PlanFileError(f"{where}: $.outcomes[{n}].action is {one.action}, expected the id of a planned change")
     return tuple(Outcome(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in document.outcomes)
-
-
-def plan_schema() -> dict[str, Any]:
-    """Return the schema of a plan (draft 2020-12), closed, every field described."""
-    return _titled("Plan", PlanDocument)
-
-
-def report_schema() -> dict[str, Any]:
-    """Return the schema of the report of an apply (draft 2020-12), closed, every field described."""
-    return _titled("Report", ReportDocument)
-
-
-def change_schema() -> dict[str, Any]:
-    """Return the schema of a line of the history (draft 2020-12), every field described."""
-    return _titled("Change", Change)
-
-
-def schema_text(schema: dict[str, Any]) -> str:
-    """Return `schema` as the text of its file."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _titled(title: str, document: type[msgspec.Struct]) -> dict[str, Any]:
-    from reconciler.policy.kinds.json_schema import json_schema
-
-    return json_schema(title, "v1alpha2", document)

@@ -13,17 +13,8 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, columns, grouped, made_at, placement_rows, updates_of
-from reconciler.report.summary import (
-    Held,
-    apply_summary,
-    blocks_of,
-    heading,
-    held_of,
-    held_title,
-    plan_summary,
-    went_well,
-)
+from reconciler.report.groups import Group, columns, made_at, placement_rows, updates_of
+from reconciler.report.summary import Held, blocks_of, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.report.wording import counted
 from reconciler.untrusted_text import short
@@ -162,32 +153,22 @@ _PLACEMENTS = 10
 
 def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = _PLAIN) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks; `style` has its words."""
-    usual, source = heading(plan, applied=outcomes is not None)
-    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
+    shown = report_of(plan, outcomes, title=style.title, nothing=style.nothing)
+    first, *rest = shown.last
     return joined(
         [
-            [f"## {style.title or usual} {code(plan.fleet)} {source}"],
-            summary_of(plan, groups, outcomes, style.nothing),
-            *group_lines(groups, by_action),
-            *held_back_of(plan),
-            *told_in(plan),
+            [f"## {shown.title} {code(plan.fleet)} {shown.source}"],
+            [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
+            *_group_lines(shown.groups, shown.outcomes),
+            *_held_back_of(plan),
+            *_blocks(plan),
             *_placements(plan),
             origin_of(plan),
         ]
     )
 
 
-def summary_of(plan: Plan, groups: Sequence[Group], outcomes: Sequence[Outcome] | None, nothing: str) -> list[str]:
-    """Return the last lines of the text form: the first in bold."""
-    if outcomes is None:
-        first, *rest = plan_summary(plan, groups, True, nothing)
-    else:
-        first, *rest = apply_summary(plan, outcomes, nothing)
-    return [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)]
-
-
-def group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
+def _group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
     """Return each group under its heading, and folded away below them the metadata updates of all."""
     found = [group for group in groups if group.lines or group.updates]
     blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes, _PLAIN))] for group in found if group.lines]
@@ -203,7 +184,7 @@ def _title(group: Group) -> str:
     return f"**{group.kind}**{' ' if group.name else ''}{code(group.name)}{place}{reason}"
 
 
-def held_back_of(plan: Plan) -> list[list[str]]:
+def _held_back_of(plan: Plan) -> list[list[str]]:
     """Return a block for everything a limit or guard holds back."""
     held = held_of(plan)
     return [*([[f"**{held_title(held)}**"]] if held else []), *map(_held_back, held)]
@@ -214,23 +195,23 @@ def _held_back(held: Held) -> list[str]:
         prose(held.what),
         *([f"<br>{prose(held.where)}"] if held.where else []),
         "",
-        *folded(counted(held.number, "change"), held.groups),
+        *_folded(counted(held.number, "change"), held.groups),
     ]
 
 
-def told_in(plan: Plan) -> list[list[str]]:
+def _blocks(plan: Plan) -> list[list[str]]:
     """Return what else a person should read, block by block."""
     return [
-        folded(block.title, block.groups)
+        _folded(block.title, block.groups)
         if block.groups
         else [f"**{prose(block.title)}**", "", *fence(block_entries(block))]
         for block in blocks_of(plan)
     ]
 
 
-def folded(words: str, groups: Iterable[Group]) -> list[str]:
+def _folded(words: str, groups: Iterable[Group]) -> list[str]:
     """Return `groups` folded away under `words`."""
-    return details(words, [line for block in group_lines(groups) for line in (*block, "")][:-1])
+    return details(words, [line for block in _group_lines(groups) for line in (*block, "")][:-1])
 
 
 def _placements(plan: Plan) -> list[list[str]]:

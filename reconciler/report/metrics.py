@@ -20,65 +20,58 @@ from reconciler.workload_kinds import workload_kind
 MetricLabels = Mapping[str, str]
 
 
-class Gauge(Struct, frozen=True):
-    """Values by labels, in the order they are shown. `unit` is the end of `name`, "" for none."""
-
-    name: str
-    explained: str
-    values: Sequence[tuple[MetricLabels, float]]
-    unit: str = ""
-    type: str = "gauge"
-
-    def lines(self, more: MetricLabels) -> Iterator[str]:
-        for labels, value in self.values:
-            yield f"{self.name}{_labels({**labels, **more})} {_number(value)}"
-
-
 class Distribution(Struct, frozen=True):
     """How often what was seen: `buckets` counts what is up to each of the bounds and above the one before it, and last
     what is above them all.
     """
 
-    labels: MetricLabels
     buckets: Sequence[int]
     total: float
 
 
-class Histogram(Struct, frozen=True):
+class Family(Struct, frozen=True):
+    """Values by labels, in the order they are shown: of a gauge numbers, with `bounds` distributions between them.
+
+    `unit` is the end of `name`, "" for none.
+    """
+
     name: str
     explained: str
-    bounds: Sequence[float]
-    values: Sequence[Distribution]
+    values: Sequence[tuple[MetricLabels, float | Distribution]]
     unit: str = ""
-    type: str = "histogram"
+    bounds: Sequence[float] = ()
 
     def lines(self, more: MetricLabels) -> Iterator[str]:
+        """Yield a line for each number; `more` are labels of all."""
         ends = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]  # "1.0", as the format wants it
-        for one in self.values:
-            labels = {**one.labels, **more}
-            for end, count in zip(ends, accumulate(one.buckets), strict=True):
+        for own, value in self.values:
+            labels = {**own, **more}
+            if not isinstance(value, Distribution):
+                yield f"{self.name}{_labels(labels)} {_number(value)}"
+                continue
+            for end, count in zip(ends, accumulate(value.buckets), strict=True):
                 yield f"{self.name}_bucket{_labels({**labels, 'le': end})} {count}"
-            yield f"{self.name}_count{_labels(labels)} {sum(one.buckets)}"
-            yield f"{self.name}_sum{_labels(labels)} {_number(one.total)}"
+            yield f"{self.name}_count{_labels(labels)} {sum(value.buckets)}"
+            yield f"{self.name}_sum{_labels(labels)} {_number(value.total)}"
 
 
-def distributed(values: Iterable[float], bounds: Sequence[float], labels: MetricLabels) -> Distribution:
+def _distributed(values: Iterable[float], bounds: Sequence[float]) -> Distribution:
     """Return how `values` lie between `bounds`."""
     buckets = [0] * (len(bounds) + 1)
     total = 0.0
     for value in values:
         buckets[sum(bound < value for bound in bounds)] += 1
         total += value
-    return Distribution(labels, buckets, total)
+    return Distribution(buckets, total)
 
 
-def open_metrics_text(families: Iterable[Gauge | Histogram], labels: MetricLabels = NOTHING) -> str:
+def open_metrics_text(families: Iterable[Family], labels: MetricLabels = NOTHING) -> str:
     """Return `families` as one document, its end mark included; `labels` are those of all values."""
     return "".join(f"{line}\n" for family in families for line in _family(family, labels)) + "# EOF\n"
 
 
-def _family(family: Gauge | Histogram, labels: MetricLabels) -> Iterator[str]:
-    yield f"# TYPE {family.name} {family.type}"
+def _family(family: Family, labels: MetricLabels) -> Iterator[str]:
+    yield f"# TYPE {family.name} {'histogram' if family.bounds else 'gauge'}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
     yield f"# HELP {family.name} {_escaped(family.explained)}"
@@ -144,26 +137,26 @@ def last_success_in(text: str) -> float | None:
         return None
 
 
-def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
+def _families(measured: Measured) -> Iterator[Family]:
     if measured.last_success is not None:
         words = "When a run ended well last."
-        yield Gauge(LAST_SUCCESS, words, [({}, measured.last_success)], unit="seconds")
-    yield Gauge(
+        yield Family(LAST_SUCCESS, words, [({}, measured.last_success)], unit="seconds")
+    yield Family(
         "reconciler_stage_duration_seconds",
         "How long the stages of the last run took.",
         [({"stage": stage}, seconds) for stage, seconds in measured.stages.items()],
         unit="seconds",
     )
-    yield Histogram(
+    yield Family(
         "reconciler_request_duration_seconds",
         "How long the requests of the last run to each cluster took.",
-        REQUEST_SECONDS,
         [
-            Distribution({"cluster": name}, one.buckets, one.seconds)
+            ({"cluster": name}, Distribution(one.buckets, one.seconds))
             for name, one in sorted(measured.traffic.items())
             if one.requests
         ],
         unit="seconds",
+        bounds=REQUEST_SECONDS,
     )
     if measured.plan is not None:
         yield _picker_failures(measured.plan, measured.outcomes)
@@ -171,24 +164,24 @@ def _families(measured: Measured) -> Iterator[Gauge | Histogram]:
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
 
 
-def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
+def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
     refs = {action.id: action.ref for action in plan.actions}
     failed = {str(refs[outcome.action]) for outcome in outcomes if outcome.picker_failed and outcome.action in refs}
-    return Gauge(
+    return Family(
         "reconciler_picker_failures",
         "Workloads whose pod picker gave no usable answer in the last run.",
         _by_cluster(plan, failed | _subjects(plan, "picker")),
     )
 
 
-def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Gauge:
+def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
     clusters = {action.id: action.ref.cluster for action in plan.actions}
     counts = Counter(
         (clusters[one.action], one.tenant)
         for one in outcomes
         if one.tenant and one.forbidden and one.action in clusters
     )
-    return Gauge(
+    return Family(
         "reconciler_tenant_forbidden_changes",
         "Changes that the ServiceAccount of a tenant may not make, and that were not made.",
         [({"cluster": cluster, "tenant": tenant}, count) for (cluster, tenant), count in sorted(counts.items())],
@@ -200,37 +193,37 @@ def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
     return [action for action in plan.actions if action.id in done]
 
 
-def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogram]:
-    yield Gauge(
+def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
+    yield Family(
         "reconciler_replicas",
         "Replicas of federated ReplicaSets: desired by policy, in spec after this run, current and running before it.",
         list(_replicas(plan)),
     )
     if plan.explanations:  # a saved plan does not say who is idle already
         yield from _idled(plan, applied)
-    yield Gauge(
+    yield Family(
         "reconciler_held_back_workloads",
         "Workloads that a limit or a guard left as they are in the last run.",
         _held_back(plan),
     )
-    yield Gauge(
+    yield Family(
         "reconciler_unknown_clusters",
         "Clusters that did not answer in the last run.",
         [({}, sum("/" not in name for name in plan.unknown))],
     )
-    yield Gauge(
+    yield Family(
         "reconciler_policy_conflicts",
         "Sets of policies that select the same workloads with equal priority.",
         [({}, len(_subjects(plan, EQUAL_PRIORITIES)))],
     )
-    yield Gauge("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
-    yield Gauge("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
-    yield Gauge(
+    yield Family("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
+    yield Family("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
+    yield Family(
         "reconciler_object_faults",
         "Objects whose annotations for us cannot be read, or are borne out by nothing; their scale stays as it is.",
         _told(plan, *_FAULTS),
     )
-    yield Gauge(
+    yield Family(
         "reconciler_cluster_unknown_seconds",
         "For how long a cluster has not answered; 0 for one that answers.",
         list(_unknown(plan)),
@@ -238,11 +231,11 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Gauge | Histogra
     )
     victims = [action.decision.victims for action in applied if action.decision.victims is not None]
     ratios = [ratio for forecast in victims for ratio in forecast.age_ratios if ratio is not None]
-    yield Histogram(
+    yield Family(
         "sorting_deletion_age_ratio",
         "Of each victim that the controller chooses by age: its age over that of the youngest Ready pod left then.",
-        AGE_RATIOS,
-        [distributed(ratios, AGE_RATIOS, {})],
+        [({}, _distributed(ratios, AGE_RATIOS))],
+        bounds=AGE_RATIOS,
     )
 
 
@@ -257,7 +250,7 @@ def _replicas(plan: Plan) -> Iterator[tuple[dict[str, str], float]]:
                     yield {"cluster": row.cluster, "namespace": namespace, "name": name, "state": state}, replicas
 
 
-def _idled(plan: Plan, applied: Iterable[Action]) -> Iterator[Gauge]:
+def _idled(plan: Plan, applied: Iterable[Action]) -> Iterator[Family]:
     """Yield what is idle after this run by cluster and policy; 0 where a policy selects awake ones.
 
     That of policies that are not there is counted together.
@@ -274,7 +267,7 @@ def _idled(plan: Plan, applied: Iterable[Action]) -> Iterator[Gauge]:
         ("reconciler_idled_workloads", "Workloads that stand at their idled count because of a policy.", workloads),
         ("reconciler_idled_replicas", "Replicas that idle workloads have fewer than before they were idled.", replicas),
     ):
-        yield Gauge(name, explained, [({"cluster": key[0], "policy": key[1]}, counts[key]) for key in keys])
+        yield Family(name, explained, [({"cluster": key[0], "policy": key[1]}, counts[key]) for key in keys])
 
 
 def _idle_after(plan: Plan, applied: Iterable[Action]) -> dict[ObjectRef, tuple[str, int]]:

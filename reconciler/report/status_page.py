@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from reconciler.errors import UsageError
-from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.report.groups import made_at, reasons_in
 from reconciler.report.html import page_template
@@ -28,29 +26,6 @@ from reconciler.untrusted_text import one_line
 
 OBJECT, LENGTH, AWAKE_FOR = "{object}", "{for}", "3h"
 """What of the address of a form stands for the object and for how long it is kept awake, and that length."""
-
-
-class IdleRow(Struct, frozen=True):
-    """One idle workload: `search` is what finds it, `wake` the address of its form, "" where there is none."""
-
-    name: str
-    search: str
-    policy: str
-    since: str
-    until: str
-    left: str
-    why: str
-    had: str
-    wake: str
-
-
-class IdleNamespace(Struct, frozen=True):
-    """What is idle in one namespace of a cluster, and what that saves."""
-
-    name: str
-    saved: str
-    wake: str
-    rows: tuple[IdleRow, ...]
 
 
 def check_wake_form(form: str) -> str:
@@ -79,7 +54,7 @@ def render_status_page(status: FleetStatus, form: str = "") -> str:
         snapshot=plan.source == "snapshot",
         tiles=_tiles(status, at),
         pressing=pressing(plan),
-        namespaces=tuple(_namespaces(status.idle, plan, form)),
+        namespaces=list(_namespaces(status.idle, plan, form)),
         awake_for=AWAKE_FOR if LENGTH in form else "",
         head=head,
         clusters=clusters,
@@ -106,30 +81,28 @@ def _tiles(status: FleetStatus, at: datetime) -> tuple[tuple[int, str], ...]:
     )
 
 
-def _namespaces(idle: Iterable[IdleObject], plan: Plan, form: str) -> Iterator[IdleNamespace]:
+def _namespaces(idle: Iterable[IdleObject], plan: Plan, form: str) -> Iterator[dict[str, Any]]:
+    """Yield what is idle in each namespace of a cluster, what that saves, and the address of its form."""
     for (cluster, namespace), found in groupby(idle, key=lambda one: (one.ref.cluster, one.ref.namespace)):
         members = list(found)
         name = f"{cluster}/{namespace}"
         replicas, hours = sum(one.asleep for one in members), round(sum(one.saved_by(plan.made_at) for one in members))
         saved = f"{len(members)} idle, {counted(replicas, 'replica')} asleep, {counted(hours, 'replica-hour')} saved"
-        rows = tuple(_row(one, plan, wake_address(form, str(one.ref))) for one in members)
-        yield IdleNamespace(one_line(name), saved, wake_address(form, name), rows)
+        rows = [_row(one, plan, form) for one in members]
+        yield {"name": one_line(name), "saved": saved, "wake": wake_address(form, name), "rows": rows}
 
 
-def _row(one: IdleObject, plan: Plan, wake: str) -> IdleRow:
+def _row(one: IdleObject, plan: Plan, form: str) -> dict[str, str]:
+    """Return what the template shows of an idle workload; `search` is what finds it."""
     words = reasons_in(plan)
-    return IdleRow(
-        name=_name(one.ref),
-        search=one_line(f"{one.ref} {one.policy}").lower(),
-        policy=one_line(one.policy),
-        since=words.time(one.since) if one.since else "",
-        until=words.time(one.until) if one.until else "",
-        left=f"in {age(one.until - plan.made_at)}" if one.until and one.until > plan.made_at else "",
-        why=words.reason(one.reasons),
-        had=one_line(one.previous),
-        wake=wake,
-    )
-
-
-def _name(ref: ObjectRef) -> str:
-    return one_line(f"{ref.kind}/{ref.name}")
+    return {
+        "name": one_line(f"{one.ref.kind}/{one.ref.name}"),
+        "search": one_line(f"{one.ref} {one.policy}").lower(),
+        "policy": one_line(one.policy),
+        "since": words.time(one.since) if one.since else "",
+        "until": words.time(one.until) if one.until else "",
+        "left": f"in {age(one.until - plan.made_at)}" if one.until and one.until > plan.made_at else "",
+        "why": words.reason(one.reasons),
+        "had": one_line(one.previous),
+        "wake": wake_address(form, str(one.ref)),
+    }

@@ -91,13 +91,41 @@ class Block(Struct, frozen=True):
     first: bool = False
 
 
-def heading(plan: Plan, *, applied: bool) -> tuple[str, str]:
-    """Return what is shown, in front of the Fleet's name, and in brackets behind it."""
+class Report(Struct, frozen=True):
+    """What every form shows of a plan, or of its apply: `title` and `source` stand around the Fleet's name.
+
+    `outcomes` are those of an apply, by change, None of a plan alone; `last` are its last lines.
+    """
+
+    title: str
+    source: str
+    groups: tuple[Group, ...]
+    outcomes: Mapping[int, Outcome] | None
+    last: tuple[str, ...]
+
+
+def report_of(
+    plan: Plan, outcomes: Sequence[Outcome] | None, *, everything: bool = True, title: str = "", nothing: str = ""
+) -> Report:
+    """Return what is shown of `plan`, or with `outcomes` of its apply.
+
+    `title` takes the place of the usual words. Without `everything` the last lines say how metadata updates are shown.
+    `nothing` is what they say where nothing is to be done, "" for that the clusters match the policies.
+    """
+    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
+    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
+    if outcomes is None or not plan.actions:
+        last = _plan_summary(plan, groups, everything, nothing)
+    else:
+        last = _apply_summary(plan, outcomes)
+    usual = "Plan for Fleet" if outcomes is None else "Apply to Fleet"
+    return Report(title or usual, source_of(plan), groups, by_action, last)
+
+
+def source_of(plan: Plan) -> str:
+    """Return in brackets of what clusters `plan` is, and when it was made."""
     source = "snapshot" if plan.source == "snapshot" else "live"
-    return (
-        "Apply to Fleet" if applied else "Plan for Fleet",
-        f"({f'shard {plan.shard}, ' if plan.shard else ''}{source}, {made_at(plan)})",
-    )
+    return f"({f'shard {plan.shard}, ' if plan.shard else ''}{source}, {made_at(plan)})"
 
 
 def held_of(plan: Plan) -> tuple[Held, ...]:
@@ -228,12 +256,7 @@ def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
     return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if named else ""))
 
 
-def plan_summary(plan: Plan, groups: Sequence[Group], everything: bool = False, nothing: str = "") -> tuple[str, ...]:
-    """Return the last lines of a plan; without `everything` they say how metadata updates are shown.
-
-    `groups` are its changes. `nothing` is what they say where nothing is to be done, "" for that the clusters match the
-    policies.
-    """
+def _plan_summary(plan: Plan, groups: Sequence[Group], everything: bool, nothing: str) -> tuple[str, ...]:
     lines = [line for group in groups for line in group.lines]
     updates = sum(len(group.updates) for group in groups)
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
@@ -300,10 +323,7 @@ def _kept_up(plan: Plan) -> Iterator[str]:
             yield f"{counted(number, 'workload')} {'stays' if number == 1 else 'stay'} awake because of {by}."
 
 
-def apply_summary(plan: Plan, outcomes: Sequence[Outcome], nothing: str = "") -> tuple[str, ...]:
-    """Return the last lines of the report of an apply; `nothing` as for a plan."""
-    if not plan.actions:
-        return plan_summary(plan, (), nothing=nothing)
+def _apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     totals = totals_of(plan, outcomes)
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]

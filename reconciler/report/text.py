@@ -16,12 +16,10 @@ from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
 from reconciler.report.summary import (
     Block,
-    apply_summary,
     blocks_of,
-    heading,
     held_of,
     held_title,
-    plan_summary,
+    report_of,
     went_well,
     words_of,
 )
@@ -61,24 +59,18 @@ class Style(Struct, frozen=True):
 
 def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = Style()) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as lines of text; nothing is cut."""
-    by_action = None if outcomes is None else {outcome.action: outcome for outcome in outcomes}
-    if by_action is not None and outcomes is not None and not style.changes and plan.actions:
-        return _joined([*_failed(plan, by_action, style), _last(apply_summary(plan, outcomes), style)], style.width)
-    usual, source = heading(plan, applied=outcomes is not None)
-    groups = grouped(plan, plan.actions, lambda action: not went_well(action, by_action))
-    everything, nothing = style.verbose, style.nothing
-    if outcomes is None:
-        last = plan_summary(plan, groups, everything, nothing)
-    else:
-        last = apply_summary(plan, outcomes, nothing)
+    shown = report_of(plan, outcomes, everything=style.verbose, title=style.title, nothing=style.nothing)
+    last = [style.paint("1", shown.last[0]), *shown.last[1:]]
+    if shown.outcomes is not None and not style.changes and plan.actions:
+        return _joined([*_failed(plan, shown.outcomes, style), last], style.width)
     blocks = blocks_of(plan, everything=style.verbose)
     parts = [
-        [style.paint("1", one_line(f"{style.title or usual} {plan.fleet} {source}")), *_origin(plan, style)],
+        [style.paint("1", one_line(f"{shown.title} {plan.fleet} {shown.source}")), *_origin(plan, style)],
         *(list(_block(block, style)) for block in blocks if block.first),
-        *_groups(groups, by_action, style),
+        *_groups(shown.groups, shown.outcomes, style),
         list(_held(plan, style)),
         *(list(_block(block, style)) for block in blocks if not block.first),
-        _last(last, style),
+        last,
     ]
     return _joined(parts, style.width)
 
@@ -123,10 +115,6 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 def _length(text: str) -> int:
     return len(_PAINT.sub("", text))
-
-
-def _last(lines: Sequence[str], style: Style) -> list[str]:
-    return [style.paint("1", lines[0]), *lines[1:]]
 
 
 def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterator[list[str]]:

@@ -8,15 +8,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.schedule import open_periods
-from reconciler.report.calendar import CalendarView, clock_changes, render_calendar
+from reconciler.report.calendar import clock_changes, render_calendars
 from tests.decide.schedule.calendars import a_calendar
 
 
 def shown(calendar, start, days=7, name="office-hours-off"):
     at = datetime.fromisoformat(start).replace(tzinfo=UTC)
-    end = at + timedelta(days=days)
-    return render_calendar([CalendarView(name, calendar, open_periods(calendar, at, end))], at, end)
+    return render_calendars([(name, calendar)], at, at + timedelta(days=days))
 
 
 def test_a_week():
@@ -50,7 +48,7 @@ def test_no_window_and_no_calendar():
     assert shown(a_calendar("UTC"), "2026-11-20T00:00", name="empty") == (
         "empty (UTC)\n  not idle in the 7 days from Fri 2026-11-20 00:00\n"
     )
-    assert render_calendar([], datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC)) == "No calendars.\n"
+    assert render_calendars([], datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC)) == "No calendars.\n"
 
 
 def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():

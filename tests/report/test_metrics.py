@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
-from reconciler.report.metrics import Gauge, Measured, last_success_in, open_metrics_text, render_metrics
+from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_ref
 from tests.laws import tries
 from tests.report.plans import a_plan, a_scale, a_wake, an_idle
@@ -205,7 +205,7 @@ def test_what_tenants_may_not_do_is_counted_by_cluster_and_tenant() -> None:
 
 def test_label_values_are_escaped() -> None:
     odd = 'a"b\\c\nd'
-    text = open_metrics_text([Gauge("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])
+    text = open_metrics_text([Family("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])
     assert samples(text) == {("x", (("label", odd),)): 1.0}
     assert text.count("\n") == 4
 

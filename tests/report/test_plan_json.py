@@ -17,12 +17,11 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
-from reconciler.report.json import plan_schema
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
 from tests.report.strategies import json_values, plans
-from tests.report.validators import schema_file, validator_of
+from tests.report.validators import validator_of
 
 
 def check_round_trip(plan):
@@ -90,10 +89,6 @@ def test_a_code_that_is_not_in_the_list_is_refused():
     value["actions"][0]["cause"]["reasons"][0]["code"] = "Whim"
     with pytest.raises(PlanFileError, match="Whim"):
         plan_from_dict(value)
-
-
-def test_the_schema_file_is_what_the_documents_say():
-    assert json.loads(schema_file("plan.schema.json")) == plan_schema(), "run: python -m tests.report.write_schemas"
 
 
 def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.errors import PlanFileError
 from reconciler.plan.json import plan_to_dict
-from reconciler.report.json import plan_and_outcomes, plan_schema, report_schema, report_to_dict
+from reconciler.report.json import plan_and_outcomes, report_to_dict
 from tests.laws import tries
 from tests.report.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans
-from tests.report.validators import schema_file, validator_of
+from tests.report.validators import output_schema, schema_file, validator_of
 
 
 @given(st.data(), plans())
@@ -94,7 +94,7 @@ def test_what_is_neither_plan_nor_report_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "schema"), [("plan.schema.json", plan_schema()), ("report.schema.json", report_schema())]
+    ("name", "schema"), [("plan.schema.json", output_schema("Plan")), ("report.schema.json", output_schema("Report"))]
 )
 def test_schemas_are_closed_and_describe_every_field(name, schema):
     assert json.loads(schema_file(name)) == schema, "run: python -m tests.report.write_schemas"

@@ -1,14 +1,27 @@
-"""The schema files of the repository, as validators."""
+"""The schema files of the repository, as validators, and what those of outputs must say."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from reconciler.apply.history import Change
+from reconciler.plan.documents import PlanDocument
+from reconciler.policy.kinds.json_schema import json_schema
+from reconciler.report.json import ReportDocument
+
 SCHEMAS = Path(__file__).parents[2] / "schemas"
+OUTPUTS = {"Plan": PlanDocument, "Report": ReportDocument, "Change": Change}
+"""The documents that are printed, by title; a change is a line of the history."""
+
+
+def output_schema(title: str) -> dict[str, Any]:
+    """Return the schema of a document that is printed (draft 2020-12), closed, every field described."""
+    return json_schema(title, "v1alpha2", OUTPUTS[title])
 
 
 def schema_file(name: str) -> str:

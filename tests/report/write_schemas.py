@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.policy.policy_schemas import any_policy_schema, policy_schema
-from reconciler.report.json import change_schema, plan_schema, report_schema, schema_text
-from tests.report.validators import SCHEMAS
+from tests.report.validators import OUTPUTS, SCHEMAS, output_schema
 
 if __name__ == "__main__":
     made: dict[str, Any] = {"PolicyTest": policy_schema("PolicyTest"), "Policy": any_policy_schema()}
-    made |= {kind: policy_schema(kind) for kind in POLICY_KINDS} | {"Plan": plan_schema(), "Report": report_schema()}
-    made["Change"] = change_schema()
+    made |= {kind: policy_schema(kind) for kind in POLICY_KINDS} | {title: output_schema(title) for title in OUTPUTS}
     for kind, schema in made.items():
-        (SCHEMAS / f"{kind.lower()}.schema.json").write_text(schema_text(schema), encoding="utf-8")
+        (SCHEMAS / f"{kind.lower()}.schema.json").write_text(
+            json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reconciler.forecast.recurrence import Span, recurring
+from reconciler.report.calendar import Span, recurring
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WEEK = (FRIDAY, FRIDAY + timedelta(days=7))
