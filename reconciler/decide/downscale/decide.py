@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.autoscalers import AUTOSCALER_LISTS, autoscalers_of, first_unread
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, Bounds, autoscalers_of, first_unread
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
     Cause,
@@ -23,13 +26,24 @@ from reconciler.decide.decisions import (
     group_name,
     replicas_change,
 )
-from reconciler.decide.downscale.targets import DownscaleInputs, Result, WorkloadTarget, target_replicas
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import lifted, restriction
 from reconciler.decide.idling.after_idling import Settled
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode, change_if, field_is, reason, text_of
+from reconciler.decide.query_answers import why_unusable
+from reconciler.decide.reasons import (
+    Counterfactual,
+    CounterfactualCode,
+    Reason,
+    ReasonCode,
+    Reasons,
+    change_if,
+    field_is,
+    reason,
+    text_of,
+)
 from reconciler.decide.selectors import (
     exclusion,
+    key_of,
     left_out,
     named_by,
     namespace_annotations,
@@ -38,10 +52,127 @@ from reconciler.decide.selectors import (
 )
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.messages import replica_count
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import DownscalePolicy, PolicySet
+from reconciler.model import (
+    NOTHING,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    QueryAnswer,
+    QueryKey,
+    Run,
+    Workload,
+)
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, FleetCluster, PolicySet
+from reconciler.untrusted_text import MOST_REPLICAS
 
 T = TypeVar("T")
+
+# What a policy asks for, of one workload.
+
+
+Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
+
+
+class DownscaleInputs(Struct, frozen=True):
+    """One cluster, and everything that is looked at beside a workload in it."""
+
+    fleet: Fleet
+    cluster: FleetCluster
+    observed: ObservedCluster
+    state: ObservedState
+    run: Run
+    settled: Mapping[ObjectRef, Settled]
+    placed: Mapping[ObjectRef, str]
+    autoscalers: Autoscalers
+    namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
+    space_labels: Mapping[str, Mapping[str, str]]  # of Namespaces, by name
+
+
+class WorkloadTarget(Struct, frozen=True):
+    """One workload, and the target of one policy for it; `wanted` None: not known. `values` are what it depends on."""
+
+    inputs: DownscaleInputs
+    workload: Workload
+    policy: DownscalePolicy
+    wanted: int | None
+    reasons: Reasons
+    values: Mapping[str, Any] = NOTHING
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.workload.ref
+
+    @property
+    def autoscaler(self) -> HorizontalPodAutoscaler | None:
+        """The HorizontalPodAutoscaler that leaves scaling down to us, None where none does."""
+        found = self.inputs.autoscalers.horizontal.get(key_of(self.ref))
+        return found if found is not None and found.scale_down_disabled else None
+
+    @property
+    def desired(self) -> int:
+        """The desired replicas, not below the minimum of an autoscaler; the current ones where none are known."""
+        if self.wanted is None:
+            return self.workload.spec_replicas
+        least = 0 if self.autoscaler is None else Bounds(self.autoscaler.minimum, self.autoscaler.maximum).least
+        return max(self.wanted, least)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the wish differs from what is there, in a direction that the policy takes."""
+        if self.desired > self.workload.spec_replicas:
+            target = self.policy.target
+            return target is not None and target.direction == "Both" and self.autoscaler is None
+        return self.desired < self.workload.spec_replicas
+
+    def stays(self, *reasons: Reason, counterfactual: Counterfactual | None = None) -> PolicyExplanation:
+        """Return that the workload keeps its replicas because of `reasons`."""
+        outcome = f"stays at {self.workload.spec_replicas}"
+        return PolicyExplanation(self.ref, "downscale", self.policy.name, outcome, reasons, counterfactual)
+
+    def undecided(self, *reasons: Reason) -> Undecided:
+        return Undecided(str(self.ref), "downscale", self.policy.name, reasons)
+
+    def overridden(self, winner: str, why: Reason) -> Overridden:
+        return Overridden(self.ref, "downscale", self.policy.name, replica_count(self.desired), winner, (why,))
+
+
+def workload_target(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> WorkloadTarget:
+    """Return the replicas that `policy` asks for, within its minimum and maximum."""
+    target = policy.target or DownscaleTarget()
+    if target.query:
+        answer = inputs.state.answers.get(QueryKey(inputs.cluster.name, policy.name, target.query, ""))
+        value = value_in_answer(answer, inputs.run.now)
+        if isinstance(value, Reason):
+            return WorkloadTarget(inputs, workload, policy, None, (reason(ReasonCode.QUERY_UNKNOWN), value))
+        wanted, why = math.ceil(value), reason(ReasonCode.QUERY, value=value)
+    else:
+        wanted = target.replicas or 0
+        why = reason(ReasonCode.TARGET, replicas=wanted)
+    reasons: Reasons = (why,)
+    if wanted < target.minimum:
+        wanted = target.minimum
+        reasons = (why, reason(ReasonCode.AT_LEAST, min=wanted))
+    elif target.maximum is not None and wanted > target.maximum:
+        wanted = target.maximum
+        reasons = (why, reason(ReasonCode.AT_MOST, max=wanted))
+    values = {name: value for one in reasons for name, value in one.values.items()}
+    return WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
+
+
+def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
+    """Return the one number of replicas in `answer`, or why there is none: a negative value is none either."""
+    why = why_unusable(answer, now)
+    if why is not None:
+        return why
+    samples = () if answer is None else answer.samples
+    if len(samples) != 1:
+        return reason(ReasonCode.NOT_ONE_SERIES, count=len(samples))
+    value = samples[0].value
+    if not 0 <= value <= MOST_REPLICAS:  # nor does NaN
+        return reason(ReasonCode.NO_NUMBER_OF_REPLICAS, value=f"{value:g}")
+    return value
+
 
 # The checks that keep a target from changing a workload, one after the other.
 
@@ -61,9 +192,11 @@ def _protected(case: WorkloadTarget) -> Iterator[Result]:
 
 def _production(case: WorkloadTarget) -> Iterator[Result]:
     """A target counts in production only where its policy says so. What it would order goes on."""
-    what = "" if case.wanted.policy.production else case.inputs.production_of(case.workload)
+    inputs, space = case.inputs, case.ref.namespace
+    production, labels = inputs.fleet.production, inputs.space_labels.get(space)
+    what = "" if case.policy.production else production.why(inputs.cluster, space, labels, case.workload.labels)
     if what:
-        stays = case.stays(left_out(what, (case.policy,)), counterfactual=named_by((case.policy,)))
+        stays = case.stays(left_out(what, (case.policy.name,)), counterfactual=named_by((case.policy.name,)))
         yield replace(stays, selected=False)
 
 
@@ -84,7 +217,7 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
         if found is None:
             continue
         if found.unreadable:
-            yield Notice("exclusion", subject, f"{found.reason}; it counts as excluded", case.policy)
+            yield Notice("exclusion", subject, f"{found.reason}; it counts as excluded", case.policy.name)
         gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=f"the annotation on {subject}")
         yield case.stays(found.reason, counterfactual=gone)
         return
@@ -121,16 +254,16 @@ def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
     if name is not None and case.autoscaler is None:
         why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
         field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
-        yield Notice("autoscaler", str(case.ref), str(why), case.policy, reasons=(why,))
+        yield Notice("autoscaler", str(case.ref), str(why), case.policy.name, reasons=(why,))
         yield case.stays(why, counterfactual=field_is(field, value))
 
 
 def _unknown(case: WorkloadTarget) -> Iterator[Result]:
-    if case.wanted.replicas is None:
-        reasons = case.wanted.reasons
+    if case.wanted is None:
+        reasons = case.reasons
         yield case.undecided(*reasons)
         if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
-            yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy, reasons=reasons)
+            yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy.name, reasons=reasons)
         yield case.stays(*reasons)
 
 
@@ -141,10 +274,10 @@ def _settled(case: WorkloadTarget) -> Iterator[Result]:
         up = field_is("direction", "Both")
         if case.autoscaler is not None:
             up = change_if(CounterfactualCode.HPA_SCALES_UP)
-        yield case.stays(*case.wanted.reasons, reason(ReasonCode.ONLY_DOWN), counterfactual=up)
+        yield case.stays(*case.reasons, reason(ReasonCode.ONLY_DOWN), counterfactual=up)
     else:
         other = change_if(CounterfactualCode.OTHER_TARGET, replicas=case.workload.spec_replicas)
-        yield case.stays(*case.wanted.reasons, counterfactual=other)
+        yield case.stays(*case.reasons, counterfactual=other)
 
 
 def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
@@ -230,7 +363,7 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
         if policy.target is None or policy in deciding:
             yield from _considered(inputs, workload, policy)
             continue
-        case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
+        case = workload_target(inputs, workload, policy)
         why = reason(ReasonCode.OVERRIDDEN_BY, policy=deciding[0].name)
         if case.changes:
             yield case.overridden(deciding[0].name, why)
@@ -253,19 +386,19 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
         outcome = f"victims by {strategy_of(policy)}"
         yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, (reason(ReasonCode.NO_TARGET),))
         return
-    case = WorkloadTarget(inputs, workload, target_replicas(policy, inputs.cluster.name, inputs.state, inputs.run))
+    case = workload_target(inputs, workload, policy)
     for guard in GUARDS:
         held = list(guard(case))
         if held:
             yield from held
             return
     yield _decision(case)
-    yield PolicyExplanation(workload.ref, "downscale", policy.name, replica_count(case.desired), case.wanted.reasons)
+    yield PolicyExplanation(workload.ref, "downscale", policy.name, replica_count(case.desired), case.reasons)
 
 
 def _decision(case: WorkloadTarget) -> Decision:
-    workload, ref, policy, reasons = case.workload, case.ref, case.wanted.policy, case.wanted.reasons
-    if case.autoscaler is not None and case.desired != case.wanted.replicas:
+    workload, ref, policy, reasons = case.workload, case.ref, case.policy, case.reasons
+    if case.autoscaler is not None and case.desired != case.wanted:
         reasons = (*reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
     down = case.desired < workload.spec_replicas
     return Decision(
@@ -277,7 +410,7 @@ def _decision(case: WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=Cause(policy.name, str(policy.place), reasons, case.wanted.values, policy.tenant),
+        cause=Cause(policy.name, str(policy.place), reasons, case.values, policy.tenant),
         group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,

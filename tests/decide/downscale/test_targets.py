@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.downscale.decide import decide_downscale
-from reconciler.decide.downscale.targets import value_in_answer
+from reconciler.decide.downscale.decide import decide_downscale, value_in_answer
 from reconciler.decide.idling.after_idling import IdlingOutcome
 from reconciler.decide.reasons import Reason
 from reconciler.labels import LabelSelector
