@@ -41,9 +41,7 @@ _DESCRIPTORS_BESIDE = 512
 @option("--held", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that wait for a pod.")
 @option("--held-per-service", type=click.IntRange(1, _MOST), default=100, help="Most of them of one Service.")
 @option("--spliced", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that are joined with pods.")
-@option(
-    "--hold-timeout", type=seconds, metavar="SECONDS", default=60.0, help="After so long a waiting connection is reset."
-)
+@option("--hold-timeout", type=seconds, default=60.0, help="After so long a waiting connection is reset.")
 @option(
     "--splice",
     type=click.Choice(["Auto", "Never"]),
@@ -52,7 +50,7 @@ _DESCRIPTORS_BESIDE = 512
 )
 @option("--proxy-protocol", is_flag=True, help="Tell pods who the client is, with the PROXY protocol, version 2.")
 @option("--read-only", is_flag=True, help="Wake nothing: only write that pods are needed.")
-@option("--grace", type=seconds, metavar="SECONDS", default=30.0, help="How long connections have after SIGTERM.")
+@option("--grace", type=seconds, default=30.0, help="How long connections have after SIGTERM.")
 @option("--http-port", type=click.IntRange(1, 65_535), default=8080, help="The port of metrics and health.")
 @context_option
 @server_options
@@ -98,11 +96,7 @@ async def _run(activator: Activator, http_port: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    answers = {
-        "/healthz": activator.health,
-        "/readyz": activator.readiness,
-        "/metrics": activator.metrics_text,
-    }
+    answers = {"/healthz": activator.health, "/readyz": activator.readiness, "/metrics": activator.metrics_text}
     for address in activator.pod.addresses:
         try:
             await serve(answers, address, http_port)

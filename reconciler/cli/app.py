@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
 from reconciler.cli.options import verb
-from reconciler.cli.output import report_failure, say, show
+from reconciler.cli.output import report_failure, say, show, show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, program_name, verb_here
 from reconciler.errors import ExitCode
@@ -99,3 +100,28 @@ def _run(arguments: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place: a bug is one line too
         return report_failure(error, arguments)
+
+
+# The program kubectl_complete-reconciler: kubectl calls it to complete `kubectl reconciler ...`.
+
+
+_NO_FILES, _FILES, _FOLDERS = 4, 0, 16
+_DIRECTIVES = {"plain": _NO_FILES, "file": _FILES, "dir": _FOLDERS}
+
+
+def kubectl_complete() -> None:
+    """Print what may stand in place of the last argument: a line for each, and what kind of paths else."""
+    mend_streams()
+    *before, begun = sys.argv[1:] or [""]
+    items = ShellComplete(cli, {}, "kubectl reconciler", COMPLETE).get_completions(before, begun)
+    show_rows(_as_cobra_reads(items))
+    flush_streams()
+
+
+def _as_cobra_reads(items: list[CompletionItem]) -> Iterator[Sequence[str]]:
+    """Yield the value of each item, with its description where it has one, and last the number that tells what else."""
+    for item in items:
+        if item.type == "plain":
+            yield (str(item.value), item.help) if item.help else (str(item.value),)
+    directive = next((_DIRECTIVES[item.type] for item in items if item.type != "plain"), _NO_FILES)
+    yield (f":{directive}",)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.notifications import Notifications, notifications
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -46,7 +47,6 @@ from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wake
 from reconciler.plan.allowed_changes import check_replicas, check_templates
 from reconciler.plan.differences import Compared, check_holds, compared
 from reconciler.plan.model import Action, Plan
-from reconciler.policy.checkout import commit_of
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
@@ -56,16 +56,10 @@ from reconciler.policy.types import PolicySet
 @world_options
 @output_option(*FORMATS)
 @option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@option(
-    "--lock-timeout",
-    type=seconds,
-    metavar="SECONDS",
-    default=30.0,
-    help="How long to wait for the lock of each cluster.",
-)
+@option("--lock-timeout", type=seconds, default=30.0, help="How long to wait for the lock of each cluster.")
 @policies_option(default=None, default_words=DEFAULT_PATH, help="With a PLAN: the policies to compare it with.")
 @option("--approve-differences", is_flag=True, help="With a PLAN: apply also what a fresh plan does not have.")
-@option("--max-plan-age", type=duration(), metavar="DURATION", default="1h", help="With a PLAN: refuse an older one.")
+@option("--max-plan-age", type=duration(), default="1h", help="With a PLAN: refuse an older one.")
 @fail_on_option
 @option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
 @filter_options
@@ -89,15 +83,12 @@ def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> i
         raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
     approval = Approval(output, options, ask=not auto_approve and not saved)
     with cut_by_signals(options.limit) as limit:
-        with notifications(options) as told, tracked_run("apply", options, flags) as run:
-            control = Control(
-                choose=run.progress.counted(approval.choose),
-                approve=approval.approve,
-                progress=run.progress.writing,
+        with notifications(options) as told, tracked_run("apply", options) as run:
+            control = replace(
+                approval.control(run.progress),
                 lock_timeout=flags["lock_timeout"],
-                wakes_early=not approval.ask,
                 commit=commit_of((flags["policies"] or DEFAULT_PATH) if saved else path),
-                report_dir=flags["report_dir"],
+                report_dir=options.report_dir,
             )
             code = (
                 _saved(run, control, approval, told, {**flags, "ask": not auto_approve})

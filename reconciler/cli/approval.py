@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from reconciler.cli.output import FORMATS, say, say_text, show
+from reconciler.cli.progress import Progress
 from reconciler.cli.run import RunOptions, interruptible
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
-from reconciler.pipeline import Applied
+from reconciler.pipeline import Applied, Control
 from reconciler.plan.build import doable
 from reconciler.plan.differences import NO_POLICIES, Compared
 from reconciler.plan.model import Action, Plan
@@ -42,6 +43,11 @@ class Approval:
         self._call = options
         self._approved: Plan | None = None
         self._shown = False
+
+    def control(self, progress: Progress) -> Control:
+        """Return how a run is carried out: as it is approved here, and shown by `progress`."""
+        choose = progress.counted(self.choose)
+        return Control(choose, progress.writing, self.approve, wakes_early=not self.ask)
 
     def approve(self, plan: Plan) -> bool:
         """Return whether the run may go on; on a terminal a person decides, after reading `plan`."""

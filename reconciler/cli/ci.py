@@ -15,7 +15,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
-from reconciler.cli.options import option, path_argument, seconds, verb
+from reconciler.cli.options import GENERAL, option, path_argument, seconds, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
@@ -55,7 +55,12 @@ def _failing(text: str) -> frozenset[str]:
 @click.argument("platform", type=click.Choice(list(_RUNS)))
 @path_argument()
 @option("--base", metavar="PATH", help="The policies before the change.")
-@option("--snapshot", metavar="DIR", help="The snapshot to plan from; without one the policies are only checked.")
+@option(
+    "--snapshot",
+    metavar="DIR",
+    help="The snapshot to plan from; without one the policies are only checked.",
+    group=GENERAL,
+)
 @option(
     "--fail-on",
     type=_failing,
@@ -70,10 +75,8 @@ def _failing(text: str) -> frozenset[str]:
     default="always",
     help="When a comment is written on the pull request; with on-effect where there is something to say.",
 )
-@option(
-    "--check-timeout", type=seconds, metavar="SECONDS", default=120.0, help="How long the policies may take to check."
-)
-@option("--plan-timeout", type=seconds, metavar="SECONDS", default=300.0, help="How long the plan may take.")
+@option("--check-timeout", type=seconds, default=120.0, help="How long the policies may take to check.")
+@option("--plan-timeout", type=seconds, default=300.0, help="How long the plan may take.")
 def ci_command(platform: str, path: str, **flags: Any) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
 

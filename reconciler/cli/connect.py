@@ -26,10 +26,9 @@ from reconciler.backends.kubernetes.manifests import Manifest, Manifests
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
 from reconciler.cli.approval import DECLINED, is_approved
-from reconciler.cli.needed_rights import needed_rights
 from reconciler.cli.options import duration, now_option, option, policies_option, server_options, terminal_or, verb
 from reconciler.cli.output import say, show_lines
-from reconciler.cli.rbac import RUN, activator_option, roles
+from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.rotation import rotate, shown_on_failure, verified_access
 from reconciler.cli.run import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
@@ -67,7 +66,6 @@ _ADMISSION = {
     "--duration",
     "life",
     type=duration(SHORTEST, _LONGEST),
-    metavar="DURATION",
     default="90d",
     help="How long the token is to be valid; the API server may give a shorter one.",
 )
@@ -178,10 +176,7 @@ class _Setup:
         yield _namespace(own, _RESTRICTED)
         yield _account(self.account)
         rights = needed_rights(
-            self._policies,
-            self._cluster.scale_kinds(),
-            keda=self._preflight.serves("keda.sh"),
-            activator=activator,
+            self._policies, self._cluster.scale_kinds(), keda=self._preflight.serves("keda.sh"), activator=activator
         )
         writes = self._member.writes is not Writes.NOTHING
         for one in roles(self._policies, rights, writes=writes, own_token=own_token):

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.backends.live import LiveSettings, open_live
-from reconciler.cli.needed_rights import binding, manifest_lines, role
-from reconciler.cli.options import context_option, is_duration, live_options, option, output_option, path_argument, verb
+from reconciler.cli.doctor_findings import (
+    CHECKS,
+    ClusterCheck,
+    ClusterFindings,
+    Finding,
+    clock_finding,
+    credentials_findings,
+    identity_finding,
+    metrics_findings,
+    no_server_finding,
+    state_findings,
+    tls_findings,
+    unexpected,
+)
+from reconciler.cli.doctor_rights import TenantAccount, missing_rights, missing_rules, rights_finding, tenant_findings
+from reconciler.cli.options import (
+    GENERAL,
+    context_option,
+    is_duration,
+    live_options,
+    option,
+    output_option,
+    path_argument,
+    verb,
+)
 from reconciler.cli.output import show_document, show_lines
-from reconciler.cli.preflight import ClusterCheck, ClusterFindings, Finding, checked_clusters
+from reconciler.cli.rbac import binding, manifest_lines, role
 from reconciler.cli.run import RunOptions
+from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, UsageError
+from reconciler.model import Run
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
+from reconciler.pipeline import isolated
 from reconciler.policy.types import PolicySet
+from reconciler.worker_pool import WorkerPool
 
 _NAME = "reconciler"
 _VERBS = ("apply", "plan")
@@ -26,7 +55,9 @@ _VERBS = ("apply", "plan")
 @verb("doctor")
 @path_argument()
 @context_option
-@option("-n", "--namespace", metavar="NAME", help="With --context: check the rights in this namespace only.")
+@option(
+    "-n", "--namespace", metavar="NAME", help="With --context: check the rights in this namespace only.", group=GENERAL
+)
 @option(
     "--for",
     "verb",
@@ -65,6 +96,71 @@ def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[Cl
         ClusterCheck(name, backend, policies, state, options.scope, options.now, applies)
         for name, backend in opened.backends.items()
     ]
+
+
+def with_selected(cases: Sequence[ClusterCheck]) -> list[ClusterCheck]:
+    """Return `cases` with what policies select, and why the objects of a cluster cannot be decided.
+
+    Raises:
+        PolicyError: the policies cannot be decided, on whatever clusters.
+    """
+    first = cases[0]
+    state, desired = isolated(first.state, lambda state: decide(first.policies, state, Run(first.now)))
+    selected = frozenset(one.ref for one in desired.explanations if one.selected)
+    faults = {name: state.unreachable[name] for name in first.state.clusters if name not in state.clusters}
+    return [replace(case, selected=selected, fault=faults.get(case.name, "")) for case in cases]
+
+
+def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
+    """Return the findings of each cluster, checked in parallel; a failure on one is a finding of that one."""
+    pool = WorkerPool()
+    chosen = with_selected(cases)
+    found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in chosen]]
+    return [_with_twins(one, found) for one in found]
+
+
+def checked_cluster(case: ClusterCheck) -> ClusterFindings:
+    """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
+    try:
+        server = case.preflight.server()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
+        others = (*_checked("credentials", credentials_findings, case), *_checked("metrics", metrics_findings, case))
+        return ClusterFindings(case.name, (no_server_finding(case, error), *others), answers=False)
+    found = server.version or "unknown version"
+    version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
+    identity, uid = identity_finding(case)
+    missing = missing_rights(case)
+    tenants: list[TenantAccount] = []
+    findings = (
+        version,
+        *tls_findings(case),
+        *_checked("credentials", credentials_findings, case),
+        identity,
+        *state_findings(case),
+        clock_finding(server.ahead),
+        rights_finding(case, missing),
+        *_checked("tenant", partial(tenant_findings, tenants), case),
+        *(finding for check, find in CHECKS.items() for finding in _checked(check, find, case)),
+    )
+    rules = missing_rules(missing) if isinstance(missing, list) else ()
+    of_tenants = (rule for one in tenants for rule in missing_rules(one.missing, one.account))
+    return ClusterFindings(case.name, findings, (*rules, *of_tenants), identity=uid)
+
+
+def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case: ClusterCheck) -> Iterator[Finding]:
+    """Yield what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
+    try:
+        yield from list(find(case))
+    except Exception as error:  # noqa: BLE001 - the one place where a check fails: it alone has failed
+        yield unexpected(check, error)
+
+
+def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:
+    twins = [other.cluster for other in all_of_them if other is not one and one.identity == other.identity != ""]
+    if not twins:
+        return one
+    twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
+    return replace(one, findings=(*one.findings, twin))
 
 
 def exit_of(found: Sequence[ClusterFindings]) -> ExitCode:

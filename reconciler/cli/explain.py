@@ -25,9 +25,8 @@ from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.pipeline import plan_and_state
 from reconciler.plan.model import Plan
-from reconciler.policy.explain import explain_field, fields, heading
+from reconciler.policy.explain import SCHEMA_KINDS, explain_field, fields, heading, kind_named
 from reconciler.policy.load import read_fleet
-from reconciler.policy.schemas import SCHEMA_KINDS, kind_named
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.closest_selector import closest_selector
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values

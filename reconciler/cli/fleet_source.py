@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from reconciler.cli.options import DEFAULT_PATH, option, policies_option, togeth
 from reconciler.cli.output import say
 from reconciler.errors import ClusterError, PolicyError, UsageError, reason_of
 from reconciler.model import OUR_LABELS
-from reconciler.pipeline import Control
-from reconciler.policy.checkout import commit_of
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import check_loaded, read_fleet_for_wakes
 from reconciler.policy.policy_files import Loaded, load
@@ -39,14 +37,9 @@ fleet_options = together(
         multiple=True,
         metavar="NAME",
         help="A context of the kubeconfig, in place of a Fleet; may be repeated.",
-        group="Clusters",
     ),
     option(
-        "--own-namespace",
-        metavar="NAME",
-        default_words="reconciler",
-        help="With --context: the namespace of the lock.",
-        group="Clusters",
+        "--own-namespace", metavar="NAME", default_words="reconciler", help="With --context: the namespace of the lock."
     ),
 )
 
@@ -63,7 +56,7 @@ class FleetSource(Struct, frozen=True):
     unasked: bool = False
 
     @classmethod
-    def of(cls, flags: dict[str, Any]) -> FleetSource:
+    def of(cls, flags: Mapping[str, Any]) -> FleetSource:
         """Return what `flags`, those of this call, say: a flag beats the variable of another one."""
         policies, contexts, own_namespace = flags["policies"], flags["context"], flags["own_namespace"]
         if _is_flag("context") and not _is_flag("policies"):
@@ -137,12 +130,6 @@ def user_of_this_machine() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}"
-
-
-def by_hand(control: Control, source: FleetSource, flags: dict[str, Any]) -> Control:
-    """Return `control` of a verb that a person calls: the history records who, and the commit of the Fleet."""
-    commit = "" if source.contexts else commit_of(source.path)
-    return replace(control, caller=user_of_this_machine(), commit=commit, report_dir=flags["report_dir"])
 
 
 def _is_flag(name: str) -> bool:
@@ -222,3 +209,48 @@ def _refuse_fleet(given: Loaded) -> None:
                 f"--context: {document.file}:{document.line} is a Fleet, expected policies without one; leave --context"
                 " out and narrow with --cluster, or name a path without a Fleet"
             )
+
+
+# The commit at which a folder is checked out, read from the files of git: images of CronJobs have no git.
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def commit_of(path: str | Path) -> str:
+    """Return the commit of the checkout that `path` is in, "" where it is in none or that cannot be read.
+
+    What was changed since does not show: a run that must know is given --source-revision.
+    """
+    try:
+        here = Path(path).resolve()
+        found = next((one / ".git" for one in (here, *here.parents) if (one / ".git").exists()), None)
+        return "" if found is None else _head_of(_folder(found))
+    except (OSError, ValueError):
+        return ""
+
+
+def _folder(found: Path) -> Path:
+    """Return the folder of git: in a linked worktree `.git` is a file that names it."""
+    if found.is_dir():
+        return found
+    named = found.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+    return found.parent / named
+
+
+def _head_of(folder: Path) -> str:
+    text = (folder / "HEAD").read_text(encoding="utf-8").strip()
+    if not text.startswith("ref:"):
+        return text if _COMMIT.fullmatch(text) else ""
+    name = text.removeprefix("ref:").strip()
+    common = folder / "commondir"
+    shared = folder / common.read_text(encoding="utf-8").strip() if common.is_file() else folder
+    for top in (folder, shared):
+        if (top / name).is_file():
+            return (top / name).read_text(encoding="utf-8").strip()
+    return _packed(shared / "packed-refs", name)
+
+
+def _packed(file: Path, name: str) -> str:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else ()
+    return next((commit for commit, _, ref in (line.partition(" ") for line in lines) if ref == name), "")

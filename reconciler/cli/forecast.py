@@ -43,7 +43,7 @@ price_option = option(
 
 @verb("forecast")
 @path_argument()
-@option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.", group="Clusters")
+@option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.")
 @now_option
 @days_option("How many days to play.")
 @tick_option

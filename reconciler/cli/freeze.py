@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
-from reconciler.cli.fleet_source import FleetSource, fleet_options, user_of_this_machine
+from reconciler.cli.fleet_source import fleet_options, user_of_this_machine
 from reconciler.cli.options import duration, option, output_option, together, verb, world_options
 from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run import RunOptions
@@ -42,7 +42,6 @@ scope_options = together(
     "--for",
     "length",
     type=duration(timedelta(minutes=1)),
-    metavar="DURATION",
     required=True,
     help="How long it lasts, like 4h; it ends by itself.",
     elsewhere=("apply", "plan").__contains__,
@@ -101,11 +100,8 @@ class Brakes(Struct, frozen=True):
         Raises:
             UsageError: there is no such cluster or namespace.
         """
-        source = FleetSource.of(flags)
-        fleet = source.read()
-        options = RunOptions.of(source.path, {**flags, "context": None})
+        options, fleet = RunOptions.of_fleet(flags)
         world = options.world(fleet)
-        source.check_own_namespace(fleet, world)
         return cls(fleet, world, _scope(scope, fleet, world), options.now)
 
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:

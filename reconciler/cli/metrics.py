@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option, together
 from reconciler.cli.output import say
+from reconciler.cli.run import RunOptions
 from reconciler.errors import ExitCode, UsageError
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan
@@ -26,13 +26,8 @@ _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # t
 _FOR_COLLECTORS = 0o644
 
 metrics_options = together(
-    option(
-        "--metrics-file",
-        metavar="FILE",
-        help="Write metrics of the run there, for a textfile collector.",
-        group="Output",
-    ),
-    option("--push-gateway", metavar="URL", help="Push metrics of the run there.", group="Output"),
+    option("--metrics-file", metavar="FILE", help="Write metrics of the run there, for a textfile collector."),
+    option("--push-gateway", metavar="URL", help="Push metrics of the run there."),
 )
 
 
@@ -78,16 +73,16 @@ class RunMetrics:
 
 
 @contextmanager
-def run_metrics(verb: str, flags: Mapping[str, Any], limit: TimeLimit) -> Iterator[RunMetrics]:
-    """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where the flags say.
+def run_metrics(verb: str, options: RunOptions) -> Iterator[RunMetrics]:
+    """Yield what measures one run of `verb`; at its end, however it ends, the metrics go where `options` say.
 
-    What cannot be written or pushed is a warning: it says nothing about the run. A push takes no longer than `limit`
-    allows.
+    What cannot be written or pushed is a warning: it says nothing about the run. A push takes no longer than the
+    run may.
 
     Raises:
         UsageError: the push gateway's address is none.
     """
-    file, gateway, shard = flags["metrics_file"], flags["push_gateway"], flags.get("shard")
+    file, gateway, shard = options.metrics_file, options.push_gateway, options.shard
     if gateway is not None:
         _check_gateway(gateway)
     run = RunMetrics()
@@ -97,7 +92,7 @@ def run_metrics(verb: str, flags: Mapping[str, Any], limit: TimeLimit) -> Iterat
         found = run.measured() if shard is None else replace(run.measured(), shard=shard[0])
         warnings = [
             _written(file, found, run.ended_well) if file is not None else "",
-            _pushed(gateway, verb, found, run.ended_well, limit) if gateway is not None else "",
+            _pushed(gateway, verb, found, run.ended_well, options.limit) if gateway is not None else "",
         ]
         for warning in filter(None, warnings):
             say(f"warning: {warning}")

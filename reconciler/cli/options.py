@@ -37,7 +37,17 @@ OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github", "gitlab", "sari
 
 _POLICIES = "RECONCILER_POLICIES"
 _MOST_DAYS = 366
-_GROUPS = ("Options", "Clusters", "Filters", "Run", "Output")
+GENERAL = "Options"
+_GROUPS: dict[str, str] = {
+    GENERAL: "",
+    "Clusters": "context own-namespace snapshot request-timeout timeout qps credentials-dir no-exec now",
+    "Filters": "policy cluster namespace selector shard tenant",
+    "Run": "allow-exceed allow-removed run-id source-revision report-dir",
+    "Output": "output color verbose summary quiet progress metrics-file push-gateway wake-form",
+}
+"""The options in each group of a verb's help, by their long names; all others are general."""
+
+_GROUP_OF = {f"--{name}": group for group, names in _GROUPS.items() for name in names.split()}
 _VARIABLES = (
     "Each option has an environment variable, RECONCILER_ and its name (RECONCILER_REQUEST_TIMEOUT for "
     "--request-timeout), and PATH has RECONCILER_POLICIES (--policies of test has none); what is given on the command "
@@ -67,7 +77,7 @@ class _Verb(click.Command):
         for one in self.get_params(ctx):
             record = one.get_help_record(ctx) if isinstance(one, click.Option) else _argument_record(one)
             if record is not None:
-                groups.setdefault(getattr(one, "group", _GROUPS[0]), []).append(record)
+                groups.setdefault(getattr(one, "group", GENERAL), []).append(record)
         for group in _GROUPS:
             if group in groups:
                 with formatter.section(group):
@@ -94,7 +104,7 @@ def verb(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 
 class _Option(click.Option):
-    """An option in a `group` of the help.
+    """An option in a `group` of the help, by default that of its name.
 
     A variable holds for all verbs, and not all know the same words: one that only another verb takes, as `elsewhere`
     says, leaves the default.
@@ -103,14 +113,14 @@ class _Option(click.Option):
     def __init__(
         self,
         *args: Any,
-        group: str = _GROUPS[0],
+        group: str = "",
         elsewhere: Callable[[str], bool] | None = None,
         default_words: str = "",
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
         self.default_words = default_words
-        self.group = group
+        self.group = group or _GROUP_OF.get(max(self.opts, key=len), GENERAL)
         self._elsewhere = elsewhere
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -159,7 +169,9 @@ _PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
     """Return a click option whose environment variable is RECONCILER_ and its long name; its default is in the help."""
-    if settings.get("metavar") in _PATHS:
+    reader = settings.get("type")
+    settings = {"metavar": getattr(reader, "metavar", None), **settings}
+    if settings["metavar"] in _PATHS:
         settings = {"shell_complete": _files, **settings}
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
@@ -201,11 +213,21 @@ def output_option(*formats: str) -> Callable[[F], F]:
         type=click.Choice(formats),
         default=formats[0],
         help="The form of stdout.",
-        group="Output",
         elsewhere=OUTPUTS.__contains__,
     )
 
 
+def _written_as(metavar: str) -> Callable[[F], F]:
+    """Return a decorator for how click reads values: `metavar` stands for one in the help."""
+
+    def decorate(reader: F) -> F:
+        reader.metavar = metavar  # type: ignore[attr-defined]
+        return reader
+
+    return decorate
+
+
+@_written_as("RATE")
 def rate(text: str | float) -> float:
     """Return a number of writes a second, 0 for no limit; how click reads the value of a flag."""
     found = _number(text)
@@ -214,6 +236,7 @@ def rate(text: str | float) -> float:
     raise click.BadParameter(f'"{text}" is not a rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
 
 
+@_written_as("SECONDS")
 def seconds(text: str | float) -> float:
     """Return a number of seconds, finite and not negative; how click reads the value of a flag."""
     found = _number(text)
@@ -233,6 +256,7 @@ def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) ->
     """Return how click reads the value of a flag that is a duration: it must be one also where it is not used."""
     bounds = f"{f'from {spelt_duration(least)} to' if least else 'at most'} {spelt_duration(most)}"
 
+    @_written_as("DURATION")
     def read(text: str | timedelta) -> timedelta:
         found = text if isinstance(text, timedelta) else parse_duration(text)
         if found is None or not least <= found <= most:
@@ -248,35 +272,17 @@ def is_duration(text: str) -> bool:
     return parse_duration(text) is not None
 
 
-context_option = option(
-    "--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.", group="Clusters"
-)
-_snapshot: dict[str, Any] = {"metavar": "DIR", "help": "A snapshot, in place of live clusters.", "group": "Clusters"}
+context_option = option("--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.")
+_snapshot: dict[str, Any] = {"metavar": "DIR", "help": "A snapshot, in place of live clusters."}
 _timeout_option = option(
     "--timeout",
     type=seconds,
-    metavar="SECONDS",
     default_words="none",
     help="Run deadline: after it no write begins, and nothing is waited for.",
-    group="Clusters",
 )
-_rate_option = option(
-    "--qps",
-    type=rate,
-    metavar="RATE",
-    default=50.0,
-    help="Writes per second to each live cluster; 0 is no limit.",
-    group="Clusters",
-)
+_rate_option = option("--qps", type=rate, default=50.0, help="Writes per second to each live cluster; 0 is no limit.")
 _request_options = (
-    option(
-        "--request-timeout",
-        type=seconds,
-        metavar="SECONDS",
-        default=30.0,
-        help="Deadline of one request to a live cluster.",
-        group="Clusters",
-    ),
+    option("--request-timeout", type=seconds, default=30.0, help="Deadline of one request to a live cluster."),
     _timeout_option,
     _rate_option,
     option(
@@ -286,18 +292,11 @@ _request_options = (
         metavar="DIR",
         default_words="/var/run/secrets, ~/.kube",
         help="Where files that a Fleet names must be; may be repeated.",
-        group="Clusters",
     ),
-    option(
-        "--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials.", group="Clusters"
-    ),
+    option("--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials."),
 )
 now_option = option(
-    "--now",
-    metavar="RFC3339",
-    default_words="the time of this machine",
-    help="The time to decide for.",
-    group="Clusters",
+    "--now", metavar="RFC3339", default_words="the time of this machine", help="The time to decide for."
 )
 world_options = together(option("--snapshot", **_snapshot), *_request_options, now_option)
 live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
@@ -309,7 +308,6 @@ server_options = together(*(one for one in _request_options if one not in (_time
 tick_option = option(
     "--tick",
     type=duration(timedelta(minutes=1), timedelta(days=1)),
-    metavar="DURATION",
     default="10m",
     help="How often the cron runs, in the days that are played on a snapshot.",
 )
@@ -332,14 +330,9 @@ color_option = option(
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     help="Colours on stdout; auto is on a terminal, unless NO_COLOR is set.",
-    group="Output",
 )
-verbose_option = option(
-    "-v", "--verbose", is_flag=True, help="Show metadata updates, and every field that changes.", group="Output"
-)
-summary_option = option(
-    "--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.", group="Output"
-)
+verbose_option = option("-v", "--verbose", is_flag=True, help="Show metadata updates, and every field that changes.")
+summary_option = option("--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.")
 style_options = together(color_option, verbose_option, summary_option)
 detailed_exitcode_option = option(
     "--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending or held back."
@@ -364,18 +357,14 @@ fail_on_option = option(
     help="Fail where something is held back (4), or unknown or in conflict (6), which else is a notice.",
     elsewhere=lambda text: set(text.split(",")) <= _OF_REVIEWS,
 )
-quiet_option = option(
-    "-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.", group="Output"
-)
+quiet_option = option("-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.")
 
 tenant_option = option(
-    "--tenant",
-    metavar="NAME",
-    help="Look at the namespaces of one tenant of the Fleet only; rights there are enough.",
-    group="Filters",
+    "--tenant", metavar="NAME", help="Look at the namespaces of one tenant of the Fleet only; rights there are enough."
 )
 
 
+@_written_as("INDEX/COUNT")
 def shard(text: str | tuple[int, int]) -> tuple[int, int]:
     """Return the index of a shard and how many there are; how click reads the value of a flag."""
     if not isinstance(text, str):
@@ -387,25 +376,12 @@ def shard(text: str | tuple[int, int]) -> tuple[int, int]:
     raise click.BadParameter(f'"{text}" is not a shard, expected INDEX/COUNT with an index from 0, like 2/8')
 
 
-shard_option = option(
-    "--shard",
-    type=shard,
-    metavar="INDEX/COUNT",
-    help="Decide only this one of COUNT parts of the Fleet, counted from 0.",
-    group="Filters",
-)
+shard_option = option("--shard", type=shard, help="Decide only this one of COUNT parts of the Fleet, counted from 0.")
 filter_options = together(
-    option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated.", group="Filters"),
-    option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated.", group="Filters"),
-    option(
-        "-n",
-        "--namespace",
-        multiple=True,
-        metavar="GLOB",
-        help="Filter by namespace; may be repeated.",
-        group="Filters",
-    ),
-    option("-l", "--selector", metavar="LABELS", help="Filter by labels, as kubectl does.", group="Filters"),
+    option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated."),
+    option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated."),
+    option("-n", "--namespace", multiple=True, metavar="GLOB", help="Filter by namespace; may be repeated."),
+    option("-l", "--selector", metavar="LABELS", help="Filter by labels, as kubectl does."),
 )
 
 report_dir_option = option(
@@ -413,7 +389,6 @@ report_dir_option = option(
     type=click.Path(),
     metavar="DIR",
     help="Also write the history of this run to a new file of JSON lines in DIR.",
-    group="Run",
 )
 run_options = together(
     option(
@@ -421,22 +396,17 @@ run_options = together(
         multiple=True,
         metavar="NAME[=N]",
         help="Lift the limits of a policy once, or let it exceed them up to N; may be repeated.",
-        group="Run",
     ),
     option(
-        "--allow-removed",
-        is_flag=True,
-        help="Wake what policies idled that are gone, however many are gone at once.",
-        group="Run",
+        "--allow-removed", is_flag=True, help="Wake what policies idled that are gone, however many are gone at once."
     ),
     option(
         "--run-id",
         metavar="ID",
         default_words="a digest of policies, inputs and time",
         help="The id of the run, in annotations and Events.",
-        group="Run",
     ),
-    option("--source-revision", metavar="REV", help="The revision of the policies, for the records.", group="Run"),
+    option("--source-revision", metavar="REV", help="The revision of the policies, for the records."),
 )
 
 

@@ -52,7 +52,6 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 @option(
     "--max-snapshot-age",
     type=duration(),
-    metavar="DURATION",
     default="24h",
     help="With --base: refuse a snapshot that was recorded longer before --now.",
 )
@@ -86,7 +85,7 @@ def plan_command(path: str, output: str, base: str | None, **flags: Any) -> int:
         raise UsageError("--base: compares the whole Fleet, expected no --shard beside it")
     if flags["out"] is not None:
         check_out(flags["out"])
-    return planned_run("plan", options, flags, lambda run: _planned(run, output, base, flags))
+    return planned_run("plan", options, lambda run: _planned(run, output, base, flags))
 
 
 def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, Any]) -> ExitCode:
@@ -127,4 +126,4 @@ def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:
         show(render_diff(made, color=run.options.color), color=run.options.color)
         return exit_of_plan(made, run.options.fail_on, detailed=detailed_exitcode)
 
-    return planned_run("diff", RunOptions.of(path, flags), flags, shown)
+    return planned_run("diff", RunOptions.of(path, flags), shown)

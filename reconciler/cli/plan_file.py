@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
-from reconciler.cli.options import (
-    DEFAULT_PATH,
-    colored,
-    output_option,
-    style_options,
-    text_width,
-    verb,
-)
+from reconciler.cli.options import DEFAULT_PATH, colored, output_option, style_options, text_width, verb
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import WAKE_DUE, read_time

@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.options import (
+    GENERAL,
     moment,
     now_option,
     offering,
@@ -24,9 +25,11 @@ from reconciler.cli.output import as_text, problem_values, say, show, show_docum
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
+from reconciler.policy.explain import SCHEMA_KINDS, schema_of
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.policy_files import overlooked
-from reconciler.policy.schemas import SCHEMA_KINDS, load_schema, schema_of
+from reconciler.policy.policy_kinds import OWN_KINDS, policies_of
+from reconciler.policy.schemas import load_schema
 from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 
@@ -40,8 +43,10 @@ _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 @verb("validate")
 @path_argument()
 @output_option("text", "json", *_CODE_HOSTS)
-@option("--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.")
-@option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.", group="Clusters")
+@option(
+    "--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.", group=GENERAL
+)
+@option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.")
 @now_option
 def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
@@ -148,15 +153,7 @@ def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem
 
 
 def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
-    return {
-        "policies": {
-            "Fleet": 1,
-            "IdlingPolicy": len(policies.idling),
-            "Calendar": len(policies.calendars),
-            "FederatedReplicaSet": len(policies.federated),
-            "DownscalePolicy": len(policies.downscale),
-        }
-    }
+    return {"policies": {kind: len(policies_of(policies, kind)) for kind in OWN_KINDS}}
 
 
 @verb("compile")
@@ -188,9 +185,27 @@ def schema_command(kind: str, output: str, url: str | None) -> None:
 
 
 def _catalog(url: str | None) -> dict[str, object]:
-    from reconciler.policy.policy_schemas import schema_catalog
+    """Return a catalog of the schemas, for editors; `url` is where they are served.
 
+    Source: SchemaStore/schemastore src/schemas/json/schema-catalog.json.
+
+    Raises:
+        UsageError: that is no address.
+    """
     if url is None or not _ADDRESS.fullmatch(url):
         found = "is missing" if url is None else "is no address of a folder"
         raise UsageError(f"--url: {found}, expected where the schemas are served, like https://example.com/schemas")
-    return schema_catalog(url.rstrip("/"))
+    entries = (
+        ("policies", "Policies of the reconciler: the scale of workloads on many Kubernetes clusters", "", "policy"),
+        ("policy tests", "Tests of policies of the reconciler", "_test", "policytest"),
+    )
+    schemas = [
+        {
+            "name": f"reconciler {name}",
+            "description": description,
+            "fileMatch": [f"*.reconciler{ending}.yaml", f"*.reconciler{ending}.yml"],
+            "url": f"{url.rstrip('/')}/{schema}.schema.json",
+        }
+        for name, description, ending, schema in entries
+    ]
+    return {"$schema": "https://www.schemastore.org/schema-catalog.json", "version": 1, "schemas": schemas}

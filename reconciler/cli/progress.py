@@ -6,9 +6,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -55,7 +55,6 @@ progress_option = option(
     default="auto",
     help="Progress on stderr. plain: a line every ten seconds; json: a line for each cluster read and each change; "
     "auto: a bar on a terminal, else plain.",
-    group="Output",
 )
 
 progress_options = together(quiet_option, progress_option, metrics_options)
@@ -213,13 +212,13 @@ def reading_words(read: Sequence[ClusterRead]) -> str:
 
 @contextmanager
 def run_progress(
-    options: RunOptions, flags: Mapping[str, Any], stage: Callable[[Stage], None] = lambda _: None
+    options: RunOptions, stage: Callable[[Stage], None] = lambda _: None
 ) -> Iterator[tuple[RunOptions, Progress]]:
     """Yield `options` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
 
     The reading of a snapshot is not shown: it takes no time.
     """
-    shown = _chosen("none" if options.quiet else flags["progress"])
+    shown = _chosen("none" if options.quiet else options.progress)
 
     def begins(one: Stage) -> None:
         stage(one)
@@ -336,21 +335,19 @@ class TrackedRun(Struct, frozen=True):
 
 
 @contextmanager
-def tracked_run(verb: str, options: RunOptions, flags: Mapping[str, Any]) -> Iterator[TrackedRun]:
-    """Yield `options` as a run that is measured and shown, as the flags say.
+def tracked_run(verb: str, options: RunOptions) -> Iterator[TrackedRun]:
+    """Yield `options` as a run that is measured and shown, as they say.
 
     Raises:
         UsageError: a flag cannot be meant.
     """
-    with run_metrics(verb, flags, options.limit) as run, run_progress(options, flags, run.stage) as (shown_call, shown):
+    with run_metrics(verb, options) as run, run_progress(options, run.stage) as (shown_call, shown):
         yield TrackedRun(shown_call, run, shown)
 
 
-def planned_run(
-    verb: str, options: RunOptions, flags: Mapping[str, Any], shown: Callable[[TrackedRun], ExitCode]
-) -> ExitCode:
+def planned_run(verb: str, options: RunOptions, shown: Callable[[TrackedRun], ExitCode]) -> ExitCode:
     """Run `shown`, which makes a plan and shows it; return what the run ends with."""
     with cut_by_signals(options.limit) as limit:
-        with tracked_run(verb, options, flags) as run:
+        with tracked_run(verb, options) as run:
             code = run.ended(shown(run))
         return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too

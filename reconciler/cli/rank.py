@@ -8,14 +8,7 @@ import click
 import msgspec
 
 from reconciler.cli.object_names import ObjectArgument, object_name
-from reconciler.cli.options import (
-    context_option,
-    option,
-    output_option,
-    policies_option,
-    verb,
-    world_options,
-)
+from reconciler.cli.options import context_option, option, output_option, policies_option, verb, world_options
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.downscale.deletion_order import is_active

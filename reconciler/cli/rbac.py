@@ -1,4 +1,4 @@
-"""`reconciler rbac`: the least rights that runs with these policies need, as roles for every member cluster."""
+"""`reconciler rbac`: the least rights that runs with given policies need, and the roles that grant them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
+from msgspec import Struct
 
-from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right, token_right
-from reconciler.cli.needed_rights import PickerSecret, binding, manifest_lines, needed_rights, picker_secrets, role
-from reconciler.cli.options import option, path_argument, verb
+from reconciler.backends.kubernetes.rbac import (
+    RIGHTS,
+    Right,
+    custom_rights,
+    impersonation_right,
+    role_rules,
+    secret_right,
+    token_right,
+)
+from reconciler.cli.options import GENERAL, option, path_argument, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.errors import UsageError
 from reconciler.model import ServiceAccount
+from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_policies
-from reconciler.policy.types import PolicySet, Writes
+from reconciler.policy.types import ObjectSelector, PolicySet, Writes
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 
 _PLAN, RUN = "reconciler-plan", "reconciler"
@@ -41,7 +50,12 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
 
 @verb("rbac")
 @path_argument()
-@option("--cluster", metavar="NAME", help="For this cluster of the Fleet only: less than what all need together.")
+@option(
+    "--cluster",
+    metavar="NAME",
+    help="For this cluster of the Fleet only: less than what all need together.",
+    group=GENERAL,
+)
 @option(
     "--kind",
     "kinds",
@@ -110,10 +124,7 @@ def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, A
     tenants = {one.service_account for one in policies.fleet.tenants if one.service_account is not None}
     impersonated = [impersonation_right(ServiceAccount(own, name)) for name in sorted(tenants)]
     every = [*rights, *impersonated]
-    for name, accounts, writes in (
-        (_PLAN, (ServiceAccount(own, _PLAN), run), False),
-        (_APPLY, (run,), True),
-    ):
+    for name, accounts, writes in ((_PLAN, (ServiceAccount(own, _PLAN), run), False), (_APPLY, (run,), True)):
         for namespace in ("", own):
             chosen = [one for one in every if (one.apply, one.own) == (writes, bool(namespace))]
             yield from _bound(name, namespace, chosen, accounts)
@@ -146,6 +157,84 @@ def _secrets_by_namespace(policies: PolicySet) -> Mapping[str, set[str]]:
 def _named(secret: PickerSecret) -> list[str] | None:
     """Return the namespaces with a Secret, None where the policy does not name each."""
     include = secret.namespaces.include
-    if any(set(name) & set("*?[") for name in include):
+    if any(map(is_pattern, include)):
         return None
     return [name for name in include if secret.namespaces.names(name)]
+
+
+# What is needed, and its manifests.
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+class PickerSecret(Struct, frozen=True, order=True):
+    """A Secret that a pod picker of `policy` wants, in the namespace of each workload that it is asked about."""
+
+    policy: str
+    name: str
+    namespaces: ObjectSelector
+
+
+def needed_rights(
+    policies: PolicySet, served: Iterable[WorkloadKind], *, keda: bool, activator: bool
+) -> tuple[Right, ...]:
+    """Return what a plan and an apply need with `policies` where `served` are the kinds with a scale: of custom ones
+    only those that policies name. `keda`: ScaledObjects are served; `activator`: one runs there.
+    """
+    custom = custom_rights(kind for kind in served if kind.kind in policies.kinds)
+    uses = {
+        "": True,
+        "custom": bool(custom),
+        "keda": keda,
+        "placement": any(policy.target is None for policy in policies.federated),
+        "victims": bool(policies.federated or policies.downscale),
+        "ZoneBalanced": any(policy.strategy == "ZoneBalanced" for policy in policies.downscale),
+        "activator": activator,
+    }
+    return tuple(right for right in (*RIGHTS, *custom) if uses[right.use])
+
+
+def picker_secrets(policies: PolicySet) -> list[PickerSecret]:
+    """Return the Secrets that headers of pod pickers name, sorted."""
+    pickers = [(policy.name, policy.pod_picker, policy.selector.namespaces) for policy in policies.downscale]
+    pickers += [(one.name, one.pod_picker, ObjectSelector((one.namespace,))) for one in policies.federated]
+    found = {
+        (name, header.secret.name, namespaces)
+        for name, picker, namespaces in pickers
+        if picker is not None
+        for header in picker.headers
+        if header.secret is not None
+    }
+    return [PickerSecret(*one) for one in sorted(found, key=lambda one: one[:2])]
+
+
+def role(name: str, namespace: str, rules: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a Role in `namespace`, or with "" a ClusterRole."""
+    return _object("Role" if namespace else "ClusterRole", name, namespace) | {"rules": list(rules)}
+
+
+def binding(of: Mapping[str, Any], accounts: Iterable[ServiceAccount]) -> dict[str, Any]:
+    """Return the binding of a role to `accounts`, of the same name and in the same namespace."""
+    kind, metadata = of["kind"], of["metadata"]
+    return _object(f"{kind}Binding", metadata["name"], metadata.get("namespace", "")) | {
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
+        "subjects": [{"kind": "ServiceAccount", "namespace": one.namespace, "name": one.name} for one in accounts],
+    }
+
+
+def _object(kind: str, name: str, namespace: str) -> dict[str, Any]:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata}
+
+
+def manifest_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a role or binding as YAML, each rule and each subject on a line of its own."""
+    from reconciler.yaml.writer import block_text, flow_text
+
+    for key, value in manifest.items():
+        if key in ("rules", "subjects"):
+            yield f"{key}:"
+            yield from (f"  - {flow_text(dict(one))}" for one in value)
+        else:
+            yield from block_text({key: value}).rstrip().split("\n")

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, RequestSettings
-from reconciler.cli.fleet_source import read_one_cluster
+from reconciler.cli.fleet_source import FleetSource, commit_of, read_one_cluster, user_of_this_machine
 from reconciler.cli.options import DEFAULT_PATH, colored, filters_of, moment, run_id_of, tenant_named, text_width
 from reconciler.cli.output import say
 from reconciler.connection_settings import CredentialSources
@@ -35,10 +35,11 @@ from reconciler.errors import (
 )
 from reconciler.messages import nearest
 from reconciler.observe.clusters import EVERYTHING, Scope
-from reconciler.pipeline import ProgressCallbacks, RunRequest
+from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
+from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_policies
 from reconciler.policy.shards import own_clusters
 from reconciler.policy.tenants import part_of
@@ -129,6 +130,11 @@ class RunOptions(Struct, frozen=True):
     tenant: str | None = None  # the one whose part is looked at
     shard: tuple[int, int] | None = None  # the part of the Fleet that is decided: its index, and how many there are
     fail_on: frozenset[FailOn] = frozenset()
+    source: FleetSource | None = None  # of a verb that reads of the policies the Fleet alone
+    report_dir: str | None = None
+    progress: str = "none"
+    metrics_file: str | None = None
+    push_gateway: str | None = None
 
     @classmethod
     def of(cls, path: str, flags: Mapping[str, Any]) -> RunOptions:
@@ -159,7 +165,32 @@ class RunOptions(Struct, frozen=True):
             sources=CredentialSources(
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
             ),
+            report_dir=flags.get("report_dir"),
+            progress=flags.get("progress", "none"),
+            metrics_file=flags.get("metrics_file"),
+            push_gateway=flags.get("push_gateway"),
         )
+
+    @classmethod
+    def of_fleet(cls, flags: Mapping[str, Any]) -> tuple[RunOptions, Fleet]:
+        """Return the options of a verb that reads of the policies the Fleet alone, and what a wake needs of it.
+
+        Raises:
+            PolicyError: not even that can be read. UsageError: flags that exclude each other.
+        """
+        source = FleetSource.of(flags)
+        fleet = source.read()
+        return replace(cls.of(source.path, {**flags, "context": None}), source=source), fleet
+
+    @property
+    def any_fleet(self) -> bool:
+        """Whether what every Fleet idled is its own, as contexts stand in for a lost Fleet."""
+        return self.source is not None and bool(self.source.contexts)
+
+    def by_hand(self, control: Control) -> Control:
+        """Return `control` of a verb that a person calls: the history records who, and the commit of the policies."""
+        commit = "" if self.any_fleet else commit_of(self.path)
+        return replace(control, caller=user_of_this_machine(), commit=commit, report_dir=self.report_dir)
 
     @property
     def style(self) -> Style:
@@ -226,19 +257,24 @@ class RunOptions(Struct, frozen=True):
         if self.context is None:
             return EVERYTHING
         names = self.filters.namespaces
-        named = len(names) == 1 and not set(names[0]) & set("*?[")
+        named = len(names) == 1 and not is_pattern(names[0])
         return Scope(names[0] if named else "", alone=True)
 
     def world(self, fleet: Fleet | None = None) -> World:
         """Open the clusters of the Fleet: the snapshot where one was given, else the live ones.
 
         At the end of the run a person reads what there is to know of the clusters.
+
+        Raises:
+            UsageError: it stands in for a Fleet that has its records elsewhere.
         """
         bounded = self.bounded(fleet or self.read(self.path).fleet)
         world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:
             context.call_on_close(lambda: _warn(world))
+        if self.source is not None:
+            self.source.check_own_namespace(bounded, world)
         return world
 
     def bounded(self, fleet: Fleet) -> Fleet:
@@ -313,9 +349,7 @@ def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
 def request_settings(flags: Mapping[str, Any], limit: TimeLimit) -> RequestSettings:
     """Return how live clusters are asked within the run's `limit`."""
     return RequestSettings(
-        timeout=flags.get("request_timeout") or DEFAULTS.timeout,
-        qps=flags.get("qps", DEFAULTS.qps),
-        limit=limit,
+        timeout=flags.get("request_timeout") or DEFAULTS.timeout, qps=flags.get("qps", DEFAULTS.qps), limit=limit
     )
 
 

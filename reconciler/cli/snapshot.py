@@ -16,6 +16,7 @@ from reconciler.backends.protocols import NoMetrics, Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import (
+    GENERAL,
     context_option,
     live_options,
     now_option,
@@ -41,7 +42,9 @@ from reconciler.yaml.files import write_private
 @policies_option(help="The policy directory; what these need is read.")
 @option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
 @context_option
-@option("-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.")
+@option(
+    "-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.", group=GENERAL
+)
 @live_options
 @now_option
 @quiet_option

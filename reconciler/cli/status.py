@@ -1,23 +1,37 @@
-"""`reconciler status`: the state of a Fleet, on one screen."""
+"""`reconciler status`, the state of a Fleet on one screen, and `reconciler history`, who scaled what and why."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import UTC, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import click
+import msgspec
 
-from reconciler.apply.history import Change, History
+from reconciler.apply.history import Change, Day, History
+from reconciler.apply.history_files import read_changes
 from reconciler.cli.exit_codes import no_cluster_read
-from reconciler.cli.object_names import known_cluster, object_name
-from reconciler.cli.options import option, output_option, policies_option, verb, world_options
-from reconciler.cli.output import as_text, say, show, show_lines
+from reconciler.cli.fleet_source import fleet_options
+from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
+from reconciler.cli.options import (
+    duration,
+    moment,
+    option,
+    output_option,
+    policies_option,
+    text_width,
+    verb,
+    world_options,
+)
+from reconciler.cli.output import as_text, say, show, show_document, show_lines
 from reconciler.cli.run import RunOptions
-from reconciler.errors import ExitCode, reason_of
+from reconciler.errors import ExitCode, reason_of, reason_on
+from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.report.groups import columns
 from reconciler.report.status import (
     FleetStatus,
     RunSummary,
@@ -28,6 +42,10 @@ from reconciler.report.status import (
     status_values,
 )
 from reconciler.report.status_page import check_wake_form, render_status_page
+from reconciler.report.text import wrapped
+from reconciler.report.wording import stored_text_in_utc
+from reconciler.untrusted_text import one_line
+from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
 
 
@@ -35,12 +53,7 @@ from reconciler.world import World
 @click.argument("subject", metavar="[OBJECT]", required=False)
 @policies_option()
 @world_options
-@option(
-    "--wake-form",
-    metavar="URL",
-    help="With -o html: the form that wakes, with {object} and {for} where these go.",
-    group="Output",
-)
+@option("--wake-form", metavar="URL", help="With -o html: the form that wakes, with {object} and {for} where these go.")
 @output_option("text", "json", "yaml", "html")
 def status_command(subject: str | None, policies: str, wake_form: str | None, output: str, **flags: Any) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
@@ -93,3 +106,112 @@ def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[st
     known_cluster(options.policies().fleet, name, subject)
     found = [one for one in status.idle if name.matches(one.ref)]
     return list(idle_lines(found, status.plan)) if found else [f"Nothing is idle below {subject}."]
+
+
+# History.
+
+
+_SHORT = 12
+_WIDTH = 100
+"""How wide lines are in a pipe, but for names, which are never broken."""
+
+
+@verb("history")
+@click.argument("subject", metavar="[OBJECT]", required=False)
+@option("--from", "folder", metavar="DIR", help="Read the files of --report-dir in DIR, in place of clusters.")
+@option("--since", "length", type=duration(), default="7d", help="How far back, like 36h or 7d; 35 days are kept.")
+@fleet_options
+@world_options
+@output_option("text", "json")
+def history_command(subject: str | None, length: timedelta, folder: str | None, output: str, **flags: Any) -> int:
+    """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
+
+    OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with
+    --from nothing of them is.
+    """
+    name = None if subject is None else object_name(subject)
+    now = moment(flags["now"])
+    since = now - length
+    days, failures = _kept(subject, since, flags) if folder is None else _in_files(folder, since)
+    found = [one for one in chosen(days, name) if since <= one.time <= now]
+    for failure in failures:
+        say(f"error: {one_line(failure)}")
+    dropped = sum(day.dropped for day in days)
+    if dropped:
+        say(f"warning: {dropped} older changes of these days are not kept")
+    if output == "json":
+        show_document("History", {"changes": msgspec.to_builtins(found)}, output)
+    else:
+        show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
+    return ExitCode.PARTIAL if failures else ExitCode.DONE
+
+
+def _kept(subject: str | None, since: datetime, flags: dict[str, Any]) -> tuple[list[Day], list[str]]:
+    """Return what the clusters keep from the day of `since` on, and what could not be read."""
+    options, fleet = RunOptions.of_fleet(flags)
+    if subject is not None:
+        known_cluster(fleet, object_name(subject), subject)
+    return read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
+
+
+def _in_files(folder: str, since: datetime) -> tuple[list[Day], list[str]]:
+    found = read_changes(folder, since)
+    return [Day(found.changes)], list(found.failures)
+
+
+def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:
+    """Return what is kept from the day `first` on, on home and on what stood in for it, and what could not be read."""
+    days: list[Day] = []
+    failures: list[str] = []
+    for cluster in fleet.clusters:
+        try:
+            kept = History(world.access(cluster.name).cluster, fleet.namespace).kept()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
+            failures.append(reason_on(cluster.name, error))
+            continue
+        days += [day for at, day in kept.items() if at >= first]
+    return days, failures
+
+
+def chosen(days: Sequence[Day], name: ObjectArgument | None) -> list[Change]:
+    """Return the changes of `days` in the order of their times, those of `name` only where it is given."""
+    every = (change for day in days for change in day.changes)
+    found = (one for one in every if name is None or name.matches(ObjectRef(*one.object.split("/", 3))))
+    return sorted(found, key=lambda one: one.time)
+
+
+def change_lines(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield `changes`, the latest first, all times in UTC: each with who, which policy and run, and why."""
+    rows = [
+        (one_line(stored_text_in_utc(one.at)), _scale(one), one.verb, one_line(one.object)) for one in reversed(changes)
+    ]
+    head, *lines = columns(("TIME (UTC)", "REPLICAS", "CHANGE", "OBJECT"), rows)
+    yield head
+    for line, one in zip(lines, reversed(changes), strict=True):
+        yield line
+        yield f"    {_origin(one)}"
+
+
+def _origin(one: Change) -> str:
+    policy = f"{one.policy} ({one.place})" if one.place else one.policy
+    named = (
+        ("by", one.user or one.by),
+        ("", policy),
+        ("commit", one.commit[:_SHORT]),
+        ("run", one.run),
+        ("shard", one.shard),
+    )
+    parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
+    return one_line(": ".join(filter(None, (parts, stored_text_in_utc(one.why)))))
+
+
+def _scale(change: Change) -> str:
+    before, after = change.before, change.after
+    if workload_kind(ObjectRef(*change.object.split("/", 3)).kind).scaled_by != "Suspend":
+        return f"{_known(before)} -> {_known(after)}"
+    words = ["?" if running is None else "false" if running else "true" for running in (before, after)]
+    return f"suspend {' -> '.join(words)}"
+
+
+def _known(replicas: int | None) -> str:
+    return "?" if replicas is None else str(replicas)

@@ -12,7 +12,7 @@ from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.fleet_source import FleetSource, by_hand, fleet_options
+from reconciler.cli.fleet_source import fleet_options
 from reconciler.cli.options import option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import by_hand_options, run_progress
@@ -32,7 +32,7 @@ from reconciler.errors import (
     reason_of,
 )
 from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
-from reconciler.pipeline import Applied, Control, Decide, apply
+from reconciler.pipeline import Applied, Decide, apply
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.workload_kinds import joined_version
 from reconciler.world import World
@@ -52,22 +52,18 @@ def uninstall_command(output: str, **flags: Any) -> int:
     What stops half-way goes on when it is called again.
     """
     terminal_or(flags["auto_approve"], "uninstall")
-    source = FleetSource.of(flags)
-    fleet = source.read()
-    options = RunOptions.of(source.path, {**flags, "context": None})
+    options, fleet = RunOptions.of_fleet(flags)
     if options.snapshot is not None:
         raise UsageError("--snapshot: has nothing to uninstall, expected live clusters")
-    removal = _Removal(options, fleet, every_fleet=bool(source.contexts))
-    with run_progress(options, flags) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+    removal = _Removal(options, fleet)
+    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         world = options.world(fleet)
-        source.check_own_namespace(fleet, world)
 
         def done(decide: Decide, title: str, *, again: bool = False) -> Applied:
             asks = not flags["auto_approve"] and not again
             nothing = f"{title.partition(' ')[0]}: nothing is to be done."
             approval = Approval(output, replace(options, title=title, nothing=nothing), ask=asks)
-            control = Control(shown.counted(approval.choose), shown.writing, approval.approve, wakes_early=not asks)
-            control = by_hand(control, source, flags)
+            control = options.by_hand(approval.control(shown))
             applied = apply(PolicySet(fleet), world, tracked_run.request(), control, decide)
             approval.report(applied)
             return applied
@@ -110,15 +106,15 @@ def _is_whole(applied: Applied) -> bool:
 
 
 class _Removal:
-    """What is of ours on the clusters of `fleet`; `every_fleet`: that of every Fleet is."""
+    """What is of ours on the clusters of `fleet`; where contexts stand in for it, that of every Fleet is."""
 
-    def __init__(self, options: RunOptions, fleet: Fleet, *, every_fleet: bool) -> None:
+    def __init__(self, options: RunOptions, fleet: Fleet) -> None:
         live = LiveSettings(options.now, fleet.namespace, options.settings)
         opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
         self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}
         self._fleet = fleet
-        self._every_fleet = every_fleet
-        self._fleets = None if every_fleet else fleet_names(fleet)
+        self._every_fleet = options.any_fleet
+        self._fleets = None if options.any_fleet else fleet_names(fleet)
 
     def woken(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `restore --all` does."""

@@ -57,7 +57,11 @@ MODULES = {
     "completion": "app",
     "unfreeze": "freeze",
     "diff": "plan",
+    "adopt": "importing",
+    "history": "status",
     "import": "importing",
+    "init": "test",
+    "restore": "wake",
     "show": "plan_file",
     "compile": "policies",
     "schema": "policies",
@@ -130,10 +134,7 @@ EXAMPLES = {
         ("Stop all decreases on all clusters for four hours", 'freeze --for 4h --reason "incident 4711"'),
         ("Freeze one namespace of a cluster", 'freeze eu-west/shop --for 2d --reason "load test"'),
     ),
-    "unfreeze": (
-        ("End the freeze of the Fleet", "unfreeze"),
-        ("End that of a cluster", "unfreeze eu-west"),
-    ),
+    "unfreeze": (("End the freeze of the Fleet", "unfreeze"), ("End that of a cluster", "unfreeze eu-west")),
     "status": (
         ("Show the whole Fleet", "status"),
         ("Show one FederatedReplicaSet, cluster by cluster", "status shop/web"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -28,6 +27,7 @@ from reconciler.decide.reasons import (
     reason,
 )
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
+from reconciler.policy.globs import is_pattern
 from reconciler.policy.types import (
     DownscalePolicy,
     FederatedReplicaSet,
@@ -103,7 +103,7 @@ class SelectorIndex(Generic[Chosen]):
         for position, (selector, _) in enumerate(self._entries):
             if selector == _EVERYTHING:
                 self._everything.append(position)
-            elif not any(_GLOB.search(pattern) for pattern in selector.include):
+            elif not any(map(is_pattern, selector.include)):
                 for name in dict.fromkeys(selector.include):
                     self._by_name.setdefault(name, []).append(position)
             elif selector.labels.match_labels:
@@ -123,7 +123,6 @@ class SelectorIndex(Generic[Chosen]):
 
 
 _EVERYTHING = ObjectSelector()
-_GLOB = re.compile(r"[*?\[]")
 
 
 class SelectingPolicies(Generic[Ranked]):

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.importing.downscaler_flags import controller_of
-from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
-from reconciler.importing.manifests import Manifest
+from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, policy_name
 from reconciler.importing.periods import (
     Criterion,
     Dialect,

@@ -10,9 +10,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.importing.imported import Gathering, Imported, Loss
-from reconciler.importing.manifests import Manifest, inside, mappings
-from reconciler.importing.spread import WORKLOADS, clusters_in, exactly, label_selector, replicas_of, selected
+from reconciler.importing.manifests import (
+    WORKLOADS,
+    Gathering,
+    Imported,
+    Loss,
+    Manifest,
+    clusters_in,
+    exactly,
+    inside,
+    label_selector,
+    mappings,
+    replicas_of,
+    selected,
+)
 
 _POLICY_GROUP, _CLUSTER_GROUP = "policy.karmada.io", "cluster.karmada.io"
 _PROPAGATION = ("PropagationPolicy", "ClusterPropagationPolicy")

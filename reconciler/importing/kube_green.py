@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.importing.imported import Gathering, Imported, Loss, policy_name
-from reconciler.importing.manifests import Manifest, inside, mappings
+from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, inside, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
 from reconciler.yaml.reader import marked
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.importing.imported import Gathering, Imported, Loss
-from reconciler.importing.manifests import Manifest, inside, mappings
-from reconciler.importing.spread import clusters_in, exactly, replicas_of, selected
+from reconciler.importing.manifests import (
+    Gathering,
+    Imported,
+    Loss,
+    Manifest,
+    clusters_in,
+    exactly,
+    inside,
+    mappings,
+    replicas_of,
+    selected,
+)
 
 _CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
 _TARGETS = {"FederatedDeployment": "Deployment", "FederatedReplicaSet": "ReplicaSet"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.errors import PolicyError, Problem, UsageError
+from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text, find_files, read_bytes
 from reconciler.yaml.reader import read_documents
+from reconciler.yaml.writer import block_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
@@ -132,3 +136,135 @@ def _objects(document: Document) -> Iterator[Manifest]:
                 yield Manifest(whole, f"{document.file}:{line}:{column}")
         return
     yield Manifest(value, f"{document.file}:{document.line}:{document.column}")
+
+
+# What becomes of the manifests of another tool: policies, and what of them has no counterpart.
+
+
+Policy = Mapping[str, Any]
+
+
+class Loss(Struct, frozen=True):
+    """What is not carried over: the object, the field or annotation of it, and what to do."""
+
+    manifest: Manifest
+    field: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.manifest}: {self.field}: {self.words}"
+
+
+class Imported(Struct, frozen=True):
+    """The policies made of manifests. `clusters` are the clusters that they name, with their labels.
+
+    `remarks` are the losses that concern a policy, by its kind and name.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    clusters: Mapping[str, Mapping[str, str]] = {}
+    remarks: Mapping[tuple[str, str], Sequence[Loss]] = {}
+
+
+class Gathering:
+    """Gathers policies and losses; what is lost of a policy stands above it as a comment."""
+
+    def __init__(self) -> None:
+        self._policies: dict[tuple[str, str], Policy] = {}
+        self._losses: list[Loss] = []
+        self._remarks: dict[tuple[str, str], list[Loss]] = {}
+
+    def lose(self, manifest: Manifest, field: str, words: str) -> Loss:
+        """Note, and return, what is not carried over."""
+        loss = Loss(manifest, field, words)
+        if loss not in self._losses:
+            self._losses.append(loss)
+        return loss
+
+    def add(self, kind: str, name: str, spec: Policy, losses: Iterable[Loss] = (), namespace: str = "") -> None:
+        """Add a policy under `name`, or under the next that is free; `losses` are those that concern it."""
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        key, number = (kind, f"{namespace}/{name}"), 2
+        while key in self._policies:
+            metadata["name"] = f"{name}-{number}"
+            key, number = (kind, f"{namespace}/{metadata['name']}"), number + 1
+        self._policies[key] = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+        self._remarks[key] = [*losses]
+
+    def imported(self, clusters: Mapping[str, Mapping[str, str]] | None = None) -> Imported:
+        """Return all that was gathered."""
+        return Imported(tuple(self._policies.values()), tuple(self._losses), clusters or {}, self._remarks)
+
+
+def policy_name(*parts: str) -> str:
+    """Return a name for a policy made of `parts`, as policies may have it."""
+    return re.sub(r"[^a-z0-9.-]+", "-", "-".join(parts).lower()).strip("-.")[:200].strip("-.") or "imported"
+
+
+def fleet_document(clusters: Sequence[Mapping[str, Any]]) -> Policy:
+    """Return a Fleet of `clusters`, the first of which is its home."""
+    spec = {"home": clusters[0]["name"], "clusters": list(clusters)}
+    return {"apiVersion": API_VERSION, "kind": "Fleet", "metadata": {"name": "imported"}, "spec": spec}
+
+
+def policy_text(imported: Imported, fleet: Policy | None) -> str:
+    """Return the policies as YAML, behind `fleet` where one is given, each with what it does not say as comments."""
+    parts = [] if fleet is None else [block_text(fleet)]
+    for policy in imported.policies:
+        metadata = policy["metadata"]
+        key = (policy["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}")
+        lines = [f"# Not carried over: {_one_line(str(loss))}\n" for loss in imported.remarks.get(key, ())]
+        parts.append("".join(lines) + block_text(policy))
+    return "---\n".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# What both Karmada and KubeFed say: clusters with labels, and replicas of one workload in each of them.
+
+
+WORKLOADS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+
+Clusters = Mapping[str, Mapping[str, str]]
+"""The labels of each cluster."""
+
+
+def clusters_in(manifests: Iterable[Manifest], group: str, kind: str) -> dict[str, dict[str, str]]:
+    """Return the clusters that are objects of `kind` among `manifests`."""
+    return {one.name: dict(one.labels) for one in manifests if (one.group, one.kind) == (group, kind)}
+
+
+def selected(clusters: Clusters, selector: Any) -> list[str]:
+    """Return the clusters whose labels a label selector of Kubernetes matches."""
+    wanted = label_selector(selector)
+    return [name for name, labels in clusters.items() if wanted.matches(labels)]
+
+
+def label_selector(selector: Any) -> LabelSelector:
+    """Return a label selector as manifests write it."""
+    found = selector if isinstance(selector, Mapping) else {}
+    labels = found.get("matchLabels") or {}
+    expressions = mappings(found.get("matchExpressions"))
+    return LabelSelector(
+        tuple((str(key), str(value)) for key, value in labels.items()),
+        tuple(
+            LabelRequirement(str(one.get("key")), one.get("operator", "In"), tuple(map(str, one.get("values") or ())))
+            for one in expressions
+        ),
+    )
+
+
+def replicas_of(manifest: Manifest | None, *path: str) -> int | None:
+    """Return the replicas that stand at `path`, 1 where none are named; None without a manifest."""
+    if manifest is None:
+        return None
+    found = inside(manifest.value, *path)
+    return found if type(found) is int else 1
+
+
+def exactly(count: int) -> dict[str, int]:
+    """Return the preference of a cluster that has `count` replicas, whatever the others have."""
+    return {"minReplicas": count, "maxReplicas": count}

@@ -129,12 +129,7 @@ def paired(up: str, down: str, dialect: Dialect) -> Periods:
     if (
         rise is None
         or fall is None
-        or (rise["first"], rise["last"], rise["zone"])
-        != (
-            fall["first"],
-            fall["last"],
-            fall["zone"],
-        )
+        or (rise["first"], rise["last"], rise["zone"]) != (fall["first"], fall["last"], fall["zone"])
     ):
         raise PeriodError(why)
     if fall["start"] <= rise["start"]:

@@ -49,6 +49,7 @@ from reconciler.model import (
     unreadable_namespace_key,
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
+from reconciler.policy.globs import is_pattern
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import DownscalePolicy, Fleet, IdlingPolicy, PolicySet, Selector, Tenant
 from reconciler.worker_pool import WorkerPool
@@ -414,7 +415,7 @@ class _ClusterReader:
 
     def _spaces_of(self, tenant: Tenant) -> tuple[Namespace, ...]:
         """Return its namespaces; only patterns of names need the right to list all."""
-        if not any(set(name) & set("*?[") for name in tenant.namespaces):
+        if not any(map(is_pattern, tenant.namespaces)):
             return tuple(chain.from_iterable(map(self._namespace, tenant.namespaces)))
         return tuple(one for one in self._cluster.list(NAMESPACES) if tenant.has_namespace(one.ref.name))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, nearest, shown
+from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.overlaps import undecided_pairs
@@ -13,8 +14,6 @@ from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
-
-_GLOB = frozenset("*?[")
 
 
 def cross_problems(
@@ -167,7 +166,7 @@ def _check_cluster(one: PolicyDocument, path: Path, fleet: Fleet) -> None:
     in_list = isinstance(path[-1], int)
     name = str(one.get(path)) if in_list else str(path[-1])
     names = [cluster.name for cluster in fleet.clusters]
-    if name in names or name == "*" or (in_list and _GLOB & set(name)):
+    if name in names or name == "*" or (in_list and is_pattern(name)):
         return
     message = f"expected a cluster of the Fleet{nearest(name, names)}"
     if one.kind == "ReplicaSet":

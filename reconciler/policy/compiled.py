@@ -7,15 +7,15 @@ place, and the tenant whose it is, are added.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from reconciler.connection_settings import PodPicker
 from reconciler.policy.kinds.fields import API_VERSION, scalar_text
-from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
+from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policies_of
+from reconciler.policy.types import FederatedReplicaSet, PolicySet
 from reconciler.version import OUTPUT_VERSION
 
 _Json = dict[str, Any]
@@ -26,14 +26,9 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
 
     Both forms of a federated ReplicaSet become one. What is absent where a choice is offered is left out.
     """
-    kinds: dict[str, tuple[Any, ...]] = {
-        "Fleet": (policies.fleet,),
-        "Calendar": policies.calendars,
-        "IdlingPolicy": policies.idling,
-        "FederatedReplicaSet": policies.federated,
-        "DownscalePolicy": policies.downscale,
-    }
-    rules = [_rule(kind, one, policies.specs[one.place]) for kind, found in kinds.items() for one in found]
+    first = ("Fleet", "Calendar")
+    kinds = (*first, *(kind for kind in OWN_KINDS if kind not in first))
+    rules = [_rule(kind, one, policies.specs[one.place]) for kind in kinds for one in policies_of(policies, kind)]
     head = {"schemaVersion": OUTPUT_VERSION, "kind": "Rules", "digest": policies.digest}
     return {
         **head,
@@ -44,8 +39,7 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
 
 def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
     spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=scalar_text, order="deterministic"))
-    if kind in _ELSEWHERE:
-        _ELSEWHERE[kind](spec, policy)
+    POLICY_KINDS[kind].complete(spec, policy)
     tenant, name = _tenant_and_name(policy)
     metadata: _Json = {"name": name}
     if isinstance(policy, FederatedReplicaSet):
@@ -71,43 +65,6 @@ def _tenant_and_name(policy: Any) -> tuple[str, str]:
         return policy.tenant, policy.name
     tenant, _, name = policy.name.rpartition("/")
     return tenant, name
-
-
-def _fleet(spec: _Json, fleet: Fleet) -> None:
-    contexts = {cluster.name: cluster.connection.context for cluster in fleet.clusters}
-    spec["clusters"] = [stated for stated in spec["clusters"] if stated["name"] in contexts]  # those of one tenant
-    for stated in spec["clusters"]:
-        stated["connection"]["context"] = contexts[stated["name"]]
-
-
-def _idling(spec: _Json, policy: IdlingPolicy) -> None:
-    spec["wakeOrder"]["group"] = (policy.wake_order.group or policy.name).rpartition("/")[2]
-
-
-def _federated(spec: _Json, policy: FederatedReplicaSet) -> None:
-    """Put in the selector and template as they are written: they may have fields that only Kubernetes knows."""
-    for name, manifest in (("selector", policy.selector), ("template", policy.template)):
-        if manifest is not None:
-            spec[name] = dict(manifest)
-    _port(spec.get("downscalePodPicker"), policy.pod_picker)
-
-
-def _downscale(spec: _Json, policy: DownscalePolicy) -> None:
-    _port(spec.get("podPicker"), policy.pod_picker)
-
-
-def _port(spec: _Json | None, picker: PodPicker | None) -> None:
-    if spec is not None and picker is not None:
-        spec["http"]["port"] = picker.port
-
-
-_ELSEWHERE: dict[str, Callable[[_Json, Any], None]] = {
-    "Fleet": _fleet,
-    "IdlingPolicy": _idling,
-    "FederatedReplicaSet": _federated,
-    "DownscalePolicy": _downscale,
-}
-"""Defaults that other values decide: the name of the policy or cluster, the scheme of a request."""
 
 
 # The differences between two sets of policies, in the words of the policy language: fields, names, removals.

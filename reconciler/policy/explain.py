@@ -12,7 +12,11 @@ from msgspec import Struct
 
 from reconciler.errors import UsageError
 from reconciler.messages import nearest
-from reconciler.policy.schemas import kind_named, referred, schema_of
+from reconciler.policy.policy_kinds import POLICY_KINDS
+from reconciler.policy.schemas import load_schema, referred
+
+SCHEMA_KINDS = (*POLICY_KINDS, "PolicyTest", "Plan", "Report", "Change")
+"""The kinds with a JSON Schema."""
 
 _ENTRY = "*"
 _INDEX = re.compile(r"\[[0-9]*\]")
@@ -192,3 +196,25 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     values = [inside["const"]] if "const" in inside else inside.get("enum", ())
     named = [types] if isinstance(types, str) else types or [_TYPES[type(value)] for value in values]
     return " or ".join(dict.fromkeys(named)) or "anything"
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of `kind`; the case does not matter.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    return load_schema(kind_named(kind))
+
+
+def kind_named(text: str) -> str:
+    """Return the kind that `text` names, in whatever case.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    known = {kind.lower(): kind for kind in SCHEMA_KINDS}
+    found = known.get(text.lower())
+    if found is None:
+        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(SCHEMA_KINDS)}{nearest(text, SCHEMA_KINDS)}')
+    return found

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from msgspec import Struct
 
+_GLOB = frozenset("*?[")
 _MOST_STATES = 2_000
 """So many sets of places are looked at before a pattern counts as too complex to be compared."""
 
@@ -111,35 +113,37 @@ def _alphabet(patterns: Iterable[_Steps]) -> list[str]:
     return [*sorted(named), "\0"]
 
 
-class TooComplexError(ValueError):
-    """Patterns with too many ways to match to be compared."""
+def is_pattern(name: str) -> bool:
+    """Return whether `name` may stand for several names."""
+    return not _GLOB.isdisjoint(name)
+
+
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether `name` is matched by one of `patterns`."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_within(pattern: str, others: Sequence[str], *, path: bool = False) -> bool:
-    """Return whether every text that `pattern` matches is matched by one of `others`.
-
-    Raises:
-        TooComplexError: it would take too long to find out.
+    """Return whether every text that `pattern` matches is matched by one of `others`; of what is too complex to be
+    compared no text is.
     """
     if pattern in others or "*" in others:
         return True
-    return not _reaches(
-        [_steps(pattern, path), *(_steps(one, path) for one in others)],
-        lambda ends: ends[0] and not any(ends[1:]),
-    )
+    steps = [_steps(pattern, path), *(_steps(one, path) for one in others)]
+    return _reaches(steps, lambda ends: ends[0] and not any(ends[1:])) is False
 
 
+@lru_cache(maxsize=4096)
 def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
-    """Return whether some text is matched by both.
+    """Return whether some text is matched by both; of what is too complex to be compared some is."""
+    return _reaches([_steps(pattern, path), _steps(other, path)], all) is not False
 
-    Raises:
-        TooComplexError: it would take too long to find out.
+
+def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool | None:
+    """Return whether some text ends where `wanted` holds of which patterns match it; the first one has to go on.
+
+    None: it would take too long to find out.
     """
-    return _reaches([_steps(pattern, path), _steps(other, path)], all)
-
-
-def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool:
-    """Return whether some text ends where `wanted` holds of which patterns match it; the first one has to go on."""
     chars = _alphabet(patterns)
     start = tuple(_from(steps, (0,)) for steps in patterns)
     seen, waiting = {start}, [start]
@@ -153,7 +157,7 @@ def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bo
                 seen.add(after)
                 waiting.append(after)
         if len(seen) > _MOST_STATES:
-            raise TooComplexError("a pattern is too complex to be compared")
+            return None
     return False
 
 

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from reconciler.errors import PolicyError, Problem
 from reconciler.messages import alternatives, nearest, shown
 from reconciler.policy.check import conflicts, cross_problems, cross_warnings
-from reconciler.policy.file_limits import first_problems
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.policy_files import Loaded, broken_fleets, fleet_document, left_out, load
+from reconciler.policy.policy_files import Loaded, broken_fleets, first_problems, fleet_document, left_out, load
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.problems import UNKNOWN
 from reconciler.policy.tenants import FLEET_FILE, FileOwners, below, bounded, kind_problem, main_fleet
@@ -239,7 +238,7 @@ def _make(
             continue
         in_time()
         owner = found.owners.of(source.file)
-        document = policy_document(source, kind, "" if owner is None else owner.name, known.seen_from(source.file))
+        document = policy_document(source, kind, found.owners.name_of(source.file), known.seen_from(source.file))
         name = document.policy.name
         if owner is not None and found.fleet is not None:
             document.policy = bounded(document, owner, found.fleet)
@@ -256,25 +255,21 @@ class _KnownCalendars:
         self._owners = owners
         self._named: dict[str, dict[str, Calendar | None]] = {"": {}}
         self._seen: dict[str, Calendars] = {}
-        self._open = set(map(self._owner, unread)) if owners.tenants else set()
+        self._open = set(map(self._owners.name_of, unread)) if owners.tenants else set()
         self._complete = complete
 
     def add(self, file: str, name: str, calendar: Calendar | None) -> None:
-        self._named.setdefault(self._owner(file), {})[name] = calendar
+        self._named.setdefault(self._owners.name_of(file), {})[name] = calendar
         self._seen.clear()
 
     def seen_from(self, file: str) -> Calendars:
         """Return what a policy in `file` may name."""
-        owner = self._owner(file)
+        owner = self._owners.name_of(file)
         if owner not in self._seen:
             complete = not self._open & {"", owner} if self._owners.tenants else self._complete
             named = self._named[""] if not owner else {**self._named[""], **self._named.get(owner, {})}
             self._seen[owner] = Calendars(named, complete)
         return self._seen[owner]
-
-    def _owner(self, file: str) -> str:
-        tenant = self._owners.of(file)
-        return "" if tenant is None else tenant.name
 
 
 def _name_of(document: Document) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import product
 
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.globs import TooComplexError, is_within, overlap
+from reconciler.policy.globs import is_pattern, is_within, overlap
 from reconciler.policy.types import (
     DownscalePolicy,
     FleetCluster,
@@ -21,7 +19,6 @@ from reconciler.workload_kinds import SCALABLE_KINDS
 
 Policy = IdlingPolicy | DownscalePolicy
 
-_GLOB = re.compile(r"[*?\[]")
 _BROUGHT = frozenset(kind.lower() for _, kind in SCALABLE_KINDS)
 
 
@@ -78,25 +75,10 @@ def _objects_share(one: ObjectSelector, other: ObjectSelector) -> bool:
 
 def _names_share(one: ObjectSelector, pattern: str, other: ObjectSelector, twin: str) -> bool:
     for name in (pattern, twin):
-        if not _GLOB.search(name):
+        if not is_pattern(name):
             return one.names(name) and other.names(name)
-    excluded = _is_within(pattern, other.exclude) or _is_within(twin, one.exclude)
-    return _overlap(pattern, twin) and not excluded
-
-
-@lru_cache(maxsize=4096)
-def _overlap(pattern: str, other: str) -> bool:
-    try:
-        return overlap(pattern, other)
-    except TooComplexError:
-        return True
-
-
-def _is_within(pattern: str, others: Sequence[str]) -> bool:
-    try:
-        return bool(others) and is_within(pattern, others)
-    except TooComplexError:
-        return False
+    excluded = is_within(pattern, other.exclude) or is_within(twin, one.exclude)
+    return overlap(pattern, twin) and not excluded
 
 
 def _terms(selector: LabelSelector) -> list[LabelRequirement]:
@@ -146,4 +128,4 @@ def _has(excluded: ObjectSelector, selected: ObjectSelector) -> bool:
     """Return whether `excluded` matches all that `selected` does, as far as that is plain."""
     if excluded.exclude or not set(_terms(excluded.labels)) <= set(_terms(selected.labels)):
         return False
-    return all(_is_within(pattern, excluded.include) for pattern in selected.include)
+    return all(is_within(pattern, excluded.include) for pattern in selected.include)

@@ -14,11 +14,21 @@ from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
 from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.kinds.downscale_policy import POD_PICKER, DownscalePolicyDocument, downscale_policy_of
-from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
-from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
-from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.downscale_policy import (
+    POD_PICKER,
+    DownscalePolicyDocument,
+    complete_downscale,
+    downscale_policy_of,
+)
+from reconciler.policy.kinds.federated_replica_set import (
+    FederatedReplicaSetDocument,
+    complete_federated,
+    federated_replica_set_of,
+)
+from reconciler.policy.kinds.fleet import FleetDocument, complete_fleet, fleet_of
+from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, complete_idling, idling_policy_of
 from reconciler.policy.kinds.replica_set import ANNOTATION, PRODUCTION_ANNOTATION, ReplicaSetDocument, replica_set_of
+from reconciler.policy.types import PolicySet
 from reconciler.yaml.documents import Document
 
 _NAMESPACE: Path = ("metadata", "namespace")
@@ -29,12 +39,14 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     """What is known of a kind of policies. Paths are those of fields; None: it has none.
 
     `build` makes the policy of a document and its fields; problems are gathered in the document. `into` is the field of
-    a PolicySet that has the policies of the kind.
+    a PolicySet that has the policies of the kind. `complete` puts into a spec, as JSON, the defaults that other values
+    decide.
     """
 
     document: type[Struct]
     build: Callable[[PolicyDocument, Any], Any]
     into: str
+    complete: Callable[[dict[str, Any], Any], None] = lambda _spec, _policy: None
     form_of: str = ""  # the kind that it is another way to write
     equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
     namespace: Path | None = None  # where it names the one namespace that it is for
@@ -55,11 +67,12 @@ def policy_document(
 
 
 POLICY_KINDS = {
-    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
+    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet", complete=complete_fleet),
     "IdlingPolicy": PolicyKind(
         document=IdlingPolicyDocument,
         build=idling_policy_of,
         into="idling",
+        complete=complete_idling,
         equals="is not newly idled",
         production=_PRODUCTION,
     ),
@@ -68,6 +81,7 @@ POLICY_KINDS = {
         document=FederatedReplicaSetDocument,
         build=federated_replica_set_of,
         into="federated",
+        complete=complete_federated,
         namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
         pod_picker=("spec", "downscalePodPicker"),
@@ -77,6 +91,7 @@ POLICY_KINDS = {
         document=DownscalePolicyDocument,
         build=downscale_policy_of,
         into="downscale",
+        complete=complete_downscale,
         equals="is not changed",
         pod_picker=POD_PICKER,
         production=_PRODUCTION,
@@ -107,3 +122,9 @@ OWN_KINDS = tuple(kind for kind, row in POLICY_KINDS.items() if not row.form_of)
 def kind_stated_by(name: str) -> str:
     """Return the kind of a policy written as `name`, which is another where that is a form of it."""
     return POLICY_KINDS[name].form_of or name
+
+
+def policies_of(policies: PolicySet, kind: str) -> tuple[Any, ...]:
+    """Return the policies of a kind of our own API group, sorted as they are in `policies`."""
+    found = getattr(policies, POLICY_KINDS[kind].into)
+    return found if isinstance(found, tuple) else (found,)

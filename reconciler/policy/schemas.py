@@ -9,22 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import UsageError
-from reconciler.messages import nearest
-
-SCHEMA_KINDS = (
-    "Fleet",
-    "IdlingPolicy",
-    "Calendar",
-    "FederatedReplicaSet",
-    "DownscalePolicy",
-    "ReplicaSet",
-    "Deployment",
-    "PolicyTest",
-    "Plan",
-    "Report",
-    "Change",
-)
 _WORDS = frozenset(("$schema", "$id", "$defs", "title", "description", "default"))
 _RELATIONS = frozenset(("oneOf", "anyOf", "dependentRequired"))
 _COUNTS = frozenset(("minProperties", "maxProperties"))
@@ -44,15 +28,6 @@ def load_schema(kind: str) -> dict[str, Any]:
     text = (schema_folder() / f"{kind.lower()}.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
-
-
-def schema_of(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of `kind`; the case does not matter.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
-    return load_schema(kind_named(kind))
 
 
 @lru_cache(maxsize=16)
@@ -120,11 +95,3 @@ def _references(shape: Any) -> set[str]:
 
 def referred(schema: Mapping[str, Any]) -> str:
     return str(schema["$ref"]).rpartition("/")[2]
-
-
-def kind_named(text: str) -> str:
-    known = {kind.lower(): kind for kind in SCHEMA_KINDS}
-    found = known.get(text.lower())
-    if found is None:
-        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(SCHEMA_KINDS)}{nearest(text, SCHEMA_KINDS)}')
-    return found

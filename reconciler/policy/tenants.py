@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, shown
-from reconciler.policy.globs import TooComplexError, is_within, path_regex
+from reconciler.policy.globs import is_within, path_regex
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.replica_set import ANNOTATION
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
@@ -49,6 +49,11 @@ class FileOwners(Struct, frozen=True, dict=True):
         in other case, or in another form of Unicode.
         """
         return self._owner(below(file, self.root)) if self.tenants else None
+
+    def name_of(self, file: str) -> str:
+        """Return the name of the tenant of a file, "" for the platform."""
+        tenant = self.of(file)
+        return "" if tenant is None else tenant.name
 
     def problems(self, files: Iterable[str]) -> Iterator[Problem]:
         """Yield what leaves open whose a file is: no path of anybody, one that looks like a tenant's, or a link to what
@@ -188,7 +193,7 @@ class _Bounds(Struct, frozen=True):
             ("namespaces", policy.selector.namespaces.include, tenant.namespaces),
         ):
             for position, pattern in enumerate(patterns):
-                if pattern != "*" and not _is_within(pattern, allowed):
+                if pattern != "*" and not is_within(pattern, allowed):
                     self.document.add(
                         ("spec", "selector", part, "include", position),
                         f"is {shown(pattern)}, expected {part} within {alternatives(allowed)}, "
@@ -279,10 +284,3 @@ def _namespaces_in(host: str) -> Iterator[str]:
     if host and len(parts) <= 2:
         yield parts[1] if len(parts) == 2 else ""
     yield from (parts[at - 1] for at in range(2, len(parts)) if parts[at] == "svc")
-
-
-def _is_within(pattern: str, allowed: tuple[str, ...]) -> bool:
-    try:
-        return is_within(pattern, allowed)
-    except TooComplexError:
-        return False

@@ -36,59 +36,12 @@ from reconciler.policy.kinds.fields import (
     Limits,
     ReplicasLimits,
 )
-from reconciler.policy.kinds.fleet import Fleet, Prices
+from reconciler.policy.kinds.fleet import Fleet, Prices, Production
 from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
 from reconciler.policy.kinds.notifications import MessageFormat, Notification, NotifyOn
-from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
 from reconciler.policy.shards import Shard, shard_of
-
-__all__ = (
-    "AbsoluteWindow",
-    "AllOf",
-    "AnyOf",
-    "Autoscalers",
-    "Calendar",
-    "ClusterDefaultLimit",
-    "ClusterPreference",
-    "Criterion",
-    "DefaultLimit",
-    "DefaultLimits",
-    "DownscalePolicy",
-    "DownscaleTarget",
-    "FederatedReplicaSet",
-    "Fleet",
-    "FleetCluster",
-    "FleetLimits",
-    "Freeze",
-    "GitOps",
-    "IdlingPolicy",
-    "Limits",
-    "Logarithm",
-    "MessageFormat",
-    "MetricCriterion",
-    "Notification",
-    "NotifyOn",
-    "ObjectSelector",
-    "Place",
-    "PolicySet",
-    "Prices",
-    "Production",
-    "ReplicasLimits",
-    "ScheduleCriterion",
-    "Selector",
-    "Shard",
-    "TargetRef",
-    "Tenant",
-    "WakeMetric",
-    "WakeOrder",
-    "WeeklyWindow",
-    "WorkloadSelector",
-    "Writes",
-    "ZoneBalanced",
-    "leaves",
-)
 
 
 class PolicySet(Struct, frozen=True):

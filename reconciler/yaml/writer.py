@@ -73,11 +73,6 @@ def flow_text(value: Any) -> str:
 
 def _dumped(value: Any, flow: bool) -> str:
     text: str = yaml.dump(
-        value,
-        Dumper=_ManifestDumper,
-        default_flow_style=flow,
-        sort_keys=False,
-        allow_unicode=True,
-        width=_ENDLESS,
+        value, Dumper=_ManifestDumper, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=_ENDLESS
     )
     return text

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.waits import Acceptance
-from reconciler.cli.preflight import activator_finding
+from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
 from reconciler.decide.idling.activators import announced, announcements, clusters_to_ask, with_activators

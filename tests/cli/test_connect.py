@@ -20,7 +20,7 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.cli import rotation
 from reconciler.cli.connect import _connected
-from reconciler.cli.preflight import token_finding
+from reconciler.cli.doctor_findings import token_finding
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
 from tests.real.kubeconfig import Access, write_kubeconfig

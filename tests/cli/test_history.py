@@ -36,13 +36,13 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
+from reconciler.cli.fleet_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import number
 from reconciler.plan.model import Awake, Plan
-from reconciler.policy.checkout import commit_of
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.plan.decisions import a_decision

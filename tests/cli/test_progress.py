@@ -117,11 +117,8 @@ def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    for call, flags in (
-        (RunOptions("", NOW_TIME, quiet=True), {"progress": "json"}),
-        (RunOptions("", NOW_TIME), {"progress": "none"}),
-    ):
-        with run_progress(call, flags) as (_, shown):
+    for options in (RunOptions("", NOW_TIME, quiet=True, progress="json"), RunOptions("", NOW_TIME, progress="none")):
+        with run_progress(options) as (_, shown):
             read_two_clusters(shown)
             write_two_objects(shown)
     assert capsys.readouterr() == ("", "")
@@ -159,7 +156,7 @@ TALK = """
 import sys
 from reconciler.cli.progress import run_progress
 from tests.cli.test_progress import NOW_TIME, RunOptions, read_two_clusters, write_two_objects
-with run_progress(RunOptions("", NOW_TIME), {"progress": "auto"}) as (_, shown):
+with run_progress(RunOptions("", NOW_TIME, progress="auto")) as (_, shown):
     print(type(shown).__name__)
     read_two_clusters(shown)
     write_two_objects(shown)

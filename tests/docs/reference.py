@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -23,33 +23,32 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "docs" / "reference"
 WRITTEN = "<!-- Written from the code by `python -m tests.docs`. -->"
 
-_HEAD = "| field | type | default | meaning |\n|---|---|---|---|"
+_HEAD = "| field | type, default | meaning |\n|---|---|---|"
 _POLICIES = """\
 # Policies: every field
 
 `reconciler explain IdlingPolicy.spec.idleWhen` prints the same, and `reconciler schema IdlingPolicy` the JSON
 Schema for your editor. Names in `include`, `exclude` and the like may hold `*`. Durations are written `90s`, `30m`,
-`1h30m`, `2d`. A field in bold is required. `*` in a path stands for any name.
+`1h30m`, `2d`. A field in bold is required. `*` in a path stands for any name. Types are those of `kubectl explain`.
 
 A plain `apps/v1` ReplicaSet with the annotation `federation.kubernetes.io/replica-set-preferences` is read as a
-FederatedReplicaSet, and a Deployment with `spec.downscalePodPicker` as a DownscalePolicy for it. What several fields
-hold is described once, under [Shared types](#shared-types).
-Every document begins with `apiVersion: reconciler/v1alpha1` and its `kind`.
+FederatedReplicaSet, and a Deployment with `spec.downscalePodPicker` as a DownscalePolicy for it. Every document has
+`apiVersion: reconciler/v1alpha1`, its `kind`, `metadata` ([Metadata](#metadata), where nothing else is said below) and
+`spec`.
 """
-_OPTIONS = "| option | default | meaning |\n|---|---|---|"
+_OPTIONS = "| option, default | meaning |\n|---|---|"
 SEVERAL = 3  # an option that as many verbs have is described once
 _CLI = """\
 # Command line
 
 Every option has an environment variable, `RECONCILER_` and its long name: `RECONCILER_REQUEST_TIMEOUT` for
 `--request-timeout`; PATH has `RECONCILER_POLICIES` (`--policies` of `test` has none). The command
-line wins. A value that only this verb does not know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves it at its
+line wins. A value that only this verb does not know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves the
 default; as an option it is an error. Options that may be repeated take several values in their variable, with spaces
 between them (folders with `:`).
 
-Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; the case of the kind does not matter, kubectl's short names work,
-and a prefix stands for all below it. stdout is the result, stderr is progress, warnings and errors. [Exit
-codes](exit-codes.md) says what a run ends with.
+Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; kubectl's short names work, and a prefix stands for all below it.
+stdout is the result, stderr is progress, warnings and errors; [exit codes](exit-codes.md) says what a run ends with.
 """
 
 
@@ -152,25 +151,52 @@ def policies_page() -> str:
     for shape, part in sorted(shared.items(), key=lambda one: -stand[one[0]]):
         title = title_of(part)
         named[shape] = title if title not in named.values() else f"{title} of {part.name}"
-    parts = [WRITTEN, "", _POLICIES]
+    parts, told = [WRITTEN, "", _POLICIES], Told()
     for kind, tree in trees.items():
-        parts += [f"## {kind}\n", _HEAD, *rows_below(tree[2:], "", named), ""]  # without apiVersion and kind
+        own = [one for one in tree[2:] if named.get(one.shape) != "Metadata"]  # without what all documents have
+        parts += [f"## {kind}\n", _HEAD]
+        parts += [row_of(*row, told.at(kind, row[0])) for one in own for row in rows_below(one.inside, "", named)]
+        parts.append("")
     parts += ["## Shared types\n"]
     for shape, name in sorted(named.items(), key=lambda one: one[1]):
         path = shared[shape].field.path + "."
-        parts += [f"### {name}\n", _HEAD, *rows_below(shared[shape].inside, path, named), ""]
+        found = rows_below(shared[shape].inside, path, named)
+        parts += [f"### {name}\n", _HEAD, *(row_of(*row, told.at(name, row[0])) for row in found), ""]
     return "\n".join(parts)
+
+
+class Told:
+    """What was said of fields above: the same many words are said once, and linked."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], str] = {}
+
+    def at(self, title: str, field: Field) -> str:
+        """Return where the same was said of a field of the same name, "" where it was not, or in a few words."""
+        key = (field.path.rpartition(".")[2], field.description)
+        here = f"`{field.path}` of [{title}](#{anchor(title)})"
+        first = self._first.setdefault(key, here)
+        return "" if first == here or len(field.description.split()) < FEW else first
+
+
+FEW = 7  # words that take no more room than a link
+
+
+def anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
 
 
 def title_of(part: Part) -> str:
     return SHARED.get(tuple(one.name for one in part.inside), part.name[:1].upper() + part.name[1:])
 
 
-def rows_below(parts: Iterable[Part], within: str, named: Mapping[tuple[object, ...], str]) -> Iterator[str]:
-    """Yield the rows of `parts`, their paths as they are below `within`; what is described elsewhere is linked."""
+def rows_below(
+    parts: Iterable[Part], within: str, named: Mapping[tuple[object, ...], str]
+) -> Iterator[tuple[Field, str]]:
+    """Yield the fields of `parts`, their paths as they are below `within`, each with its shared type, or ""."""
     for part in parts:
         name = named.get(part.shape, "")
-        yield row_of(replace(part.field, path=part.field.path.removeprefix(within)), name)
+        yield replace(part.field, path=part.field.path.removeprefix(within)), name
         if not name:
             yield from rows_below(part.inside, within, named)
 
@@ -179,14 +205,22 @@ def tests_page() -> str:
     return "\n".join([WRITTEN, "", _TESTS, _HEAD, *map(row_of, fields("PolicyTest")), ""])
 
 
-def row_of(field: Field, shared: str = "") -> str:
+def row_of(field: Field, shared: str = "", told: str = "") -> str:
     name = f"**`{field.path}`**" if field.required else f"`{field.path}`"
-    default = f"`{field.default}`" if field.default is not None else ""
-    values = f" One of {', '.join(f'`{value}`' for value in field.values)}." if len(field.values) > 1 else ""
-    kind = (
-        field.type if not shared else field.type.replace("object", f"[{shared}](#{shared.lower().replace(' ', '-')})")
-    )
-    return f"| {name} | {kind} | {cell(default)} | {cell(field.description + values)} |"
+    is_empty = field.default is None or (field.default == "{}" and "map" not in field.type)
+    default = "" if is_empty else f", `{field.default}`"
+    named = all(re.search(rf"\b{re.escape(value)}\b", field.description) for value in field.values)
+    values = "" if named or len(field.values) < 2 else f" One of {', '.join(f'`{value}`' for value in field.values)}."
+    plain = field.type.removesuffix(" or null") if field.default == "null" else field.type
+    kind = plain.replace("list of ", "[]").replace("map of ", "map[string]")
+    kind = kind if not shared else field.type.replace("object", f"[{shared}](#{anchor(shared)})")
+    return f"| {name} | {kind}{cell(default)} | {f'As {told}.' if told else cell(meaning_of(field) + values)} |"
+
+
+def meaning_of(field: Field) -> str:
+    """Return the description without the name of the field, with which it begins: that stands beside it."""
+    words = re.sub(rf"^{re.escape(field.path.rpartition('.')[2])} ((is|are) )?", "", field.description)
+    return words[:1].upper() + words[1:]
 
 
 def cell(text: str) -> str:
@@ -207,16 +241,39 @@ def cli_page() -> str:
         parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
         own = [row for row in rows[verb].values() if row not in shared]
         parts += [_OPTIONS, *own, ""] if own else []
-        common = ", ".join(f"`{name}`" for name, row in rows[verb].items() if row in shared)
-        parts += [f"[As other verbs](#options-of-several-verbs): {common}.", ""] if common else []
+        common = ", ".join(named_together([name for name, row in rows[verb].items() if row in shared]))
+        parts += [f"[Also](#options-of-several-verbs): {common}.", ""] if common else []
     ordered = dict.fromkeys(row for options in rows.values() for row in options.values() if row in shared)
-    return "\n".join([*parts, "## Options of several verbs\n", _OPTIONS, *ordered, ""])
+    together = [f"- {title}: {', '.join(f'`{name}`' for name in names)}." for title, names in TOGETHER.items()]
+    return "\n".join([*parts, "## Options of several verbs\n", *together, "", _OPTIONS, *ordered, ""])
+
+
+TOGETHER = {
+    "Connection": ("--snapshot", "--request-timeout", "--timeout", "--qps", "--credentials-dir", "--no-exec", "--now"),
+    "Server": ("--request-timeout", "--credentials-dir", "--no-exec"),
+    "Filters": ("--policy", "--cluster", "--namespace", "--selector"),
+    "Fleet": ("--policies", "--context", "--own-namespace"),
+    "Run": ("--allow-exceed", "--allow-removed", "--run-id", "--source-revision"),
+    "Metrics": ("--metrics-file", "--push-gateway"),
+    "Style": ("--color", "--verbose", "--quiet", "--progress"),
+}
+"""What options that verbs mostly have together are called."""
+
+
+def named_together(names: Sequence[str]) -> Iterator[str]:
+    """Yield `names` in their order, those that are called something together once."""
+    left = dict.fromkeys(names)
+    for title, those in TOGETHER.items():
+        if left.keys() >= set(those):
+            left = {name: None for name in left if name not in those}
+            yield title.lower()
+    yield from (f"`{name}`" for name in left)
 
 
 def options_of(command: click.Command, context: click.Context) -> dict[str, str]:
     """Return the row of each option, by its long name."""
     return {
-        max(option.opts, key=len): f"| {cell(names)} | {default_of(option)} | {cell(option.help or '')} |"
+        max(option.opts, key=len): f"| {cell(names)}{default_of(option)} | {cell(option.help or '')} |"
         for option in command.get_params(context)
         if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts
         for names in [f"`{', '.join(option.opts)}{value_of(option)}`"]
@@ -234,7 +291,7 @@ def value_of(option: click.Option) -> str:
 
 def default_of(option: click.Option) -> str:
     words = str(getattr(option, "default_words", ""))
-    return f"`{words}`" if words and " " not in words else words
+    return "" if not words else f", `{words}`" if " " not in words else f", {words}"
 
 
 PAGES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.policy.json_schema import policy_schema
 from reconciler.policy.load import read_policies
-from reconciler.policy.policy_schemas import policy_schema
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
 

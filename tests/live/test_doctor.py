@@ -17,7 +17,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.cli import preflight
-from reconciler.cli.preflight import clock_finding
+from reconciler.cli.doctor_findings import clock_finding
 from reconciler.decide.freeze import freezes_text
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
 from reconciler.policy.types import Freeze

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.policy.json_schema import policy_schema
 from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.kinds.replica_set import PREFERENCES
 from reconciler.policy.policy_kinds import POLICY_KINDS
-from reconciler.policy.policy_schemas import policy_schema
 from reconciler.policy.schemas import load_schema, validator_of
 from tests.laws import tries
 from tests.policy.base import FLEET

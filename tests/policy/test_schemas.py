@@ -20,10 +20,11 @@ from msgspec.structs import replace
 from reconciler.cli.app import run
 from reconciler.connection_settings import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.errors import UsageError
+from reconciler.policy.explain import schema_of
+from reconciler.policy.json_schema import any_policy_schema, policy_schema
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import load
-from reconciler.policy.policy_schemas import any_policy_schema, policy_schema
-from reconciler.policy.schemas import load_schema, schema_folder, schema_of, validator_of
+from reconciler.policy.schemas import load_schema, schema_folder, validator_of
 from reconciler.policy.types import (
     ClusterPreference,
     DownscaleTarget,

@@ -17,11 +17,18 @@ from tests.real.binaries import binary
 from tests.real.fixtures import missing_part_skips
 from tests.release import krew_manifest
 
+SCRIPTS = (("reconciler.__main__", "main"), ("reconciler.cli.app", "kubectl_complete"))
+
+
+def start_of(program: str) -> str:
+    """Return the code that starts a console script."""
+    module, name = SCRIPTS["complete" in program]
+    return f"from {module} import {name}; {name}()"
+
 
 def called(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Call the console script `program` of this checkout."""
-    module = "reconciler.cli.kubectl_completion" if "complete" in program else "reconciler.__main__"
-    code = f"import sys; sys.argv[0] = '/usr/bin/{program}'; from {module} import main; main()"
+    code = f"import sys; sys.argv[0] = '/usr/bin/{program}'; {start_of(program)}"
     call = [sys.executable, "-c", code, *arguments]
     return subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
@@ -65,8 +72,7 @@ def test_the_completion_is_what_cobra_reads(arguments, lines):
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl on this machine")
 def test_kubectl_calls_the_plugin_and_its_completion(tmp_path):
     for name in ("kubectl-reconciler", "kubectl_complete-reconciler"):
-        module = "reconciler.cli.kubectl_completion" if "complete" in name else "reconciler.__main__"
-        (tmp_path / name).write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
+        (tmp_path / name).write_text(f"#!{sys.executable}\n{start_of(name)}\n")
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
 

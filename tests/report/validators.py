@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from reconciler.apply.history import Change
 from reconciler.plan.documents import PlanDocument
-from reconciler.policy.kinds.json_schema import json_schema
+from reconciler.policy.json_schema import json_schema
 from reconciler.report.json import ReportDocument
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

@@ -217,62 +217,44 @@ _A_WINDOW = 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026
 
 Window = Annotated[str, Meta(min_length=1, extra_json_schema=expected(_A_WINDOW))]
 WallClock = Annotated[
-    str,
-    matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z", 'a time like "2026-12-24T18:00"'),
+    str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z", 'a time like "2026-12-24T18:00"')
 ]
 
 
 class ExceptionFields(Fields, frozen=True, kw_only=True):
     """A period during which nothing is idle by this calendar."""
 
-    from_: Annotated[
-        WallClock, Meta(description="from is the start of the period, in the time zone of the calendar.")
-    ] = field(name="from")
-    to: Annotated[
-        WallClock,
-        Meta(description="to is the end of the period, in the time zone of the calendar. It is not included."),
-    ]
-    reason: Annotated[str, Meta(max_length=200, description="reason is shown to people who read the plan.")] = ""
+    from_: WallClock = field(name="from")
+    """from is the start of the period, in the time zone of the calendar."""
+    to: WallClock
+    """to is the end of the period, in the time zone of the calendar. It is not included."""
+    reason: Annotated[str, Meta(max_length=200)] = ""
+    """reason is shown to people who read the plan."""
 
     json_schema: ClassVar[dict[str, Any]] = expected("a mapping with from and to")
-
-
-TIME_ZONE = Meta(description="timeZone is the IANA name of the time zone of all times, for example Europe/Paris.")
-
-
-EXCEPTIONS = Meta(
-    description="exceptions lists periods that are not idle, whatever downtime or uptime states.",
-    extra_json_schema={"default": []},
-)
 
 
 class HoursFields(Fields, frozen=True, kw_only=True):
     """Hours, stated as downtime or as uptime."""
 
-    time_zone: Annotated[Text | UnsetType, TIME_ZONE] = UNSET
-    downtime: Annotated[
-        Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType,
-        Meta(
-            description='downtime lists the windows of time that are idle: "Mon-Thu 20:00-07:00", '
-            '"Fri 20:00-Mon 07:00", "20:00-07:00" (every day), or once, "2026-12-24T18:00/2027-01-02T08:00". An end '
-            "before the start is on the next day, and 24:00 is the end of a day. Either downtime or uptime is set."
-        ),
-    ] = UNSET
-    uptime: Annotated[
-        Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType,
-        Meta(
-            description='uptime lists the windows of time that are not idle, for example "Mon-Fri 08:00-18:00". All '
-            "other times are idle. The format is that of downtime. Either downtime or uptime is set."
-        ),
-    ] = UNSET
-    exceptions: Annotated[tuple[ExceptionFields, ...] | UnsetType, EXCEPTIONS] = UNSET
+    time_zone: Text | UnsetType = UNSET
+    """timeZone is the IANA name of the time zone of all times, for example Europe/Paris."""
+    downtime: Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType = UNSET
+    """downtime lists the windows of time that are idle: "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00", "20:00-07:00"
+    (every day), or once, "2026-12-24T18:00/2027-01-02T08:00". An end before the start is on the next day, and 24:00 is
+    the end of a day. Either downtime or uptime is set."""
+    uptime: Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType = UNSET
+    """uptime lists the windows of time that are not idle, for example "Mon-Fri 08:00-18:00". All other times are idle.
+    The format is that of downtime. Either downtime or uptime is set."""
+    exceptions: Annotated[tuple[ExceptionFields, ...] | UnsetType, Meta(extra_json_schema={"default": []})] = UNSET
+    """exceptions lists periods that are not idle, whatever downtime or uptime states."""
 
 
 class CalendarSpec(HoursFields, frozen=True, kw_only=True):
     """The hours of a calendar."""
 
-    time_zone: Annotated[Text, TIME_ZONE]
-    exceptions: Annotated[tuple[ExceptionFields, ...], EXCEPTIONS] = ()
+    time_zone: Text
+    exceptions: tuple[ExceptionFields, ...] = ()
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -289,7 +271,8 @@ class CalendarDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["Calendar"], KIND]
     metadata: MetadataField
-    spec: Annotated[CalendarSpec, Meta(description="spec states when a schedule is idle.")]
+    spec: CalendarSpec
+    """spec states when a schedule is idle."""
 
 
 def calendar_policy_of(document: PolicyDocument, fields: CalendarDocument) -> Calendar:

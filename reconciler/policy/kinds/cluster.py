@@ -21,15 +21,12 @@ _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 class ConnectionFields(Fields, frozen=True, kw_only=True):
     """The connection to the API server of a cluster."""
 
-    in_cluster: Annotated[
-        bool, Meta(description="inCluster is true for the cluster that the reconciler itself runs in.")
-    ] = False
-    kubeconfig: Annotated[
-        Text | None, Meta(description="kubeconfig is the path of a kubeconfig file. null means the default file.")
-    ] = None
-    context: Annotated[
-        Text | None, Meta(description="context is a context of the kubeconfig. null means the name of the cluster.")
-    ] = None
+    in_cluster: bool = False
+    """inCluster is true for the cluster that the reconciler itself runs in."""
+    kubeconfig: Text | None = None
+    """kubeconfig is the path of a kubeconfig file. null means the default file."""
+    context: Text | None = None
+    """context is a context of the kubeconfig. null means the name of the cluster."""
 
 
 class BasicAuthFields(Fields, frozen=True, kw_only=True):
@@ -37,55 +34,34 @@ class BasicAuthFields(Fields, frozen=True, kw_only=True):
 
     username: Annotated[
         str,
-        Meta(
-            min_length=1,
-            pattern=r"^[^:\x00-\x1f\x7f]+\Z",
-            description="username is the name of the user.",
-            extra_json_schema=expected("a user name without a colon"),
-        ),
+        Meta(min_length=1, pattern=r"^[^:\x00-\x1f\x7f]+\Z", extra_json_schema=expected("a user name without a colon")),
     ]
-    password_file: Annotated[Text, Meta(description="passwordFile is the path of a file that holds the password.")]
+    """username is the name of the user."""
+    password_file: Text
+    """passwordFile is the path of a file that holds the password."""
 
 
 class PrometheusFields(Fields, frozen=True, kw_only=True):
     """The connection to the Prometheus of a cluster."""
 
-    url: Annotated[HttpUrl, Meta(description="url is the address of Prometheus.")]
-    bearer_token_file: Annotated[
-        Text | None,
-        Meta(description="bearerTokenFile is the path of a file that holds the token to send. null means no token."),
-    ] = None
-    basic_auth: Annotated[
-        BasicAuthFields | UnsetType,
-        Meta(description="basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."),
-    ] = UNSET
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="allowInsecureAuth allows the token or password to be sent over plain http.")
-    ] = False
-    headers: Annotated[
-        dict[str, Text],
-        Meta(
-            description="headers are sent with each query, for example X-Scope-OrgID, which names a tenant. They must "
-            "not hold secrets."
-        ),
-    ] = field(default_factory=dict)
-    ca_file: Annotated[
-        Text | None,
-        Meta(
-            description="caFile is the path of a file with the certificates to trust. null means those of the system."
-        ),
-    ] = None
-    cert_file: Annotated[
-        Text | None,
-        Meta(
-            description="certFile is the path of a file with the client certificate, and with its key if keyFile is "
-            "null. null means no client certificate."
-        ),
-    ] = None
-    key_file: Annotated[
-        Text | None, Meta(description="keyFile is the path of a file with the key of the client certificate.")
-    ] = None
-    proxy_url: Annotated[
+    url: HttpUrl
+    """url is the address of Prometheus."""
+    bearer_token_file: Text | None = None
+    """bearerTokenFile is the path of a file that holds the token to send. null means no token."""
+    basic_auth: BasicAuthFields | UnsetType = UNSET
+    """basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."""
+    allow_insecure_auth: bool = False
+    """allowInsecureAuth allows the token or password to be sent over plain http."""
+    headers: dict[str, Text] = field(default_factory=dict)
+    """headers are sent with each query, for example X-Scope-OrgID, which names a tenant. They must not hold secrets."""
+    ca_file: Text | None = None
+    """caFile is the path of a file with the certificates to trust. null means those of the system."""
+    cert_file: Text | None = None
+    """certFile is the path of a file with the client certificate, and with its key if keyFile is null. null means no
+    client certificate."""
+    key_file: Text | None = None
+    """keyFile is the path of a file with the key of the client certificate."""
+    proxy_url: (
         Annotated[
             str,
             Meta(
@@ -94,57 +70,33 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
                 extra_json_schema=expected("an http, https or socks5 URL without a path"),
             ),
         ]
-        | None,
-        Meta(
-            description="proxyUrl is the address of a proxy. null means no proxy, whatever the environment "
-            "variables are."
-        ),
-    ] = None
+        | None
+    ) = None
+    """proxyUrl is the address of a proxy. null means no proxy, whatever the environment variables are."""
 
 
 class ClusterFields(Fields, frozen=True, kw_only=True):
     """A cluster of the Fleet."""
 
-    name: Annotated[ClusterName, Meta(description="name is unique in the Fleet.")]
-    labels: Annotated[Labels, Meta(description="labels are labels that policies select clusters by.")] = field(
-        default_factory=dict
-    )
-    production: Annotated[
-        bool,
-        Meta(
-            description="production is true for a cluster in which everything is production, but what "
-            "production.exceptNamespaces names. A policy selects it only where it says production: true."
-        ),
-    ] = False
-    identity: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        Meta(
-            description="identity is the uid of the Namespace kube-system. A cluster with another uid is treated as "
-            "unknown. null accepts any uid that no other cluster of the Fleet has."
-        ),
-    ] = None
-    connection: Annotated[
-        ConnectionFields,
-        Meta(
-            description="connection tells how to connect to the API server. The default is the context that is called "
-            "like the cluster."
-        ),
-    ] = ConnectionFields()
-    prometheus: Annotated[
-        PrometheusFields | UnsetType,
-        Meta(
-            description="prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the "
-            "result of every query in this cluster is unknown."
-        ),
-    ] = UNSET
-    state: Annotated[
-        Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"],
-        Meta(
-            description="state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes "
-            "continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: "
-            "placement moves all replicas to other clusters. Leaving: like Draining, and all idle workloads are woken."
-        ),
-    ] = "Active"
+    name: ClusterName
+    """name is unique in the Fleet."""
+    labels: Labels = field(default_factory=dict)
+    """labels are labels that policies select clusters by."""
+    production: bool = False
+    """production is true for a cluster in which everything is production, but what production.exceptNamespaces names. A
+    policy selects it only where it says production: true."""
+    identity: Annotated[str, Meta(min_length=1, max_length=253)] | None = None
+    """identity is the uid of the Namespace kube-system. A cluster with another uid is treated as unknown. null accepts
+    any uid that no other cluster of the Fleet has."""
+    connection: ConnectionFields = ConnectionFields()
+    """connection tells how to connect to the API server. The default is the context that is called like the cluster."""
+    prometheus: PrometheusFields | UnsetType = UNSET
+    """prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the result of every query in
+    this cluster is unknown."""
+    state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
+    """state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes continue, but nothing is
+    idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: placement moves all replicas to other
+    clusters. Leaving: like Draining, and all idle workloads are woken."""
 
 
 class Writes(IntEnum):

@@ -23,24 +23,16 @@ class MetricFields(Fields, frozen=True, kw_only=True):
     """A Service is idle while the value of a query is at or below atMost."""
 
     query: Annotated[Query, QUERY]
-    at_most: Annotated[Number, Meta(description="atMost is the greatest value that is idle.")] = 0
+    at_most: Number = 0
+    """atMost is the greatest value that is idle."""
     window: Annotated[PositiveDuration, WINDOW] = "30m"
-    coverage: Annotated[
-        Query | UnsetType,
-        Meta(description="coverage is a PromQL query for how much was measured. It requires coverageAtLeast."),
-    ] = UNSET
-    coverage_at_least: Annotated[
-        Number | UnsetType,
-        Meta(description="coverageAtLeast is the least coverage. With less, the result of the criterion is unknown."),
-    ] = UNSET
-    no_series: Annotated[
-        Literal["Unknown", "Zero"],
-        Meta(
-            description="noSeries is the value of a Service that has no series. A Service is not idled while the "
-            "result is Unknown. If the answer has series but none of them names a selected Service, the"
-            " result is unknown in any case."
-        ),
-    ] = "Unknown"
+    coverage: Query | UnsetType = UNSET
+    """coverage is a PromQL query for how much was measured. It requires coverageAtLeast."""
+    coverage_at_least: Number | UnsetType = UNSET
+    """coverageAtLeast is the least coverage. With less, the result of the criterion is unknown."""
+    no_series: Literal["Unknown", "Zero"] = "Unknown"
+    """noSeries is the value of a Service that has no series. A Service is not idled while the result is Unknown. If the
+    answer has series but none of them names a selected Service, the result is unknown in any case."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "dependentRequired": {"coverage": ["coverageAtLeast"], "coverageAtLeast": ["coverage"]}
@@ -56,13 +48,8 @@ class MetricCriterion(MetricFields, frozen=True, kw_only=True):
 class ScheduleFields(HoursFields, frozen=True, kw_only=True):
     """Idle during the downtime of a Calendar, or during the downtime that is stated here."""
 
-    calendar: Annotated[
-        Text | UnsetType,
-        Meta(
-            description="calendar is the name of a Calendar. If it is not set, timeZone and one of downtime and uptime "
-            "are required."
-        ),
-    ] = UNSET
+    calendar: Text | UnsetType = UNSET
+    """calendar is the name of a Calendar. If it is not set, timeZone and one of downtime and uptime are required."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -80,22 +67,16 @@ class ScheduleFields(HoursFields, frozen=True, kw_only=True):
 class CriterionFields(Fields, frozen=True, kw_only=True):
     """A criterion, with exactly one of metric, schedule, anyOf and allOf."""
 
-    name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType,
-        Meta(description="name is what reasons call a metric. The default is metric."),
-    ] = UNSET
-    metric: Annotated[
-        MetricFields | UnsetType, Meta(description="metric is met while the value of a query is at most atMost.")
-    ] = UNSET
-    schedule: Annotated[ScheduleFields | UnsetType, Meta(description="schedule is met during downtime.")] = UNSET
-    any_of: Annotated[
-        Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType,
-        Meta(description="anyOf is met if at least one of its criteria is met."),
-    ] = UNSET
-    all_of: Annotated[
-        Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType,
-        Meta(description="allOf is met if all of its criteria are met."),
-    ] = UNSET
+    name: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET
+    """name is what reasons call a metric. The default is metric."""
+    metric: MetricFields | UnsetType = UNSET
+    """metric is met while the value of a query is at most atMost."""
+    schedule: ScheduleFields | UnsetType = UNSET
+    """schedule is met during downtime."""
+    any_of: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType = UNSET
+    """anyOf is met if at least one of its criteria is met."""
+    all_of: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType = UNSET
+    """allOf is met if all of its criteria are met."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "minProperties": 1,
@@ -109,14 +90,16 @@ class WakeMetric(Fields, frozen=True):
     """A Service is woken while the value of a query is above a bound."""
 
     query: Annotated[Query, QUERY]
-    above: Annotated[Number, Meta(description="above is the greatest value that does not wake.")] = 0
+    above: Number = 0
+    """above is the greatest value that does not wake."""
     window: Annotated[PositiveDuration, WINDOW] = "5m"
 
 
 class WakeCriterionFields(Fields, frozen=True, kw_only=True):
     """A criterion that wakes."""
 
-    metric: Annotated[WakeMetric, Meta(description="metric is met while the value of a query is greater than above.")]
+    metric: WakeMetric
+    """metric is met while the value of a query is greater than above."""
 
 
 class ScheduleCriterion(Struct, frozen=True):

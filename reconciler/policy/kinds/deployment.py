@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
-
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.downscale_policy import (
     DownscalePolicy,
@@ -24,17 +22,16 @@ PICKER = ("spec", "downscalePodPicker")
 class DeploymentMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The name of a Deployment. All fields of Kubernetes are allowed."""
 
-    name: Annotated[Name, Meta(description="name is the name of the Deployment.")]
+    name: Name
+    """name is the name of the Deployment."""
     namespace: Annotated[NamespaceName, NAMESPACE] = "default"
 
 
 class DeploymentFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The spec of a Deployment. All fields of Kubernetes are allowed; the reconciler does not read them."""
 
-    downscale_pod_picker: Annotated[
-        PodPickerFields,
-        Meta(description="downscalePodPicker is asked which pods to delete when a run scales the Deployment down."),
-    ]
+    downscale_pod_picker: PodPickerFields
+    """downscalePodPicker is asked which pods to delete when a run scales the Deployment down."""
 
 
 class DeploymentDocument(Fields, frozen=True, kw_only=True):
@@ -44,11 +41,15 @@ class DeploymentDocument(Fields, frozen=True, kw_only=True):
     Its replicas are not read: it says which pods are deleted first, not how many run.
     """
 
-    api_version: Annotated[Literal["apps/v1"], Meta(description="apiVersion is that of a Deployment.")]
+    api_version: Literal["apps/v1"]
+    """apiVersion is that of a Deployment."""
     kind: Annotated[Literal["Deployment"], KIND]
-    metadata: Annotated[DeploymentMetadataFields, Meta(description="metadata names the Deployment.")]
-    spec: Annotated[DeploymentFields, Meta(description="spec states which pod picker is asked.")]
-    status: Annotated[Any, Meta(description="Set by the API server. It is ignored.")] = None
+    metadata: DeploymentMetadataFields
+    """metadata names the Deployment."""
+    spec: DeploymentFields
+    """spec states which pod picker is asked."""
+    status: Any = None
+    """Set by the API server. It is ignored."""
 
 
 def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> DownscalePolicy:

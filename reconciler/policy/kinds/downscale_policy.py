@@ -11,10 +11,12 @@ from reconciler.messages import Path
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
+    PRIORITY,
     ApiVersionField,
     Fields,
     LabelKey,
     MetadataField,
+    Mode,
     Query,
     Replicas,
     ReplicasLimits,
@@ -22,7 +24,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
-from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, complete_port, pod_picker_of
 from reconciler.policy.kinds.selector import (
     Selector,
     WorkloadExclusionFields,
@@ -32,41 +34,22 @@ from reconciler.policy.kinds.selector import (
 )
 from reconciler.untrusted_text import LARGEST
 
-MODE = Meta(
-    description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but never "
-    "applied."
-)
-PRIORITY = (
-    "priority decides which of two policies applies to a workload that both select: the one with the higher priority. "
-    "If both are equal,"
-)
-
 
 class DownscaleTarget(Fields, frozen=True):
     """A number of replicas, from query or replicas."""
 
-    query: Annotated[
-        Query | UnsetType,
-        Meta(
-            description="query is a PromQL query with a single value, which the Prometheus of the cluster answers. "
-            "{{ cluster }} and {{ policy }} are replaced by their values. A value that is negative or not finite is "
-            "unknown. Required if replicas is not set."
-        ),
-    ] = UNSET
-    replicas: Annotated[
-        Replicas | UnsetType, Meta(description="replicas is a fixed number. Required if query is not set.")
-    ] = UNSET
-    minimum: Annotated[
-        Replicas, Meta(description="min is the least number of replicas, whatever the query returns.")
-    ] = field(name="min", default=0)
-    maximum: Annotated[
-        Replicas | None,
-        Meta(description="max is the greatest number of replicas, whatever the query returns. null means no maximum."),
-    ] = field(name="max", default=None)
-    direction: Annotated[
-        Literal["Down", "Both"],
-        Meta(description="direction is Down, or Both: the policy may also add replicas."),
-    ] = "Down"
+    query: Query | UnsetType = UNSET
+    """query is a PromQL query with a single value, which the Prometheus of the cluster answers. {{ cluster }} and {{
+    policy }} are replaced by their values. A value that is negative or not finite is unknown. Required if replicas is
+    not set."""
+    replicas: Replicas | UnsetType = UNSET
+    """replicas is a fixed number. Required if query is not set."""
+    minimum: Replicas = field(name="min", default=0)
+    """min is the least number of replicas, whatever the query returns."""
+    maximum: Replicas | None = field(name="max", default=None)
+    """max is the greatest number of replicas, whatever the query returns. null means no maximum."""
+    direction: Literal["Down", "Both"] = "Down"
+    """direction is Down, or Both: the policy may also add replicas."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [{"required": ["query"]}, {"required": ["replicas"]}],
@@ -77,94 +60,54 @@ class DownscaleTarget(Fields, frozen=True):
 class Logarithm(Fields, frozen=True):
     """How the ages of pods are compared."""
 
-    base: Annotated[
-        Annotated[int, Meta(gt=1, le=LARGEST)] | Annotated[float, Meta(gt=1, le=LARGEST)],
-        Meta(description="base is the base of the logarithm. The ReplicaSet controller uses 2."),
-    ] = 2
+    base: Annotated[int, Meta(gt=1, le=LARGEST)] | Annotated[float, Meta(gt=1, le=LARGEST)] = 2
+    """base is the base of the logarithm. The ReplicaSet controller uses 2."""
 
 
 class ZoneBalanced(Fields, frozen=True):
     """What a zone is."""
 
-    topology_key: Annotated[
-        LabelKey, Meta(description="topologyKey is the label of nodes whose values are the zones.")
-    ] = "topology.kubernetes.io/zone"
+    topology_key: LabelKey = "topology.kubernetes.io/zone"
+    """topologyKey is the label of nodes whose values are the zones."""
 
 
 class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     """The selection and the order of a downscale."""
 
-    mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
+    mode: Mode = "Enforce"
     priority: Annotated[Whole, Meta(description=f"{PRIORITY} the workload is not changed.")] = 0
-    selector: Annotated[WorkloadsOnlyFields, Meta(description="selector selects the workloads of the policy.")]
-    production: Annotated[
-        bool,
-        Meta(
-            description="production is true if target may change what is production. Without it, production keeps "
-            "its replicas; which pods are deleted first is decided there all the same."
-        ),
-    ] = False
-    exclude: Annotated[
-        tuple[WorkloadExclusionFields, ...],
-        Meta(
-            description="exclude lists what this policy does not select although selector does. Other policies may "
-            "still select it."
-        ),
-    ] = ()
-    target: Annotated[
-        DownscaleTarget | UnsetType,
-        Meta(
-            description="target is the number of replicas that a workload should have. If it is not set, the policy "
-            "only orders the pods when something else scales the workload down."
-        ),
-    ] = UNSET
-    pod_picker: Annotated[
-        PodPickerFields | UnsetType,
-        Meta(description="podPicker is asked which pods to delete. It takes precedence over strategy."),
-    ] = UNSET
-    strategy: Annotated[
-        Literal["Logarithmic", "NewestFirst", "ZoneBalanced"],
-        Meta(
-            description="strategy orders the pods. Logarithmic leaves the order to the controller and predicts it. "
-            "NewestFirst keeps that order, but of pods that only their age tells apart the youngest are deleted first. "
-            "ZoneBalanced keeps the numbers of pods of the zones within one of each other."
-        ),
-    ] = "Logarithmic"
-    logarithm: Annotated[
-        Logarithm,
-        Meta(
-            description="logarithm tells how ages are compared. With another base than that of the controller, the "
-            "pods to delete are annotated before the workload is scaled."
-        ),
-    ] = Logarithm()
-    zone_balanced: Annotated[
-        ZoneBalanced, Meta(description="zoneBalanced defines zones for the strategy ZoneBalanced.")
-    ] = ZoneBalanced()
-    on_foreign_cost: Annotated[
-        Literal["Skip", "Override"],
-        Meta(
-            description="onForeignCost is what happens if pods have a deletion cost that something else set: Skip does "
-            "not scale the workload down, Override replaces the cost."
-        ),
-    ] = "Skip"
-    settle_seconds: Annotated[
-        Annotated[int, Meta(ge=0, le=60)] | Annotated[float, Meta(ge=0, le=60)],
-        Meta(
-            description="settleSeconds is the time that the controller gets to observe the annotations of the pods "
-            "before the workload is scaled."
-        ),
-    ] = 2
-    verify_seconds: Annotated[
-        Annotated[int, Meta(ge=0, le=600)] | Annotated[float, Meta(ge=0, le=600)],
-        Meta(description="verifySeconds is the time to wait until the pods are deleted."),
-    ] = 30
-    limits: Annotated[
-        ReplicasLimits,
-        Meta(
-            description="limits is the limit of this policy, in all clusters together. It applies instead of "
-            "limits.default of the Fleet."
-        ),
-    ] = ReplicasLimits()
+    selector: WorkloadsOnlyFields
+    """selector selects the workloads of the policy."""
+    production: bool = False
+    """production is true if target may change what is production. Without it, production keeps its replicas; which pods
+    are deleted first is decided there all the same."""
+    exclude: tuple[WorkloadExclusionFields, ...] = ()
+    """exclude lists what this policy does not select although selector does. Other policies may still select it."""
+    target: DownscaleTarget | UnsetType = UNSET
+    """target is the number of replicas that a workload should have. If it is not set, the policy only orders the pods
+    when something else scales the workload down."""
+    pod_picker: PodPickerFields | UnsetType = UNSET
+    """podPicker is asked which pods to delete. It takes precedence over strategy."""
+    strategy: Literal["Logarithmic", "NewestFirst", "ZoneBalanced"] = "Logarithmic"
+    """strategy orders the pods. Logarithmic leaves the order to the controller and predicts it. NewestFirst keeps that
+    order, but of pods that only their age tells apart the youngest are deleted first. ZoneBalanced keeps the numbers of
+    pods of the zones within one of each other."""
+    logarithm: Logarithm = Logarithm()
+    """logarithm tells how ages are compared. With another base than that of the controller, the pods to delete are
+    annotated before the workload is scaled."""
+    zone_balanced: ZoneBalanced = ZoneBalanced()
+    """zoneBalanced defines zones for the strategy ZoneBalanced."""
+    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
+    """onForeignCost is what happens if pods have a deletion cost that something else set: Skip does not scale the
+    workload down, Override replaces the cost."""
+    settle_seconds: Annotated[int, Meta(ge=0, le=60)] | Annotated[float, Meta(ge=0, le=60)] = 2
+    """settleSeconds is the time that the controller gets to observe the annotations of the pods before the workload is
+    scaled."""
+    verify_seconds: Annotated[int, Meta(ge=0, le=600)] | Annotated[float, Meta(ge=0, le=600)] = 30
+    """verifySeconds is the time to wait until the pods are deleted."""
+    limits: ReplicasLimits = ReplicasLimits()
+    """limits is the limit of this policy, in all clusters together. It applies instead of limits.default of the Fleet.
+    """
 
 
 class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
@@ -173,7 +116,8 @@ class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["DownscalePolicy"], KIND]
     metadata: MetadataField
-    spec: Annotated[DownscalePolicySpec, Meta(description="spec states what is scaled down, and in which order.")]
+    spec: DownscalePolicySpec
+    """spec states what is scaled down, and in which order."""
 
 
 class DownscalePolicy(DownscalePolicySpec, frozen=True, kw_only=True):
@@ -221,6 +165,11 @@ def downscale_policy_of(
     if policy.pod_picker is not None and policy.strategy != "Logarithmic":
         document.warn(("spec", "strategy"), "counts for nothing beside podPicker")
     return policy
+
+
+def complete_downscale(spec: dict[str, Any], policy: DownscalePolicy) -> None:
+    """Put the port of the pod picker into `spec`, the policy as JSON."""
+    complete_port(spec.get("podPicker"), policy.pod_picker)
 
 
 def _chooser(policy: DownscalePolicy) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -13,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from reconciler.connection_settings import PodPicker
 from reconciler.messages import Path, shown
 from reconciler.model import NOTHING
+from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     KIND,
@@ -34,7 +34,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
-from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, complete_port, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
 from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import workload_kind
@@ -55,78 +55,69 @@ _BOOKKEEPING = (
 class ClusterPreference(Fields, frozen=True):
     """The replicas that a cluster may have."""
 
-    min_replicas: Annotated[Replicas, Meta(description="minReplicas is the least number of replicas.")] = 0
-    max_replicas: Annotated[
-        Replicas | None, Meta(description="maxReplicas is the greatest number of replicas. null means no maximum.")
-    ] = None
-    weight: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=LARGEST,
-            description="weight is the part of the remaining replicas that the cluster gets, relative to the "
-            "weights of the other clusters.",
-        ),
-    ] = 0
+    min_replicas: Replicas = 0
+    """minReplicas is the least number of replicas."""
+    max_replicas: Replicas | None = None
+    """maxReplicas is the greatest number of replicas. null means no maximum."""
+    weight: Annotated[int, Meta(ge=0, le=LARGEST)] = 0
+    """weight is the part of the remaining replicas that the cluster gets, relative to the weights of the other
+    clusters."""
 
 
 class Preferences(Fields, frozen=True, kw_only=True):
     """How replicas are spread over the clusters."""
 
-    rebalance: Annotated[
-        bool, Meta(description="rebalance allows running replicas to be moved to come closer to the preferences.")
-    ] = False
+    rebalance: bool = False
+    """rebalance allows running replicas to be moved to come closer to the preferences."""
     clusters: Annotated[
         dict[ClusterOrAll, ClusterPreference],
-        Meta(
-            min_length=1,
-            description='clusters are the preferences by the name of the cluster. "*" stands for every cluster that is '
-            'not listed. Without "*" those clusters get no replicas.',
-            extra_json_schema=expected('at least one cluster, or "*"'),
-        ),
+        Meta(min_length=1, extra_json_schema=expected('at least one cluster, or "*"')),
     ] = field(default_factory=lambda: {"*": ClusterPreference(weight=1)})
+    """clusters are the preferences by the name of the cluster. "*" stands for every cluster that is not listed. Without
+    "*" those clusters get no replicas."""
 
 
 class PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Labels and annotations of pods."""
 
-    labels: Annotated[
-        Labels | UnsetType, Meta(description="labels are the labels of the pods. The selector must match them.")
-    ] = UNSET
-    annotations: Annotated[
-        Annotations | UnsetType, Meta(description="annotations are the annotations of the pods.")
-    ] = UNSET
+    labels: Labels | UnsetType = UNSET
+    """labels are the labels of the pods. The selector must match them."""
+    annotations: Annotations | UnsetType = UNSET
+    """annotations are the annotations of the pods."""
 
 
 class ContainerFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A container. All fields of Kubernetes are allowed."""
 
-    name: Annotated[Text, Meta(description="name is the name of the container.")]
+    name: Text
+    """name is the name of the container."""
 
 
 class PodSpecFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A pod. All fields of Kubernetes are allowed."""
 
-    containers: Annotated[tuple[ContainerFields, ...], Meta(min_length=1, description="containers lists containers.")]
+    containers: Annotated[tuple[ContainerFields, ...], Meta(min_length=1)]
+    """containers lists containers."""
 
 
 class PodTemplateFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A pod template as in a ReplicaSet."""
 
-    metadata: Annotated[
-        PodMetadataFields | UnsetType, Meta(description="metadata holds the labels and annotations of the pods.")
-    ] = UNSET
-    spec: Annotated[PodSpecFields, Meta(description="spec is the pod. All fields of Kubernetes are allowed.")]
+    metadata: PodMetadataFields | UnsetType = UNSET
+    """metadata holds the labels and annotations of the pods."""
+    spec: PodSpecFields
+    """spec is the pod. All fields of Kubernetes are allowed."""
 
 
 class TargetRef(Fields, frozen=True):
     """A reference to workloads that something else creates."""
 
-    api_version: Annotated[ApiVersion, Meta(description="apiVersion is the apiVersion of the workload.")]
-    kind: Annotated[Kind, Meta(description="kind is the kind of the workload.")]
-    name: Annotated[
-        ObjectName, Meta(description="name is the name of the workload. Its namespace is that of the policy.")
-    ]
+    api_version: ApiVersion
+    """apiVersion is the apiVersion of the workload."""
+    kind: Kind
+    """kind is the kind of the workload."""
+    name: ObjectName
+    """name is the name of the workload. Its namespace is that of the policy."""
 
 
 REPLICAS = Meta(description="replicas is the number of replicas in all clusters together.")
@@ -145,83 +136,41 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
 
     replicas: Annotated[Replicas, REPLICAS]
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
-    preferences: Annotated[
-        Preferences, Meta(description="preferences states how the replicas are spread over the clusters.")
-    ] = Preferences()
-    production: Annotated[
-        bool,
-        Meta(
-            description='production is true if "*" stands for clusters where it is production too, and if targetRef '
-            "may take running replicas away there. Without it, such clusters keep what they run."
-        ),
-    ] = False
-    rounding: Annotated[
-        Literal["Fair", "KubeFed"],
-        Meta(
-            description="rounding is how shares become whole numbers: Fair, or KubeFed, which rounds like the "
-            "planner of KubeFed."
-        ),
-    ] = "Fair"
-    paused: Annotated[bool, Meta(description="paused stops all changes. Only the status is updated.")] = False
-    unschedulable_after: Annotated[
-        Duration,
-        Meta(description="unschedulableAfter is how long a pod may be pending before it counts as unschedulable."),
-    ] = Duration(minutes=5)
-    waiting_replicas: Annotated[
-        Replicas,
-        Meta(
-            description="waitingReplicas is the number of unschedulable replicas that stay in a full cluster, to "
-            "find out when it has capacity again."
-        ),
-    ] = 2
-    cluster_grace_period: Annotated[
-        Duration,
-        Meta(
-            description="clusterGracePeriod is how long a cluster may not answer before its replicas are created in"
-            " other clusters."
-        ),
-    ] = Duration(minutes=10)
-    progress_deadline: Annotated[
-        Duration,
-        Meta(description="progressDeadline is how long a move waits until its new replicas are available."),
-    ] = Duration(minutes=10)
-    on_conflict: Annotated[
-        Literal["Overwrite", "Abort"],
-        Meta(
-            description="onConflict is what happens if a ReplicaSet with this name exists that the reconciler does not "
-            "manage: Overwrite, or Abort."
-        ),
-    ] = "Overwrite"
-    on_delete: Annotated[
-        Literal["Orphan", "Delete"],
-        Meta(
-            description="onDelete is what happens to the local ReplicaSets when the policy is removed: Orphan keeps"
-            " them, Delete deletes them."
-        ),
-    ] = "Orphan"
-    selector: Annotated[
-        LabelSelectorFields | UnsetType,
-        Meta(description="selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."),
-    ] = UNSET
-    template: Annotated[
-        PodTemplateFields | UnsetType,
-        Meta(description="template is the pod template, as in a ReplicaSet. Required if targetRef is not set."),
-    ] = UNSET
-    target: Annotated[
-        TargetRef | UnsetType,
-        Meta(
-            description="targetRef refers to workloads that something else creates. Only their replicas are "
-            "changed. It cannot be set together with selector and template."
-        ),
-    ] = field(name="targetRef", default=UNSET)
+    preferences: Preferences = Preferences()
+    """preferences states how the replicas are spread over the clusters."""
+    production: bool = False
+    """production is true if "*" stands for clusters where it is production too, and if targetRef may take running
+    replicas away there. Without it, such clusters keep what they run."""
+    rounding: Literal["Fair", "KubeFed"] = "Fair"
+    """rounding is how shares become whole numbers: Fair, or KubeFed, which rounds like the planner of KubeFed."""
+    paused: bool = False
+    """paused stops all changes. Only the status is updated."""
+    unschedulable_after: Duration = Duration(minutes=5)
+    """unschedulableAfter is how long a pod may be pending before it counts as unschedulable."""
+    waiting_replicas: Replicas = 2
+    """waitingReplicas is the number of unschedulable replicas that stay in a full cluster, to find out when it has
+    capacity again."""
+    cluster_grace_period: Duration = Duration(minutes=10)
+    """clusterGracePeriod is how long a cluster may not answer before its replicas are created in other clusters."""
+    progress_deadline: Duration = Duration(minutes=10)
+    """progressDeadline is how long a move waits until its new replicas are available."""
+    on_conflict: Literal["Overwrite", "Abort"] = "Overwrite"
+    """onConflict is what happens if a ReplicaSet with this name exists that the reconciler does not manage: Overwrite,
+    or Abort."""
+    on_delete: Literal["Orphan", "Delete"] = "Orphan"
+    """onDelete is what happens to the local ReplicaSets when the policy is removed: Orphan keeps them, Delete deletes
+    them."""
+    selector: LabelSelectorFields | UnsetType = UNSET
+    """selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."""
+    template: PodTemplateFields | UnsetType = UNSET
+    """template is the pod template, as in a ReplicaSet. Required if targetRef is not set."""
+    target: TargetRef | UnsetType = field(name="targetRef", default=UNSET)
+    """targetRef refers to workloads that something else creates. Only their replicas are changed. It cannot be set
+    together with selector and template."""
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
-    limits: Annotated[
-        ReplicasLimits,
-        Meta(
-            description="limits is the limit of this policy, in all clusters together. Moves, drains and fewer "
-            "replicas count. It applies instead of limits.default of the Fleet."
-        ),
-    ] = ReplicasLimits()
+    limits: ReplicasLimits = ReplicasLimits()
+    """limits is the limit of this policy, in all clusters together. Moves, drains and fewer replicas count. It applies
+    instead of limits.default of the Fleet."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -235,18 +184,14 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
 class FederatedMetadataFields(Fields, frozen=True, kw_only=True):
     """The name of a FederatedReplicaSet, and what its local ReplicaSets get."""
 
-    name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
+    name: Name
+    """name is the name of the local ReplicaSets too."""
     namespace: Annotated[NamespaceName, NAMESPACE] = "default"
-    labels: Annotated[
-        Labels, Meta(description="labels are set on the local ReplicaSets that are created from the template.")
-    ] = field(default_factory=dict)
-    annotations: Annotated[
-        Annotations,
-        Meta(
-            description="annotations are set on the local ReplicaSets that are created from the template. Those of "
-            "kubectl, Argo CD, Flux, Helm and the reconciler are not."
-        ),
-    ] = field(default_factory=dict)
+    labels: Labels = field(default_factory=dict)
+    """labels are set on the local ReplicaSets that are created from the template."""
+    annotations: Annotations = field(default_factory=dict)
+    """annotations are set on the local ReplicaSets that are created from the template. Those of kubectl, Argo CD, Flux,
+    Helm and the reconciler are not."""
 
 
 class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
@@ -254,8 +199,10 @@ class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
 
     api_version: ApiVersionField
     kind: Annotated[Literal["FederatedReplicaSet"], KIND]
-    metadata: Annotated[FederatedMetadataFields, Meta(description="metadata names the policy and its ReplicaSets.")]
-    spec: Annotated[FederatedReplicaSetSpec, Meta(description="spec states how many replicas run where.")]
+    metadata: FederatedMetadataFields
+    """metadata names the policy and its ReplicaSets."""
+    spec: FederatedReplicaSetSpec
+    """spec states how many replicas run where."""
 
 
 class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
@@ -299,7 +246,7 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
 
     def is_within(self, cluster: str) -> bool:
         """Return whether its tenant has `cluster`."""
-        return not self.within or any(fnmatchcase(cluster, pattern) for pattern in self.within)
+        return not self.within or matches_any(cluster, self.within)
 
     def is_named(self, cluster: str) -> bool:
         """Return whether its preferences name `cluster` itself, not only by "*"."""
@@ -348,6 +295,16 @@ def policy_of(
         )
         document.warn(("spec", "replicas"), words)
     return policy
+
+
+def complete_federated(spec: dict[str, Any], policy: FederatedReplicaSet) -> None:
+    """Put into `spec`, the policy as JSON, the port of the pod picker, and the selector and template as they are
+    written: they may have fields that only Kubernetes knows.
+    """
+    for name, manifest in (("selector", policy.selector), ("template", policy.template)):
+        if manifest is not None:
+            spec[name] = dict(manifest)
+    complete_port(spec.get("downscalePodPicker"), policy.pod_picker)
 
 
 def _digest(value: Any) -> str:

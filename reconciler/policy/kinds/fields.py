@@ -88,8 +88,7 @@ ApiVersion = Annotated[
 ]
 LabelKey = Annotated[str, matching(_LABEL_KEY, f"a label key: [prefix/]name of {_CHARACTERS}")]
 LabelValue = Annotated[
-    str,
-    matching(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z", f"a label value of at most 63 {_CHARACTERS}"),
+    str, matching(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z", f"a label value of at most 63 {_CHARACTERS}")
 ]
 AnnotationKey = Annotated[str, matching(_LABEL_KEY, f"an annotation key: [prefix/]name of {_CHARACTERS}")]
 Labels = dict[LabelKey, LabelValue]
@@ -101,8 +100,7 @@ ClusterName = Annotated[
 ]
 ClusterOrAll = Annotated[str, matching(rf"^(\*|{_CLUSTER})\Z", 'the name of a cluster, or "*"')]
 ClusterPattern = Annotated[
-    str,
-    matching(r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z", "the name of a cluster or a pattern like eu-*"),
+    str, matching(r"^([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+\Z", "the name of a cluster or a pattern like eu-*")
 ]
 NamespacePattern = Annotated[
     str, matching(r"^([a-z0-9*?-]|\[!?[a-z0-9-]+\])+\Z", "a namespace or a pattern like dev-*")
@@ -122,8 +120,7 @@ Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(g
 PositiveDuration = Annotated[
     str,
     matching(
-        rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}",
-        "a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d",
+        rf"^(?=.*[1-9])(?=[0-9]){_DURATION_PARTS}", "a duration like 90s, 30m, 1h30m or 2d, above zero and at most 999d"
     ),
 ]
 """A duration as it is written, for queries."""
@@ -205,20 +202,36 @@ def from_fields(kind: type[V], fields: Struct, **derived: Any) -> V:
 class MetadataFields(Fields, frozen=True, kw_only=True):
     """The name of the policy, with its labels and annotations."""
 
-    name: Annotated[Name, Meta(description="name is unique among the policies of its kind.")]
-    labels: Annotated[Labels, Meta(description="labels are for your own tools; the reconciler does not read them.")] = (
-        field(default_factory=dict)
-    )
-    annotations: Annotated[
-        Annotations, Meta(description="annotations are for your own tools; the reconciler does not read them.")
-    ] = field(default_factory=dict)
+    name: Name
+    """name is unique among the policies of its kind."""
+    labels: Labels = field(default_factory=dict)
+    """labels are for your own tools; the reconciler does not read them."""
+    annotations: Annotations = field(default_factory=dict)
+    """annotations are for your own tools; the reconciler does not read them."""
 
 
 MetadataField = Annotated[MetadataFields, Meta(description="metadata names the policy.")]
 KIND = Meta(description="kind is the kind of this document.")
 
 
-# How much policies may take down for the first time.
+# What policies with a selector have in common, and how much they may take down for the first time.
+
+
+Mode = Annotated[
+    Literal["Enforce", "Observe"],
+    Meta(
+        description="mode is Enforce, or Observe. Changes of a policy in mode Observe are planned and reported, but "
+        "never applied."
+    ),
+]
+PRIORITY = (
+    "priority decides which of two policies applies to a workload that both select: the one with the higher priority. "
+    "If both are equal,"
+)
+PRODUCTION = Meta(
+    description="production is true for a policy that selects what is production too. Without it, production is left "
+    "as it is, and no policy of lower priority decides there."
+)
 
 
 _WORKLOADS = Meta(
@@ -252,33 +265,31 @@ class ReplicasLimits(_Numbers, frozen=True):
 class DefaultLimit(Fields, frozen=True):
     """The greater of share of what runs, rounded up, and atLeast is allowed; of replicas at least 10."""
 
-    share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.1)
-    at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 10
+    share: Share = Share(0.1)
+    """share is the part of what runs, idled workloads included."""
+    at_least: Replicas = 10
+    """atLeast is allowed however little runs."""
 
 
 class ClusterDefaultLimit(DefaultLimit, frozen=True):
     """The greater of share of what runs in a cluster, rounded up, and atLeast is allowed; of replicas at least 10."""
 
-    share: Annotated[Share, Meta(description="share is the part of what runs, idled workloads included.")] = Share(0.25)
-    at_least: Annotated[Replicas, Meta(description="atLeast is allowed however little runs.")] = 3
+    share: Share = Share(0.25)
+    at_least: Replicas = 3
 
 
 class DefaultLimits(Fields, frozen=True):
     """What the policies that state no limit may take down together. Both limits apply."""
 
-    per_cluster: Annotated[ClusterDefaultLimit, Meta(description="perCluster is the limit in each cluster.")] = (
-        ClusterDefaultLimit()
-    )
-    fleet: Annotated[DefaultLimit, Meta(description="fleet is the limit in all clusters together.")] = DefaultLimit()
+    per_cluster: ClusterDefaultLimit = ClusterDefaultLimit()
+    """perCluster is the limit in each cluster."""
+    fleet: DefaultLimit = DefaultLimit()
+    """fleet is the limit in all clusters together."""
 
 
 class FleetLimits(Fields, frozen=True):
     """Limits of a Fleet."""
 
-    default: Annotated[
-        DefaultLimits,
-        Meta(
-            description="default limits all policies together that state no limit and belong to no tenant, the number "
-            "of workloads that go idle for the first time as well as the number of replicas that are removed otherwise."
-        ),
-    ] = DefaultLimits()
+    default: DefaultLimits = DefaultLimits()
+    """default limits all policies together that state no limit and belong to no tenant, the number of workloads that go
+    idle for the first time as well as the number of replicas that are removed otherwise."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from reconciler.messages import nearest, shown
+from reconciler.model import NOTHING
 from reconciler.pod_requests import Hours
+from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
@@ -15,15 +18,16 @@ from reconciler.policy.kinds.fields import (
     ApiVersionField,
     Fields,
     FleetLimits,
+    Labels,
     MetadataField,
     Name,
     NamespaceName,
+    NamespacePattern,
     Text,
     from_fields,
     matching,
 )
 from reconciler.policy.kinds.notifications import Notification, NotificationFields, notifications_of
-from reconciler.policy.kinds.production import Production
 from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
 
@@ -31,19 +35,12 @@ from reconciler.untrusted_text import LARGEST
 class PodPickers(Fields, frozen=True):
     """Restrictions for pod pickers."""
 
-    allowed_hosts: Annotated[
-        tuple[
-            Annotated[
-                str,
-                matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc"),
-            ],
-            ...,
-        ],
-        Meta(
-            description="allowedHosts lists the hosts, or patterns of hosts, to which policies may send the names of "
-            "pods and the values of secret headers."
-        ),
-    ] = ("*.svc.cluster.local", "*.svc")
+    allowed_hosts: tuple[Annotated[str, matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc")], ...] = (
+        "*.svc.cluster.local",
+        "*.svc",
+    )
+    """allowedHosts lists the hosts, or patterns of hosts, to which policies may send the names of pods and the values
+    of secret headers."""
 
 
 Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=LARGEST)] | None
@@ -52,12 +49,10 @@ Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=
 class Prices(Fields, frozen=True):
     """What resources cost, in any currency."""
 
-    cpu: Annotated[
-        Price, Meta(description="cpu is what a requested core costs for an hour. null means that it is not known.")
-    ] = None
-    memory: Annotated[
-        Price, Meta(description="memory is what a requested GiB costs for an hour. null means that it is not known.")
-    ] = None
+    cpu: Price = None
+    """cpu is what a requested core costs for an hour. null means that it is not known."""
+    memory: Price = None
+    """memory is what a requested GiB costs for an hour. null means that it is not known."""
 
     @property
     def known(self) -> bool:
@@ -73,93 +68,98 @@ class Prices(Fields, frozen=True):
         return Prices(other.cpu if cpu is None else cpu, other.memory if memory is None else memory)
 
 
+_PRODUCTION = ("prod", "prod-*", "*-prod", "*-prod-*", "production", "production-*", "*-production")
+
+
+class Production(Fields, frozen=True):
+    """What is production. Each of these fields adds to it."""
+
+    namespaces: tuple[NamespacePattern, ...] = _PRODUCTION
+    """namespaces lists namespaces, or patterns of their names, in which everything is production."""
+    cluster_labels: Labels = field(default_factory=dict)
+    """clusterLabels are labels of clusters. In a cluster that has all of them, everything is production. An empty map
+    means none."""
+    namespace_labels: Labels = field(default_factory=dict)
+    """namespaceLabels are labels of Namespaces. In a Namespace that has all of them, or that cannot be read, everything
+    is production. An empty map means none."""
+    workload_labels: Labels = field(default_factory=dict)
+    """workloadLabels are labels of workloads. A workload that has all of them is production. An empty map means none.
+    """
+    except_namespaces: tuple[NamespacePattern, ...] = ()
+    """exceptNamespaces lists namespaces, or patterns of their names, in which a workload is production only by its own
+    labels, for example the test namespaces of a production cluster."""
+
+    def why(
+        self, cluster: FleetCluster, namespace: str, space_labels: Mapping[str, str] | None, *labels: Mapping[str, str]
+    ) -> str:
+        """Return what makes a workload in `namespace` of `cluster` production, "" where nothing does.
+
+        `space_labels` are those of its Namespace; None: they are not known, which counts as production where they
+        matter. `labels` are those of the workload, and of what scales it.
+        """
+        if not matches_any(namespace, self.except_namespaces):
+            if cluster.production or _has_labels(cluster.labels, self.cluster_labels):
+                return f"cluster {cluster.name}"
+            if matches_any(namespace, self.namespaces):
+                return f"namespace {namespace}"
+            if self.namespace_labels and space_labels is None:
+                return f"namespace {namespace}, whose labels are not known,"
+            if _has_labels(space_labels or NOTHING, self.namespace_labels):
+                return f"namespace {namespace} with {_labels_text(self.namespace_labels)}"
+        if any(_has_labels(one, self.workload_labels) for one in labels):
+            return f"a workload with {_labels_text(self.workload_labels)}"
+        return ""
+
+
+def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return bool(wanted) and wanted.items() <= labels.items()
+
+
+def _labels_text(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
 class FleetSpec(Fields, frozen=True, kw_only=True):
     """The clusters and the restrictions of a Fleet."""
 
-    former_names: Annotated[
-        tuple[Name, ...],
-        Meta(
-            description="formerNames lists earlier names of this Fleet. Annotations written under these names are "
-            "treated as those of this Fleet."
-        ),
-    ] = ()
-    home: Annotated[
-        Text,
-        Meta(
-            description="home is the name of the cluster that holds the status of placement and what is recorded about "
-            "clusters that do not answer."
-        ),
-    ]
-    namespace: Annotated[
-        NamespaceName,
-        Meta(
-            description="namespace is the namespace in every cluster that holds the lock and the journal. It is "
-            "protected."
-        ),
-    ] = "reconciler"
-    clusters: Annotated[tuple[ClusterFields, ...], Meta(min_length=1, description="clusters lists the clusters.")]
-    state: Annotated[
-        Literal["Active", "Frozen", "ReadOnly"],
-        Meta(
-            description="state restricts what a run changes in all clusters, whatever their own state is. Active: no "
-            "restriction. Frozen: wakes continue, but nothing is idled, scaled down, moved or created. ReadOnly: "
-            "nothing is written, and overdue wakes are reported."
-        ),
-    ] = "Active"
-    limits: Annotated[
-        FleetLimits,
-        Meta(
-            description="limits restricts what policies may take down for the first time. What exceeds a limit is "
-            "held back as a whole; wakes never are. Numbers that a policy or a tenant states apply to it instead."
-        ),
-    ] = FleetLimits()
-    protected_namespaces: Annotated[
-        tuple[NamespaceName, ...],
-        Meta(
-            description="protectedNamespaces lists namespaces that are never changed. kube-system, kube-public, "
-            "kube-node-lease and the namespace of the reconciler are always protected."
-        ),
-    ] = ()
-    kube_downscaler_annotations: Annotated[
-        Literal["Honor", "Ignore"],
-        Meta(
-            description="kubeDownscalerAnnotations is Honor: downscaler/exclude and downscaler/exclude-until on "
-            "namespaces and workloads exclude as reconciler/exclude does; or Ignore: they are not read."
-        ),
-    ] = "Honor"
-    pod_pickers: Annotated[PodPickers, Meta(description="podPickers restricts pod pickers of policies.")] = PodPickers()
-    prices: Annotated[
-        Prices, Meta(description="prices are what forecasts count savings with. --price takes precedence.")
-    ] = Prices()
-    production: Annotated[
-        Production,
-        Meta(
-            description="production says what is production beside the clusters with production: true. A policy "
-            "selects it only where it says production: true, and reviews of policies name it first."
-        ),
-    ] = Production()
-    notify: Annotated[
-        tuple[NotificationFields, ...],
-        Meta(
-            description="notify lists who is sent a message about what happened in a run, whichever tenant it belongs "
-            "to."
-        ),
-    ] = ()
-    tenants: Annotated[
-        tuple[TenantFields, ...],
-        Meta(
-            description="tenants lists teams with policies of their own: which files these are, and what they may "
-            "select. A Fleet with tenants is in the file fleet.yaml at the top of the policy directory."
-        ),
-    ] = ()
-    platform_paths: Annotated[
-        tuple[FilePattern, ...],
-        Meta(
-            min_length=1,
-            description="platformPaths lists the policy files of the platform, which may select everything. If there "
-            "are tenants, a file that is neither below these paths nor below those of a tenant is refused.",
-        ),
-    ] = ("*", "platform/**")
+    former_names: tuple[Name, ...] = ()
+    """formerNames lists earlier names of this Fleet. Annotations written under these names are treated as those of this
+    Fleet."""
+    home: Text
+    """home is the name of the cluster that holds the status of placement and what is recorded about clusters that do
+    not answer."""
+    namespace: NamespaceName = "reconciler"
+    """namespace is the namespace in every cluster that holds the lock and the journal. It is protected."""
+    clusters: Annotated[tuple[ClusterFields, ...], Meta(min_length=1)]
+    """clusters lists the clusters."""
+    state: Literal["Active", "Frozen", "ReadOnly"] = "Active"
+    """state restricts what a run changes in all clusters, whatever their own state is. Active: no restriction. Frozen:
+    wakes continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written, and overdue wakes
+    are reported."""
+    limits: FleetLimits = FleetLimits()
+    """limits restricts what policies may take down for the first time. What exceeds a limit is held back as a whole;
+    wakes never are. Numbers that a policy or a tenant states apply to it instead."""
+    protected_namespaces: tuple[NamespaceName, ...] = ()
+    """protectedNamespaces lists namespaces that are never changed. kube-system, kube-public, kube-node-lease and the
+    namespace of the reconciler are always protected."""
+    kube_downscaler_annotations: Literal["Honor", "Ignore"] = "Honor"
+    """kubeDownscalerAnnotations is Honor: downscaler/exclude and downscaler/exclude-until on namespaces and workloads
+    exclude as reconciler/exclude does; or Ignore: they are not read."""
+    pod_pickers: PodPickers = PodPickers()
+    """podPickers restricts pod pickers of policies."""
+    prices: Prices = Prices()
+    """prices are what forecasts count savings with. --price takes precedence."""
+    production: Production = Production()
+    """production says what is production beside the clusters with production: true. A policy selects it only where it
+    says production: true, and reviews of policies name it first."""
+    notify: tuple[NotificationFields, ...] = ()
+    """notify lists who is sent a message about what happened in a run, whichever tenant it belongs to."""
+    tenants: tuple[TenantFields, ...] = ()
+    """tenants lists teams with policies of their own: which files these are, and what they may select. A Fleet with
+    tenants is in the file fleet.yaml at the top of the policy directory."""
+    platform_paths: Annotated[tuple[FilePattern, ...], Meta(min_length=1)] = ("*", "platform/**")
+    """platformPaths lists the policy files of the platform, which may select everything. If there are tenants, a file
+    that is neither below these paths nor below those of a tenant is refused."""
 
 
 class FleetDocument(Fields, frozen=True, kw_only=True):
@@ -168,7 +168,8 @@ class FleetDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["Fleet"], KIND]
     metadata: MetadataField
-    spec: Annotated[FleetSpec, Meta(description="spec defines the clusters and the limits.")]
+    spec: FleetSpec
+    """spec defines the clusters and the limits."""
 
 
 class Fleet(FleetSpec, frozen=True, kw_only=True):
@@ -223,6 +224,14 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
     _check_names(document, fleet)
     return fleet
+
+
+def complete_fleet(spec: dict[str, Any], fleet: Fleet) -> None:
+    """Put the contexts into `spec`, the Fleet as JSON, and take out the clusters of other tenants."""
+    contexts = {cluster.name: cluster.connection.context for cluster in fleet.clusters}
+    spec["clusters"] = [stated for stated in spec["clusters"] if stated["name"] in contexts]
+    for stated in spec["clusters"]:
+        stated["connection"]["context"] = contexts[stated["name"]]
 
 
 def _check_names(document: PolicyDocument, fleet: Fleet) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
@@ -20,91 +20,63 @@ from reconciler.policy.kinds.criteria import (
     wake_when_of,
 )
 from reconciler.policy.kinds.document import Place, PolicyDocument
-from reconciler.policy.kinds.downscale_policy import MODE, PRIORITY
 from reconciler.policy.kinds.fields import (
     KIND,
+    PRIORITY,
+    PRODUCTION,
     ApiVersionField,
     Duration,
     Fields,
     Limits,
     MetadataField,
+    Mode,
     Replicas,
     Whole,
     from_fields,
     given,
 )
-from reconciler.policy.kinds.production import PRODUCTION
-from reconciler.policy.kinds.selector import (
-    ExclusionFields,
-    Selector,
-    SelectorFields,
-    exclusions_of,
-    selector_of,
-)
+from reconciler.policy.kinds.selector import ExclusionFields, Selector, SelectorFields, exclusions_of, selector_of
 from reconciler.untrusted_text import LARGEST
 
 
 class WakeOrder(Fields, frozen=True):
     """The order of wakes."""
 
-    group: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType,
-        Meta(
-            description="group is the name of a group. Policies of the same group wake in the order of their tiers."
-            " The default is the name of the policy."
-        ),
-    ] = UNSET
-    tier: Annotated[
-        int,
-        Meta(ge=0, le=LARGEST, description="tier is the place in the group. In each namespace lower tiers wake first."),
-    ] = 10
-    per_run: Annotated[
-        Annotated[int, Meta(ge=1, le=LARGEST)] | None,
-        Meta(
-            description="perRun limits how many workloads of the policy wake in one run in each cluster. Policies "
-            "of the same group with the same number share it. Namespaces take turns. null means no "
-            "limit."
-        ),
-    ] = None
+    group: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET
+    """group is the name of a group. Policies of the same group wake in the order of their tiers. The default is the
+    name of the policy."""
+    tier: Annotated[int, Meta(ge=0, le=LARGEST)] = 10
+    """tier is the place in the group. In each namespace lower tiers wake first."""
+    per_run: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
+    """perRun limits how many workloads of the policy wake in one run in each cluster. Policies of the same group with
+    the same number share it. Namespaces take turns. null means no limit."""
 
 
 class Autoscalers(Fields, frozen=True):
     """Autoscalers of workloads that are idled."""
 
-    hpa: Annotated[
-        Literal["Idle", "Leave"],
-        Meta(
-            description="hpa is Idle: a HorizontalPodAutoscaler is idled together with its target; or Leave: a "
-            "workload that has one is not idled."
-        ),
-    ] = "Idle"
-    keda: Annotated[
-        Literal["Pause", "Leave"],
-        Meta(
-            description="keda is Pause: a ScaledObject is paused while its target is idle; or Leave: a workload "
-            "that has one is not idled."
-        ),
-    ] = "Pause"
+    hpa: Literal["Idle", "Leave"] = "Idle"
+    """hpa is Idle: a HorizontalPodAutoscaler is idled together with its target; or Leave: a workload that has one is
+    not idled."""
+    keda: Literal["Pause", "Leave"] = "Pause"
+    """keda is Pause: a ScaledObject is paused while its target is idle; or Leave: a workload that has one is not idled.
+    """
 
 
 class GitOps(Fields, frozen=True):
     """GitOps tools that manage workloads that are idled."""
 
-    flux: Annotated[
-        Literal["Leave", "Pause"],
-        Meta(
-            description="flux is Pause: while a workload that a Kustomization of Flux manages is idle, it carries "
-            "kustomize.toolkit.fluxcd.io/reconcile: disabled, so that Flux changes nothing of it; so does its "
-            "HorizontalPodAutoscaler while its bounds are held. A wake removes that, if it was not there before. "
-            "Leave: Flux is not paused."
-        ),
-    ] = "Leave"
+    flux: Literal["Leave", "Pause"] = "Leave"
+    """flux is Pause: while a workload that a Kustomization of Flux manages is idle, it carries
+    kustomize.toolkit.fluxcd.io/reconcile: disabled, so that Flux changes nothing of it; so does its
+    HorizontalPodAutoscaler while its bounds are held. A wake removes that, if it was not there before. Leave: Flux is
+    not paused."""
 
 
 class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
     """The selection and the criteria of an IdlingPolicy."""
 
-    mode: Annotated[Literal["Enforce", "Observe"], MODE] = "Enforce"
+    mode: Mode = "Enforce"
     priority: Annotated[
         Whole,
         Meta(
@@ -112,76 +84,41 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
             "says so."
         ),
     ] = 0
-    selector: Annotated[
-        SelectorFields,
-        Meta(
-            description="selector selects the workloads of the policy. At least one of services and workloads is "
-            "required. If both are set, the policy applies to what either of them selects."
-        ),
-    ]
+    selector: SelectorFields
+    """selector selects the workloads of the policy. At least one of services and workloads is required. If both are
+    set, the policy applies to what either of them selects."""
     production: Annotated[bool, PRODUCTION] = False
-    exclude: Annotated[
-        tuple[ExclusionFields, ...],
-        Meta(
-            description="exclude lists what this policy does not select although selector does. Other policies may "
-            "still select it. A Service with an excluded workload behind it is not idled while that runs."
-        ),
-    ] = ()
-    idle_when: Annotated[
-        tuple[CriterionFields, ...],
-        Meta(min_length=1, description="idleWhen lists criteria. A workload is idled when all of them are met."),
-    ]
-    min_age: Annotated[
-        Duration, Meta(description="minAge is the least age of a workload. Younger workloads are not idled.")
-    ] = Duration(hours=1)
-    min_awake: Annotated[
-        Duration, Meta(description="minAwake is the least time that a workload stays awake after it was woken.")
-    ] = Duration(hours=2)
-    idle_replicas: Annotated[
-        Replicas, Meta(description="idleReplicas is the number of replicas of an idle workload.")
-    ] = 0
-    wake_when: Annotated[
-        tuple[WakeCriterionFields, ...],
-        Meta(description="wakeWhen lists criteria that wake, in addition to requests to idle Services."),
-    ] = ()
-    wake: Annotated[
-        Literal["Automatic", "OnSignal"],
-        Meta(
-            description="wake is Automatic: a workload wakes when a criterion of idleWhen is no longer met; or "
-            "OnSignal: a workload wakes only on a request to its Service, or if someone wakes it."
-        ),
-    ] = "Automatic"
-    wake_order: Annotated[WakeOrder, Meta(description="wakeOrder is the order in which policies of a group wake.")] = (
-        WakeOrder()
-    )
-    autoscalers: Annotated[
-        Autoscalers, Meta(description="autoscalers states what happens to autoscalers of idle workloads.")
-    ] = Autoscalers()
-    mark_endpoints: Annotated[
-        bool,
-        Meta(
-            description="markEndpoints writes the idling annotations on Endpoints too, for proxies that read them "
-            "there."
-        ),
-    ] = False
-    on_revert: Annotated[
-        Literal["Yield", "Insist"],
-        Meta(
-            description="onRevert states what happens if another tool scales up an idle workload, resumes a CronJob or "
-            "unpauses a ScaledObject. Yield: the workload stays awake, and is left alone from the second time in a row "
-            "on. Insist: it is idled again, once in each run, and always reported. What a person scales up stays awake."
-        ),
-    ] = "Yield"
-    git_ops: Annotated[
-        GitOps, Meta(description="gitOps states what happens to GitOps tools while a workload is idle.")
-    ] = GitOps()
-    limits: Annotated[
-        Limits,
-        Meta(
-            description="limits are the limits of this policy, in all clusters together. Each applies instead of "
-            "limits.default of the Fleet. Replicas of idled workloads count only if replicas is stated."
-        ),
-    ] = Limits()
+    exclude: tuple[ExclusionFields, ...] = ()
+    """exclude lists what this policy does not select although selector does. Other policies may still select it. A
+    Service with an excluded workload behind it is not idled while that runs."""
+    idle_when: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)]
+    """idleWhen lists criteria. A workload is idled when all of them are met."""
+    min_age: Duration = Duration(hours=1)
+    """minAge is the least age of a workload. Younger workloads are not idled."""
+    min_awake: Duration = Duration(hours=2)
+    """minAwake is the least time that a workload stays awake after it was woken."""
+    idle_replicas: Replicas = 0
+    """idleReplicas is the number of replicas of an idle workload."""
+    wake_when: tuple[WakeCriterionFields, ...] = ()
+    """wakeWhen lists criteria that wake, in addition to requests to idle Services."""
+    wake: Literal["Automatic", "OnSignal"] = "Automatic"
+    """wake is Automatic: a workload wakes when a criterion of idleWhen is no longer met; or OnSignal: a workload wakes
+    only on a request to its Service, or if someone wakes it."""
+    wake_order: WakeOrder = WakeOrder()
+    """wakeOrder is the order in which policies of a group wake."""
+    autoscalers: Autoscalers = Autoscalers()
+    """autoscalers states what happens to autoscalers of idle workloads."""
+    mark_endpoints: bool = False
+    """markEndpoints writes the idling annotations on Endpoints too, for proxies that read them there."""
+    on_revert: Literal["Yield", "Insist"] = "Yield"
+    """onRevert states what happens if another tool scales up an idle workload, resumes a CronJob or unpauses a
+    ScaledObject. Yield: the workload stays awake, and is left alone from the second time in a row on. Insist: it is
+    idled again, once in each run, and always reported. What a person scales up stays awake."""
+    git_ops: GitOps = GitOps()
+    """gitOps states what happens to GitOps tools while a workload is idle."""
+    limits: Limits = Limits()
+    """limits are the limits of this policy, in all clusters together. Each applies instead of limits.default of the
+    Fleet. Replicas of idled workloads count only if replicas is stated."""
 
 
 class IdlingPolicyDocument(Fields, frozen=True, kw_only=True):
@@ -190,7 +127,8 @@ class IdlingPolicyDocument(Fields, frozen=True, kw_only=True):
     api_version: ApiVersionField
     kind: Annotated[Literal["IdlingPolicy"], KIND]
     metadata: MetadataField
-    spec: Annotated[IdlingPolicySpec, Meta(description="spec states what is idled, and when.")]
+    spec: IdlingPolicySpec
+    """spec states what is idled, and when."""
 
 
 class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
@@ -239,6 +177,11 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
     )
     _check(document, policy, broken=criteria.broken)
     return policy
+
+
+def complete_idling(spec: dict[str, Any], policy: IdlingPolicy) -> None:
+    """Put the group of the wake order into `spec`, the policy as JSON."""
+    spec["wakeOrder"]["group"] = (policy.wake_order.group or policy.name).rpartition("/")[2]
 
 
 def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> None:

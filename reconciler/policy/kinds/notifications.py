@@ -18,41 +18,23 @@ MessageFormat = Literal["CloudEvents", "Slack", "Teams"]
 class NotificationFields(Fields, frozen=True, kw_only=True):
     """A receiver of one message for each run in which something happened that it asks for."""
 
-    format: Annotated[
-        MessageFormat,
-        Meta(
-            description="format is CloudEvents: a CloudEvent 1.0 as JSON; Slack: for an incoming webhook; Teams: an "
-            "Adaptive Card for a webhook of Workflows."
-        ),
-    ]
-    url: Annotated[
-        Annotated[HttpUrl, Meta(extra_json_schema={"x-secret": True})] | UnsetType,
-        Meta(description="url is the address of a receiver of CloudEvents. It must not hold a secret."),
-    ] = UNSET
-    url_file: Annotated[
-        Text | UnsetType,
-        Meta(
-            description="urlFile is the path of a file that holds the address of the receiver. That of a webhook of "
-            "Slack or Teams is a secret."
-        ),
-    ] = UNSET
-    on: Annotated[
-        tuple[NotifyOn, ...],
-        Meta(
-            min_length=1,
-            description="on lists what is told. Idled, Woken: workloads that the run idled or woke. Overdue: workloads "
-            "that should be awake and are held. HeldBack: changes that a limit or a guard holds back. Conflict: "
-            "policies of equal priority, and workloads that another writer contests. Failed: changes that failed, "
-            "clusters that did not answer, and policies that cannot be used.",
-        ),
-    ] = ("Overdue", "HeldBack", "Conflict", "Failed")
-    token_file: Annotated[
-        Text | None,
-        Meta(description="tokenFile is the path of a file that holds the bearer token to send. null means no token."),
-    ] = None
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="allowInsecureAuth allows the token to be sent over plain http.")
-    ] = False
+    format: MessageFormat
+    """format is CloudEvents: a CloudEvent 1.0 as JSON; Slack: for an incoming webhook; Teams: an Adaptive Card for a
+    webhook of Workflows."""
+    url: Annotated[HttpUrl, Meta(extra_json_schema={"x-secret": True})] | UnsetType = UNSET
+    """url is the address of a receiver of CloudEvents. It must not hold a secret."""
+    url_file: Text | UnsetType = UNSET
+    """urlFile is the path of a file that holds the address of the receiver. That of a webhook of Slack or Teams is a
+    secret."""
+    on: Annotated[tuple[NotifyOn, ...], Meta(min_length=1)] = ("Overdue", "HeldBack", "Conflict", "Failed")
+    """on lists what is told. Idled, Woken: workloads that the run idled or woke. Overdue: workloads that should be
+    awake and are held. HeldBack: changes that a limit or a guard holds back. Conflict: policies of equal priority, and
+    workloads that another writer contests. Failed: changes that failed, clusters that did not answer, and policies that
+    cannot be used."""
+    token_file: Text | None = None
+    """tokenFile is the path of a file that holds the bearer token to send. null means no token."""
+    allow_insecure_auth: bool = False
+    """allowInsecureAuth allows the token to be sent over plain http."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [{"required": ["url"]}, {"required": ["urlFile"]}],

@@ -30,37 +30,35 @@ _NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
 class SecretKeyFields(Fields, frozen=True, kw_only=True):
     """A key of a Secret."""
 
-    name: Annotated[ObjectName, Meta(description="name is the name of the Secret.")]
+    name: ObjectName
+    """name is the name of the Secret."""
     key: Annotated[
         str,
         Meta(
             max_length=253,
             pattern=r"^[-._a-zA-Z0-9]+\Z",
-            description="key is the key in the Secret whose value is sent.",
             extra_json_schema=expected("a key of letters, digits, -, _ and ."),
         ),
     ]
+    """key is the key in the Secret whose value is sent."""
 
 
 class HeaderSourceFields(Fields, frozen=True, kw_only=True):
     """The source of a header's value."""
 
-    secret_key_ref: Annotated[
-        SecretKeyFields, Meta(description="secretKeyRef selects a key of a Secret in the namespace of the workload.")
-    ]
+    secret_key_ref: SecretKeyFields
+    """secretKeyRef selects a key of a Secret in the namespace of the workload."""
 
 
 class HeaderFields(Fields, frozen=True, kw_only=True):
     """A header of the request, with value or valueFrom."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=256, description="name is the name of the header.")]
-    value: Annotated[
-        str | UnsetType, Meta(description="value is the value of the header. Required if valueFrom is not set.")
-    ] = UNSET
-    value_from: Annotated[
-        HeaderSourceFields | UnsetType,
-        Meta(description="valueFrom is the source of the value of the header. Required if value is not set."),
-    ] = UNSET
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    """name is the name of the header."""
+    value: str | UnsetType = UNSET
+    """value is the value of the header. Required if valueFrom is not set."""
+    value_from: HeaderSourceFields | UnsetType = UNSET
+    """valueFrom is the source of the value of the header. Required if value is not set."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [{"required": ["value"]}, {"required": ["valueFrom"]}],
@@ -71,65 +69,39 @@ class HeaderFields(Fields, frozen=True, kw_only=True):
 class PickerRequestFields(Fields, frozen=True, kw_only=True):
     """The HTTP request that asks a pod picker."""
 
-    host: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=253,
-            description="host is the host of the pod picker. podPickers.allowedHosts of the Fleet must allow it.",
-        ),
-    ]
-    port: Annotated[
-        Annotated[int, Meta(ge=1, le=65535)] | UnsetType,
-        Meta(
-            description="port is the port of the pod picker. If scheme is http, the default is 80.",
-            extra_json_schema={"default": 443},
-        ),
-    ] = UNSET
-    scheme: Annotated[Literal["https", "http"], Meta(description="scheme is the protocol of the request.")] = "https"
-    path: Annotated[
-        str,
-        Meta(
-            pattern=r"^/[!-\"$-~]*\Z",
-            description="path is the path of the request.",
-            extra_json_schema=expected('a path that starts with "/"'),
-        ),
-    ] = "/"
-    http_headers: Annotated[tuple[HeaderFields, ...], Meta(description="httpHeaders are headers to send.")] = ()
-    ca_bundle: Annotated[
-        str | None,
-        Meta(description="caBundle holds the PEM certificates to trust. null means those of the system."),
-    ] = None
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="allowInsecureAuth allows a header from a Secret to be sent over plain http.")
-    ] = False
+    host: Annotated[str, Meta(min_length=1, max_length=253)]
+    """host is the host of the pod picker. podPickers.allowedHosts of the Fleet must allow it."""
+    port: Annotated[Annotated[int, Meta(ge=1, le=65535)] | UnsetType, Meta(extra_json_schema={"default": 443})] = UNSET
+    """port is the port of the pod picker. If scheme is http, the default is 80."""
+    scheme: Literal["https", "http"] = "https"
+    """scheme is the protocol of the request."""
+    path: Annotated[str, Meta(pattern=r"^/[!-\"$-~]*\Z", extra_json_schema=expected('a path that starts with "/"'))] = (
+        "/"
+    )
+    """path is the path of the request."""
+    http_headers: tuple[HeaderFields, ...] = ()
+    """httpHeaders are headers to send."""
+    ca_bundle: str | None = None
+    """caBundle holds the PEM certificates to trust. null means those of the system."""
+    allow_insecure_auth: bool = False
+    """allowInsecureAuth allows a header from a Secret to be sent over plain http."""
 
 
 class PodPickerFields(Fields, frozen=True, kw_only=True):
     """A pod picker that is asked over HTTP."""
 
-    http: Annotated[PickerRequestFields, Meta(description="http is the request that asks the pod picker.")]
-    max_retries: Annotated[
-        int, Meta(ge=0, le=10, description="maxRetries is how often a failed request is repeated.")
-    ] = 3
-    timeout_seconds: Annotated[
-        Annotated[int, Meta(gt=0, le=30)] | Annotated[float, Meta(gt=0, le=30)],
-        Meta(description="timeoutSeconds limits one attempt, from the name lookup to the last byte."),
-    ] = 5
-    on_error: Annotated[
-        Literal["fallback", "skip"],
-        Meta(
-            description="onError is what happens without an answer: fallback deletes pods in the default order, skip "
-            "does not scale down in this run."
-        ),
-    ] = "fallback"
-    on_too_few: Annotated[
-        Literal["fill", "reject"],
-        Meta(
-            description="onTooFew is what happens if the answer has too few pods: fill adds pods in the default order, "
-            "reject treats it as a failed request."
-        ),
-    ] = "fill"
+    http: PickerRequestFields
+    """http is the request that asks the pod picker."""
+    max_retries: Annotated[int, Meta(ge=0, le=10)] = 3
+    """maxRetries is how often a failed request is repeated."""
+    timeout_seconds: Annotated[int, Meta(gt=0, le=30)] | Annotated[float, Meta(gt=0, le=30)] = 5
+    """timeoutSeconds limits one attempt, from the name lookup to the last byte."""
+    on_error: Literal["fallback", "skip"] = "fallback"
+    """onError is what happens without an answer: fallback deletes pods in the default order, skip does not scale down
+    in this run."""
+    on_too_few: Literal["fill", "reject"] = "fill"
+    """onTooFew is what happens if the answer has too few pods: fill adds pods in the default order, reject treats it as
+    a failed request."""
 
 
 def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields | UnsetType) -> PodPicker | None:
@@ -155,6 +127,12 @@ def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields 
     )
     _check(document, (*path, "http"), picker)
     return picker
+
+
+def complete_port(spec: dict[str, Any] | None, picker: PodPicker | None) -> None:
+    """Put the port into `spec`, a pod picker as JSON: its default is that of the scheme."""
+    if spec is not None and picker is not None:
+        spec["http"]["port"] = picker.port
 
 
 def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> PickerHeader:

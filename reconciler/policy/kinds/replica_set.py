@@ -47,16 +47,14 @@ _Ignored = Annotated[Any, _BY_THE_SERVER]
 class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
     """The name of a ReplicaSet, and its preferences."""
 
-    name: Annotated[Name, Meta(description="name is the name of the local ReplicaSets too.")]
+    name: Name
+    """name is the name of the local ReplicaSets too."""
     namespace: Annotated[NamespaceName, NAMESPACE] = "default"
-    labels: Annotated[Labels, Meta(description="labels are set on the local ReplicaSets.")] = field(
-        default_factory=dict
-    )
+    labels: Labels = field(default_factory=dict)
+    """labels are set on the local ReplicaSets."""
     annotations: Annotated[
         dict[str, str],
         Meta(
-            description="annotations hold the preferences. The others are set on the local ReplicaSets, except "
-            "those of kubectl, Argo CD, Flux, Helm and the reconciler.",
             extra_json_schema={
                 "properties": {
                     PREFERENCES: {
@@ -71,9 +69,11 @@ class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
                     },
                 },
                 **expected("a mapping of texts"),
-            },
+            }
         ),
     ] = field(default_factory=dict)
+    """annotations hold the preferences. The others are set on the local ReplicaSets, except those of kubectl, Argo CD,
+    Flux, Helm and the reconciler."""
     creation_timestamp: _Ignored = None
     deletion_grace_period_seconds: _Ignored = None
     deletion_timestamp: _Ignored = None
@@ -92,18 +92,23 @@ class ReplicaSetFields(Fields, frozen=True, kw_only=True):
 
     replicas: Annotated[Replicas, REPLICAS] = 1
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
-    selector: Annotated[LabelSelectorFields, Meta(description="selector selects the pods.")]
-    template: Annotated[PodTemplateFields, Meta(description="template is the pod template.")]
+    selector: LabelSelectorFields
+    """selector selects the pods."""
+    template: PodTemplateFields
+    """template is the pod template."""
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
 
 
 class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
     """A ReplicaSet with preferences is another form of a FederatedReplicaSet."""
 
-    api_version: Annotated[Literal["apps/v1"], Meta(description="apiVersion is that of a ReplicaSet.")]
+    api_version: Literal["apps/v1"]
+    """apiVersion is that of a ReplicaSet."""
     kind: Annotated[Literal["ReplicaSet"], KIND]
-    metadata: Annotated[ReplicaSetMetadataFields, Meta(description="metadata names the ReplicaSet.")]
-    spec: Annotated[ReplicaSetFields, Meta(description="spec states how many replicas run, and of what.")]
+    metadata: ReplicaSetMetadataFields
+    """metadata names the ReplicaSet."""
+    spec: ReplicaSetFields
+    """spec states how many replicas run, and of what."""
     status: _Ignored = None
 
 
@@ -128,10 +133,7 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
         pod_picker=own.pod_picker,
     )
     named = FederatedMetadataFields(
-        name=metadata.name,
-        namespace=metadata.namespace,
-        labels=metadata.labels,
-        annotations=metadata.annotations,
+        name=metadata.name, namespace=metadata.namespace, labels=metadata.labels, annotations=metadata.annotations
     )
     stated = {key: value for key, value in document.source.value.items() if key not in _NOT_OURS}
     document.spec = spec

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import Path, nearest_of, shown
 from reconciler.model import Service
+from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.cluster import FleetCluster
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
@@ -38,15 +39,12 @@ P = TypeVar("P")
 class LabelRequirementFields(Fields, frozen=True, kw_only=True):
     """A requirement on the value of a label, as in a Kubernetes label selector."""
 
-    key: Annotated[LabelKey, Meta(description="key is the label key that the requirement applies to.")]
-    operator: Annotated[
-        Literal["In", "NotIn", "Exists", "DoesNotExist"],
-        Meta(description="operator is the relation of the label's value to values."),
-    ]
-    values: Annotated[
-        tuple[LabelValue, ...],
-        Meta(description="values are the values for In and NotIn. They are empty for Exists and DoesNotExist."),
-    ] = ()
+    key: LabelKey
+    """key is the label key that the requirement applies to."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """operator is the relation of the label's value to values."""
+    values: tuple[LabelValue, ...] = ()
+    """values are the values for In and NotIn. They are empty for Exists and DoesNotExist."""
 
 
 class LabelSelectorFields(Fields, frozen=True, kw_only=True):
@@ -59,16 +57,10 @@ class LabelSelectorFields(Fields, frozen=True, kw_only=True):
 class ObjectSelectorFields(Fields, Generic[P], frozen=True, kw_only=True):
     """Objects by name and labels. All parts must match."""
 
-    include: Annotated[
-        tuple[P, ...], Meta(min_length=1, description="include lists names, or patterns of names, that are selected.")
-    ] = ("*",)  # type: ignore[assignment]  # every pattern is a text
-    exclude: Annotated[
-        tuple[P, ...],
-        Meta(
-            description="exclude lists names, or patterns of names, that are not selected. It takes precedence over "
-            "include."
-        ),
-    ] = ()
+    include: Annotated[tuple[P, ...], Meta(min_length=1)] = ("*",)  # type: ignore[assignment]  # every pattern is a text
+    """include lists names, or patterns of names, that are selected."""
+    exclude: tuple[P, ...] = ()
+    """exclude lists names, or patterns of names, that are not selected. It takes precedence over include."""
     match_labels: Annotated[Labels, _MATCH_LABELS] = field(default_factory=dict)
     match_expressions: Annotated[tuple[LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
 
@@ -88,45 +80,32 @@ class ServiceSelectorFields(ObjectSelectorFields[ServicePattern], frozen=True, k
 class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True, kw_only=True):
     """Workloads by kind, name and labels. All parts must match."""
 
-    kinds: Annotated[
-        tuple[Kind, ...],
-        Meta(
-            description="kinds lists the kinds that are selected, as in a manifest. An empty list selects all kinds of "
-            "Kubernetes and KEDA that can be scaled. Custom kinds are selected only if they are listed, also behind a "
-            "Service."
-        ),
-    ] = ()
+    kinds: tuple[Kind, ...] = ()
+    """kinds lists the kinds that are selected, as in a manifest. An empty list selects all kinds of Kubernetes and KEDA
+    that can be scaled. Custom kinds are selected only if they are listed, also behind a Service."""
 
 
 class ScopeFields(Fields, frozen=True, kw_only=True):
     """Clusters and namespaces."""
 
-    clusters: Annotated[
-        ClusterSelectorFields, Meta(description="clusters selects clusters of the Fleet. All parts must match.")
-    ] = ClusterSelectorFields()
-    namespaces: Annotated[
-        NamespaceSelectorFields,
-        Meta(
-            description="namespaces selects namespaces. All parts must match. Protected namespaces are never selected."
-        ),
-    ] = NamespaceSelectorFields()
+    clusters: ClusterSelectorFields = ClusterSelectorFields()
+    """clusters selects clusters of the Fleet. All parts must match."""
+    namespaces: NamespaceSelectorFields = NamespaceSelectorFields()
+    """namespaces selects namespaces. All parts must match. Protected namespaces are never selected."""
 
 
 class WorkloadsOnlyFields(ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy selects."""
 
-    workloads: Annotated[
-        WorkloadSelectorFields, Meta(description="workloads selects workloads by kind, name and labels.")
-    ]
+    workloads: WorkloadSelectorFields
+    """workloads selects workloads by kind, name and labels."""
 
 
 class WorkloadExclusionFields(ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy does not select although its selector does. All parts must match."""
 
-    workloads: Annotated[
-        WorkloadSelectorFields | UnsetType,
-        Meta(description="workloads selects workloads. An empty list of kinds selects all kinds, custom ones too."),
-    ] = UNSET
+    workloads: WorkloadSelectorFields | UnsetType = UNSET
+    """workloads selects workloads. An empty list of kinds selects all kinds, custom ones too."""
 
 
 class ExclusionFields(WorkloadExclusionFields, frozen=True, kw_only=True):
@@ -135,29 +114,19 @@ class ExclusionFields(WorkloadExclusionFields, frozen=True, kw_only=True):
     Without services and workloads that is everything in these namespaces.
     """
 
-    services: Annotated[
-        ServiceSelectorFields | UnsetType,
-        Meta(description="services selects Services, and with each of them the workloads behind it."),
-    ] = UNSET
+    services: ServiceSelectorFields | UnsetType = UNSET
+    """services selects Services, and with each of them the workloads behind it."""
 
 
 class SelectorFields(ScopeFields, frozen=True, kw_only=True):
     """What an IdlingPolicy selects. At least one of services and workloads is required."""
 
-    services: Annotated[
-        ServiceSelectorFields | UnsetType,
-        Meta(
-            description="services selects Services, and with each of them the workloads behind it. {} selects all "
-            "Services. No Service is selected if this field is not set."
-        ),
-    ] = UNSET
-    workloads: Annotated[
-        WorkloadSelectorFields | UnsetType,
-        Meta(
-            description="workloads selects workloads, in addition to the workloads behind selected Services. No "
-            "workload is selected by itself if this field is not set."
-        ),
-    ] = UNSET
+    services: ServiceSelectorFields | UnsetType = UNSET
+    """services selects Services, and with each of them the workloads behind it. {} selects all Services. No Service is
+    selected if this field is not set."""
+    workloads: WorkloadSelectorFields | UnsetType = UNSET
+    """workloads selects workloads, in addition to the workloads behind selected Services. No workload is selected by
+    itself if this field is not set."""
 
     json_schema: ClassVar[dict[str, Any]] = {
         "anyOf": [{"required": ["services"]}, {"required": ["workloads"]}],
@@ -182,9 +151,7 @@ class ObjectSelector(Struct, frozen=True):
 
     def names(self, name: str) -> bool:
         """Return whether an object called `name` may be selected, whatever its labels are."""
-        if any(fnmatchcase(name, pattern) for pattern in self.exclude):
-            return False
-        if self.within and not any(fnmatchcase(name, pattern) for pattern in self.within):
+        if matches_any(name, self.exclude) or (self.within and not matches_any(name, self.within)):
             return False
         return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from reconciler.messages import Path, shown
-from reconciler.policy.globs import TooComplexError, overlap
+from reconciler.policy.globs import matches_any, overlap
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
@@ -46,79 +45,38 @@ AccountName = Annotated[
 class TenantFields(Fields, frozen=True, kw_only=True):
     """A team with policies of its own."""
 
-    name: Annotated[
-        NamespaceName,
-        Meta(description="name is unique in the Fleet. The policies of the tenant are called NAME/POLICY."),
-    ]
-    paths: Annotated[
-        tuple[FilePattern, ...],
-        Meta(
-            min_length=1,
-            description="paths lists the policy files of the tenant, below the policy directory. * matches within a "
-            "folder, ** also folders.",
-        ),
-    ]
-    namespaces: Annotated[
-        tuple[NamespacePattern, ...],
-        Meta(
-            min_length=1,
-            description="namespaces lists the namespaces of the tenant, or patterns of their names. Its policies "
-            "select nothing else. No other tenant may have them in the same cluster, or in any cluster if both may "
-            "have a FederatedReplicaSet.",
-        ),
-    ]
-    clusters: Annotated[
-        tuple[ClusterPattern, ...],
-        Meta(
-            min_length=1,
-            description="clusters lists the clusters of the tenant, or patterns of their names. Its policies select "
-            "no others.",
-        ),
-    ] = ("*",)
+    name: NamespaceName
+    """name is unique in the Fleet. The policies of the tenant are called NAME/POLICY."""
+    paths: Annotated[tuple[FilePattern, ...], Meta(min_length=1)]
+    """paths lists the policy files of the tenant, below the policy directory. * matches within a folder, ** also
+    folders."""
+    namespaces: Annotated[tuple[NamespacePattern, ...], Meta(min_length=1)]
+    """namespaces lists the namespaces of the tenant, or patterns of their names. Its policies select nothing else. No
+    other tenant may have them in the same cluster, or in any cluster if both may have a FederatedReplicaSet."""
+    clusters: Annotated[tuple[ClusterPattern, ...], Meta(min_length=1)] = ("*",)
+    """clusters lists the clusters of the tenant, or patterns of their names. Its policies select no others."""
     kinds: Annotated[
-        tuple[Literal["Calendar", "DownscalePolicy", "FederatedReplicaSet", "IdlingPolicy"], ...],
-        Meta(min_length=1, description="kinds lists the kinds of policies that the tenant may have."),
+        tuple[Literal["Calendar", "DownscalePolicy", "FederatedReplicaSet", "IdlingPolicy"], ...], Meta(min_length=1)
     ] = ("Calendar", "IdlingPolicy")
-    max_priority: Annotated[
-        Whole,
-        Meta(
-            description="maxPriority is the greatest priority of its policies. Of the same priority, policies that "
-            "belong to no tenant win."
-        ),
-    ] = 0
-    production: Annotated[
-        bool, Meta(description="production is true if policies of the tenant may say production: true.")
-    ] = False
-    templates: Annotated[
-        Literal["None", "Any"],
-        Meta(
-            description="templates says which pod templates a FederatedReplicaSet of the tenant may state. None: only "
-            "targetRef. Any: all, with any ServiceAccount, Secret and host access that the namespace admits."
-        ),
-    ] = "None"
-    service_account: Annotated[
-        AccountName | None,
-        Meta(
-            description="serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What "
-            "policies of the tenant decide, and whatever else is written in its namespaces, impersonates it, so that "
-            "the API server checks its rights too. No other tenant has it. If it is not set, the run writes as itself."
-        ),
-    ] = None
-    limits: Annotated[
-        Limits,
-        Meta(
-            description="limits are limits of all policies of the tenant together; those that its policies state "
-            "apply beside them. If they are not set, 25% of the workloads in its namespaces, at least 3, and 25% of "
-            "the replicas, at least 10. The policies of a tenant do not count in limits.default."
-        ),
-    ] = Limits()
-    notify: Annotated[
-        tuple[NotificationFields, ...],
-        Meta(
-            description="notify lists who is sent a message about what happened to the tenant in a run, and about "
-            "nothing else."
-        ),
-    ] = ()
+    """kinds lists the kinds of policies that the tenant may have."""
+    max_priority: Whole = 0
+    """maxPriority is the greatest priority of its policies. Of the same priority, policies that belong to no tenant
+    win."""
+    production: bool = False
+    """production is true if policies of the tenant may say production: true."""
+    templates: Literal["None", "Any"] = "None"
+    """templates says which pod templates a FederatedReplicaSet of the tenant may state. None: only targetRef. Any: all,
+    with any ServiceAccount, Secret and host access that the namespace admits."""
+    service_account: AccountName | None = None
+    """serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What policies of the tenant
+    decide, and whatever else is written in its namespaces, impersonates it, so that the API server checks its rights
+    too. No other tenant has it. If it is not set, the run writes as itself."""
+    limits: Limits = Limits()
+    """limits are limits of all policies of the tenant together; those that its policies state apply beside them. If
+    they are not set, 25% of the workloads in its namespaces, at least 3, and 25% of the replicas, at least 10. The
+    policies of a tenant do not count in limits.default."""
+    notify: tuple[NotificationFields, ...] = ()
+    """notify lists who is sent a message about what happened to the tenant in a run, and about nothing else."""
 
 
 class Tenant(TenantFields, frozen=True, kw_only=True):
@@ -133,10 +91,10 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
         return self.has_cluster(cluster) and self.has_namespace(namespace)
 
     def has_cluster(self, cluster: str) -> bool:
-        return any(fnmatchcase(cluster, pattern) for pattern in self.clusters)
+        return matches_any(cluster, self.clusters)
 
     def has_namespace(self, namespace: str) -> bool:
-        return any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+        return matches_any(namespace, self.namespaces)
 
 
 def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tuple[Tenant, ...]:
@@ -178,11 +136,11 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
         words = f"is {shown(tenant.service_account)}, expected another one than that of {whose}"
         document.add((*here, "serviceAccount"), words)
     for number, pattern in enumerate(tenant.paths):
-        if any(_overlap(pattern, one, path=True) for one in other.paths):
+        if any(overlap(pattern, one, path=True) for one in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
     why = _why_apart(pair, clusters)
     for number, pattern in enumerate(tenant.namespaces if why else ()):
-        twin = next((one for one in other.namespaces if _overlap(pattern, one)), None)
+        twin = next((one for one in other.namespaces if overlap(pattern, one)), None)
         if twin is not None:
             words = f"is {shown(pattern)}, expected namespaces apart from {shown(twin)} of {whose}, {why}"
             document.add((*here, "namespaces", number), words)
@@ -199,10 +157,3 @@ def _why_apart(pair: tuple[Tenant, Tenant], clusters: Sequence[str]) -> str:
         return f"which is in {shared[0]} too"
     placing = all("FederatedReplicaSet" in one.kinds for one in pair)
     return "as both may have a FederatedReplicaSet of the same namespace and name" if placing else ""
-
-
-def _overlap(pattern: str, other: str, *, path: bool = False) -> bool:
-    try:
-        return overlap(pattern, other, path=path)
-    except TooComplexError:
-        return True

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.cli.preflight import home_finding
+from reconciler.cli.doctor_findings import home_finding
 from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.decide.placement.status import (
     home_of,

@@ -1,17 +1,25 @@
-"""The JSON Schemas of documents, made from the structs that define them."""
+"""The published JSON Schemas, made from the structs that define documents; a run reads what was made (schemas.py)."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct, UnsetType, structs
 
-from reconciler.policy.kinds.fields import Duration, Share, scalar_text
+from reconciler.policy.kinds.federated_replica_set import Preferences
+from reconciler.policy.kinds.fields import API_VERSION, Duration, Share, scalar_text
+from reconciler.policy.kinds.policy_test import PolicyTestDocument
+from reconciler.policy.policy_kinds import POLICY_KINDS
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -29,7 +37,44 @@ _LENGTHS = {
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
 }
 _Schema = dict[str, Any]
+_VERSION = API_VERSION.partition("/")[2]
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+
+def policy_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of policies of `kind`, or of their tests, PolicyTest."""
+    document = PolicyTestDocument if kind == "PolicyTest" else POLICY_KINDS[kind].document
+    return json_schema(kind, _VERSION, document, (Preferences,) if kind == "ReplicaSet" else ())
+
+
+def any_policy_schema() -> dict[str, Any]:
+    """Return the one JSON Schema of policies of any kind, for editors: a file may hold several kinds."""
+    kinds = {kind: policy_schema(kind) for kind in POLICY_KINDS}
+    return {
+        "$schema": JSON_SCHEMA,
+        "$id": f"urn:reconciler:{_VERSION}:Policy",
+        "title": "Policy",
+        "description": "A policy of any kind.",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {"kind": {"enum": list(kinds)}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": kind}}}, "then": {"$ref": f"#/$defs/{kind}"}} for kind in kinds
+        ],
+        "$defs": {kind: _embedded(schema, kind) for kind, schema in kinds.items()},
+    }
+
+
+def _embedded(schema: Any, kind: str) -> Any:
+    """Return `schema` as it stands among the `$defs` of another one: its references lead there."""
+    if isinstance(schema, list):
+        return [_embedded(one, kind) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _embedded(value, kind) for key, value in schema.items() if key not in ("$schema", "$id")}
+    if isinstance(found.get("$ref"), str):
+        found["$ref"] = found["$ref"].replace("#/", f"#/$defs/{kind}/", 1)
+    return found
 
 
 def json_schema(title: str, version: str, document: type[Struct], parts: tuple[type[Struct], ...] = ()) -> _Schema:
@@ -85,14 +130,40 @@ def _struct(struct: type[Struct], definitions: _Schema) -> _Schema:
     schema: _Schema = {"description": " ".join((struct.__doc__ or "").split()), "type": "object"}
     if struct.__struct_config__.forbid_unknown_fields:
         schema["additionalProperties"] = False
-    schema["properties"] = {one.encode_name: _field(one, definitions) for one in fields}
+    described = _descriptions(struct)
+    schema["properties"] = {one.encode_name: _field(one, described.get(one.name), definitions) for one in fields}
     required = [one.encode_name for one in fields if one.required]
     more: Mapping[str, Any] = getattr(struct, "json_schema", {})
     return {**schema, **({"required": required} if required else {}), **more}
 
 
-def _field(field: structs.FieldInfo, definitions: _Schema) -> _Schema:
+@cache
+def _descriptions(struct: type[Struct]) -> Mapping[str, str]:
+    """Return the texts below the fields of `struct`, and of what it extends, by field.
+
+    Schemas are made in a checkout, where the source is at hand; what is made while the program runs has none.
+    """
+    found: dict[str, str] = {}
+    for one in reversed(struct.__mro__):
+        classes = _classes(one.__module__) if issubclass(one, Struct) else {}
+        for field, text in pairwise(classes.get(one.__name__, ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = " ".join(words.split())
+    return found
+
+
+@cache
+def _classes(module: str) -> Mapping[str, list[ast.stmt]]:
+    """Return the body of each class of a module."""
+    source = ast.parse(inspect.getsource(sys.modules[module]))
+    return {one.name: one.body for one in source.body if isinstance(one, ast.ClassDef)}
+
+
+def _field(field: structs.FieldInfo, description: str | None, definitions: _Schema) -> _Schema:
     schema = _of(field.type, definitions)
+    if description is not None:
+        schema = {"description": description, **schema}
     default = _default(field)
     if default is NODEFAULT or isinstance(default, UnsetType) or schema.keys() == {"description"}:
         return schema
