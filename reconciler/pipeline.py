@@ -30,17 +30,9 @@ from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
-from reconciler.plan.build import (
-    Inputs,
-    digest_with_activators,
-    doable,
-    in_order,
-    make_plan,
-    number,
-    run_id,
-    state_digest,
-)
+from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
 from reconciler.plan.differences import Compared
+from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
-from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, HeldBack, Phase, Verb
+from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.status import unknown_since
 from reconciler.decide.reasons import ReasonCode
@@ -35,7 +32,10 @@ class Inputs(Struct, frozen=True):
 
 def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
     """Return the plan that brings the clusters of `state` to `desired`, as far as the filters let it."""
-    kept = _filtered(desired.decisions, state, inputs.filters)
+    filters = inputs.filters
+    labels = NOTHING if filters.empty else _labels(state)
+    groups = frozenset() if filters.empty else kept_groups(desired.decisions, filters, labels)
+    kept = [one for one in desired.decisions if filters.empty or one.group in groups]
     decisions = announced(_complete(kept, desired.decisions), state)
     return Plan(
         made_at=run.now,
@@ -45,7 +45,10 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         input_digest=inputs.digest,
         clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
         actions=number(in_order(decisions)),
-        held_back=_left_of(desired.held_back, state, inputs.filters),
+        # Only what is held back of what the filters leave makes the run end with exit 4.
+        held_back=tuple(
+            one for one in desired.held_back if filters.empty or kept_groups(one.decisions, filters, labels)
+        ),
         observed=in_order(desired.observed),
         undecided=desired.undecided,
         overridden=desired.overridden,
@@ -58,7 +61,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
-        kept_up=tuple(_kept_up(desired, state, inputs.filters)),
+        kept_up=tuple(_kept_up(desired, filters, labels)),
         without_workloads=_without_workloads(policies, desired, state),
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
@@ -110,11 +113,11 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
     ):
         return ()
     selecting = {(one.job, one.policy) for one in desired.explanations if one.selected}
-    idling = (f"IdlingPolicy {one.name}" for one in policies.idling if ("idling", one.name) not in selecting)
-    downscale = (
-        f"DownscalePolicy {one.name}" for one in policies.downscale if ("downscale", one.name) not in selecting
-    )
-    return (*idling, *downscale)
+    stated = [
+        *(("idling", one.name) for one in policies.idling),
+        *(("downscale", one.name) for one in policies.downscale),
+    ]
+    return tuple(policy_title(*one) for one in stated if one not in selecting)
 
 
 _LIFTED_BY_TIME = {
@@ -124,15 +127,15 @@ _LIFTED_BY_TIME = {
 }
 
 
-def _kept_up(desired: DesiredState, state: ObservedState, filters: Filters) -> Iterator[KeptUp]:
+def _kept_up(
+    desired: DesiredState, filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
+) -> Iterator[KeptUp]:
     """Yield each workload that only time keeps from being idled, and that the filters leave."""
-    labels: Mapping[ObjectRef, Mapping[str, str]] | None = None
     found: dict[ObjectRef, KeptUp] = {}
     for one in desired.explanations:
         by = _LIFTED_BY_TIME.get(one.reasons[0].code) if one.reasons else None
         if by is None or one.until is None:
             continue
-        labels = _labels(state) if labels is None else labels
         if filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
             found[one.ref] = KeptUp(by, None if one.until == WITHOUT_END else one.until)
     yield from found.values()
@@ -141,9 +144,9 @@ def _kept_up(desired: DesiredState, state: ObservedState, filters: Filters) -> I
 def _places(policies: PolicySet) -> dict[str, str]:
     found = {f"Fleet {policies.fleet.name}": policies.fleet.place}
     found |= {f"Tenant {tenant.name}": tenant.place for tenant in policies.fleet.tenants}
-    found |= {f"IdlingPolicy {policy.name}": policy.place for policy in policies.idling}
-    found |= {f"FederatedReplicaSet {policy.key}": policy.place for policy in policies.federated}
-    found |= {f"DownscalePolicy {policy.name}": policy.place for policy in policies.downscale}
+    found |= {policy_title("idling", policy.name): policy.place for policy in policies.idling}
+    found |= {policy_title("placement", policy.key): policy.place for policy in policies.federated}
+    found |= {policy_title("downscale", policy.name): policy.place for policy in policies.downscale}
     return {name: str(place) for name, place in found.items() if place.file}
 
 
@@ -225,21 +228,6 @@ def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
     return tuple(kept.values())
 
 
-def _filtered(decisions: tuple[Decision, ...], state: ObservedState, filters: Filters) -> tuple[Decision, ...]:
-    if filters.empty:
-        return decisions
-    kept = kept_groups(decisions, filters, _labels(state))
-    return tuple(one for one in decisions if one.group in kept)
-
-
-def _left_of(held: Sequence[HeldBack], state: ObservedState, filters: Filters) -> tuple[HeldBack, ...]:
-    """Return what is held back of what the filters leave: only that makes the run end with exit 4."""
-    if filters.empty:
-        return tuple(held)
-    labels = _labels(state)
-    return tuple(one for one in held if kept_groups(one.decisions, filters, labels))
-
-
 def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     workloads = {found.ref: found.labels for cluster in clusters for found in cluster.workloads}
@@ -257,63 +245,3 @@ def _unknown(state: ObservedState) -> dict[str, str]:
     }
     everything = {**state.unreachable, **parts, **queries}
     return {name: everything[name] for name in sorted(everything)}
-
-
-# The digest of what a plan was made from.
-
-
-_AT_ONCE = 256
-"""Objects that are written down side by side: the text of a whole fleet would be larger than the fleet."""
-
-
-def state_digest(state: ObservedState) -> str:
-    """Return the SHA-256 (hex) over everything in `state` that decisions may look at."""
-    digest = hashlib.sha256()
-    for part in _parts(state):
-        digest.update(_ENCODER.encode(part))
-    return digest.hexdigest()
-
-
-def _parts(state: ObservedState) -> Iterator[list[Any]]:
-    """Yield all of `state` in small lists; each says what it is part of, so that no two states give the same lists."""
-    for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
-        for field in cluster.__struct_fields__:
-            value = getattr(cluster, field)
-            if value is None:
-                continue
-            if field == "scale_kinds":  # what we know of a kind ourselves is no part of a cluster
-                value = tuple(kind.served for kind in cluster.scale_kinds)
-            if isinstance(value, Mapping):
-                value = sorted(value.items())
-            starts = range(0, len(value), _AT_ONCE)
-            pieces = [value] if isinstance(value, str) else (value[start : start + _AT_ONCE] for start in starts)
-            yield from ([name, field, piece] for piece in pieces)
-    yield ["", "unreachable", sorted(state.unreachable.items())]
-    yield ["", "answers", sorted(state.answers.items())]
-
-
-def digest_with_activators(digest: str, state: ObservedState) -> str:
-    """Return the digest of `state`, which is `digest` without what is known of activators.
-
-    A run is not named after them: they are asked when all else is decided.
-    """
-    known = {name: one.activators for name, one in sorted(state.clusters.items()) if one.activators is not None}
-    return hashlib.sha256(digest.encode() + _ENCODER.encode(known)).hexdigest() if known else digest
-
-
-def run_id(policy_digest: str, input_digest: str, run: Run) -> str:
-    """Return the id of a run that was given none: 12 hex digits over policies, inputs and `now`."""
-    text = f"{policy_digest}\n{input_digest}\n{run.now.isoformat()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _plain(value: Any) -> Any:
-    """Return a mapping that is no dict as sorted pairs, and a number of a kind of its own as a number."""
-    if isinstance(value, Mapping):
-        return sorted(value.items())
-    if isinstance(value, int):
-        return int(value)
-    raise TypeError(f"{type(value).__name__} has no place in an observed state")
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="sorted")

@@ -19,7 +19,7 @@ from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX, 
 from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source
-from reconciler.plan.build import state_digest
+from reconciler.plan.digest import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
 from tests.decide.downscale.world import controllers_order, namespace
