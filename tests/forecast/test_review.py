@@ -208,109 +208,6 @@ def with_autoscaler(objects: Objects) -> Objects:
     return {**objects, "eu": [*objects["eu"], autoscaler]}
 
 
-@dataclass(frozen=True)
-class Edit:
-    """An edit, and what the comment must say of it."""
-
-    edit: Callable[[Documents], None]
-    says: tuple[str, ...]
-    start: datetime = FRIDAY_NOON
-    before: Callable[[Documents], None] | None = None
-    objects: Callable[[Objects], Objects] = lambda objects: objects
-    effect: bool = True
-
-
-EDITS = {
-    "mode": Edit(
-        spec("IdlingPolicy dev", mode="Observe"),
-        ("From Fri 2026-11-20 20:00", "no longer", "spec.mode: Enforce -> Observe"),
-    ),
-    "anyOf to allOf": Edit(
-        lambda documents: documents["IdlingPolicy late"]["spec"].update(
-            idleWhen=documents["IdlingPolicy late"]["spec"]["idleWhen"][0]["anyOf"]
-        ),
-        ("From Fri 2026-11-20 23:00", "eu/dev/Deployment/adservice", "no longer", "spec.idleWhen: [{"),
-        before=late_without_dev,
-    ),
-    "idleReplicas": Edit(
-        spec("IdlingPolicy dev", idleReplicas=1),
-        ("From Fri 2026-11-20 20:00", "no longer", "spec.idleReplicas: 0 -> 1"),
-    ),
-    "priority": Edit(
-        spec("IdlingPolicy late", priority=9),
-        ("eu/dev/Deployment/adservice", "From Fri 2026-11-20 20:00", "spec.priority: -1 -> 9"),
-    ),
-    "minAge": Edit(
-        spec("IdlingPolicy dev", minAge="40h"),
-        ("From Fri 2026-11-20 20:00", "4 workloads run at other times", "spec.minAge: 1h -> 1d16h"),
-        objects=young,
-    ),
-    "a calendar exception deleted": Edit(
-        spec("Calendar nights", exceptions=[]),
-        ("From Sat 2026-11-21 20:00", "11 workloads run at other times", "Calendar nights", "spec.exceptions: [{"),
-    ),
-    "a cluster frozen": Edit(
-        cluster_frozen,
-        ("From Fri 2026-11-20 20:00", "spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed"),
-    ),
-    "HPA handling": Edit(
-        spec("IdlingPolicy dev", autoscalers={"hpa": "Leave"}),
-        ("1 workload", "eu/dev/Deployment/frontend", "spec.autoscalers.hpa: Idle -> Leave"),
-        objects=with_autoscaler,
-    ),
-    "a policy renamed": Edit(
-        renamed("IdlingPolicy dev", "develop"),
-        (
-            "No workload runs more or less in the next 3 days; the next run differs",
-            "IdlingPolicy dev is now called IdlingPolicy develop",
-            "11 of the 11 workloads it keeps idle run as without this change",
-        ),
-        start=FRIDAY_NIGHT,
-        effect=False,
-    ),
-    "the Fleet renamed": Edit(
-        renamed("Fleet real", "other"),
-        (
-            "From Sat 2026-11-21 06:00",
-            "11 idle workloads that wake today stay idle",
-            "The Fleet is changed (metadata.name)",
-            "metadata.name: real -> other",
-            "11 workloads idled under the former name stay idle; first run `reconciler restore --all --hold 12h`",
-        ),
-        start=FRIDAY_NIGHT,
-    ),
-    "production selected by mistake": Edit(
-        production_selected,
-        (
-            "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way",
-            "eu/prod-shop/Deployment/frontend",
-            'namespaces.include: ["dev"] -> ["dev", "prod-*"]',
-        ),
-    ),
-    "a folder deleted": Edit(
-        without("IdlingPolicy dev", "IdlingPolicy late"),
-        ("IdlingPolicy dev is removed", "of the 11 workloads it keeps idle", "11 workloads no longer selected"),
-        start=FRIDAY_NIGHT,
-    ),
-    "a picker's host": Edit(
-        spec("DownscalePolicy frontends", podPicker={"http": {"host": "other.prod-shop.svc", "path": "/"}}),
-        ("No effect in the next 3 days", "spec.podPicker.http.host: picker.prod-shop.svc -> other.prod-shop.svc"),
-        effect=False,
-    ),
-    "a placement weight": Edit(
-        lambda documents: documents["FederatedReplicaSet router"]["spec"]["preferences"]["clusters"]["eu"].update(
-            weight=5
-        ),
-        (
-            "1 workload in 1 namespace idles or runs fewer replicas that does not today; 1 workload runs more replicas",
-            "eu/edge/Deployment/router",
-            "us/edge/Deployment/router",
-            "clusters.eu.weight: 1 -> 5",
-        ),
-    ),
-}
-
-
 def limited(documents: Documents) -> None:
     """The limits are those that a Fleet has by default, and policies select nothing yet."""
     documents["Fleet real"]["spec"]["limits"] = {}
@@ -347,104 +244,166 @@ def new_policy(mode: str) -> Callable[[Documents], None]:
     return edit
 
 
-MORE_EDITS = {
-    "NotIn [prod] becomes NotIn [dev]": Edit(not_in_dev, (), before=clusters_by_label),
-    "all of it is over a limit": Edit(spec("IdlingPolicy dev", mode="Enforce"), (), before=limited),
-    "a policy that enforces is new": Edit(new_policy("Enforce"), (), before=without_production),
-    "a policy that observes is new": Edit(new_policy("Observe"), (), before=without_production),
-    "an hour less of downtime": Edit(spec("Calendar nights", downtime=["21:00-06:00"]), ()),
+@dataclass(frozen=True)
+class Edit:
+    """An edit, the line that the comment begins with, and what else it must say."""
+
+    edit: Callable[[Documents], None]
+    first: str
+    says: tuple[str, ...] = ()
+    start: datetime = FRIDAY_NOON
+    before: Callable[[Documents], None] | None = None
+    objects: Callable[[Objects], Objects] = lambda objects: objects
+    effect: bool = True
+
+
+EVENING = "From Fri 2026-11-20 20:00:"
+NO_LONGER = "11 workloads that idle or run fewer replicas today no longer do. +220 replica-hours (+13 %) in 3 days."
+ONE_NO_LONGER = "1 workload that idles or runs fewer replicas today no longer does."
+EDITS = {
+    "mode": Edit(
+        spec("IdlingPolicy dev", mode="Observe"),
+        f"{EVENING} 10 workloads that idle or run fewer replicas today no longer do; 1 workload runs at other times. "
+        "+199 replica-hours (+12 %) in 3 days.",
+        ("spec.mode: Enforce -> Observe",),
+    ),
+    "anyOf to allOf": Edit(
+        lambda documents: documents["IdlingPolicy late"]["spec"].update(
+            idleWhen=documents["IdlingPolicy late"]["spec"]["idleWhen"][0]["anyOf"]
+        ),
+        f"From Fri 2026-11-20 23:00: {ONE_NO_LONGER} +21 replica-hours (+1 %) in 3 days.",
+        ("eu/dev/Deployment/adservice", "spec.idleWhen: [{"),
+        before=late_without_dev,
+    ),
+    "idleReplicas": Edit(
+        spec("IdlingPolicy dev", idleReplicas=1), f"{EVENING} {NO_LONGER}", ("spec.idleReplicas: 0 -> 1",)
+    ),
+    "priority": Edit(
+        spec("IdlingPolicy late", priority=9),
+        f"{EVENING} 1 workload runs at other times. -1 replica-hours (0 %) in 3 days.",
+        ("eu/dev/Deployment/adservice", "spec.priority: -1 -> 9"),
+    ),
+    "minAge": Edit(
+        spec("IdlingPolicy dev", minAge="40h"),
+        f"{EVENING} 4 workloads run at other times. +32 replica-hours (+2 %) in 3 days.",
+        ("spec.minAge: 1h -> 1d16h",),
+        objects=young,
+    ),
+    "a calendar exception deleted": Edit(
+        spec("Calendar nights", exceptions=[]),
+        "From Sat 2026-11-21 20:00: 11 workloads run at other times. -110 replica-hours (-7 %) in 3 days.",
+        ("Calendar nights", "spec.exceptions: [{"),
+    ),
+    "a cluster frozen": Edit(
+        cluster_frozen,
+        f"{EVENING} {NO_LONGER}",
+        ("spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed"),
+    ),
+    "HPA handling": Edit(
+        spec("IdlingPolicy dev", autoscalers={"hpa": "Leave"}),
+        f"{EVENING} {ONE_NO_LONGER} +20 replica-hours (+1 %) in 3 days.",
+        ("eu/dev/Deployment/frontend", "spec.autoscalers.hpa: Idle -> Leave"),
+        objects=with_autoscaler,
+    ),
+    "a policy renamed": Edit(
+        renamed("IdlingPolicy dev", "develop"),
+        "No workload runs more or less in the next 3 days; the next run differs.",
+        (
+            "IdlingPolicy dev is now called IdlingPolicy develop",
+            "11 of the 11 workloads it keeps idle run as without this change",
+        ),
+        start=FRIDAY_NIGHT,
+        effect=False,
+    ),
+    "the Fleet renamed": Edit(
+        renamed("Fleet real", "other"),
+        "From Sat 2026-11-21 06:00: 11 idle workloads that wake today stay idle. -572 replica-hours (-35 %) in 3 days.",
+        (
+            "The Fleet is changed (metadata.name)",
+            "metadata.name: real -> other",
+            "11 workloads idled under the former name stay idle; first run `reconciler restore --all --hold 12h`",
+        ),
+        start=FRIDAY_NIGHT,
+    ),
+    "production selected by mistake": Edit(
+        production_selected,
+        "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way.",
+        ("eu/prod-shop/Deployment/frontend", 'namespaces.include: ["dev"] -> ["dev", "prod-*"]'),
+    ),
+    "a folder deleted": Edit(
+        without("IdlingPolicy dev", "IdlingPolicy late"),
+        f"From Fri 2026-11-20 21:00: {NO_LONGER}",
+        ("IdlingPolicy dev is removed", "of the 11 workloads it keeps idle", "11 workloads no longer selected"),
+        start=FRIDAY_NIGHT,
+    ),
+    "a picker's host": Edit(
+        spec("DownscalePolicy frontends", podPicker={"http": {"host": "other.prod-shop.svc", "path": "/"}}),
+        "No effect in the next 3 days.",
+        ("spec.podPicker.http.host: picker.prod-shop.svc -> other.prod-shop.svc",),
+        effect=False,
+    ),
+    "a placement weight": Edit(
+        lambda documents: documents["FederatedReplicaSet router"]["spec"]["preferences"]["clusters"]["eu"].update(
+            weight=5
+        ),
+        "From Fri 2026-11-20 12:00: 1 workload in 1 namespace idles or runs fewer replicas that does not today; "
+        "1 workload runs more replicas. 0 replica-hours (0 %) in 3 days.",
+        ("eu/edge/Deployment/router", "us/edge/Deployment/router", "clusters.eu.weight: 1 -> 5"),
+    ),
+    "NotIn [prod] becomes NotIn [dev]": Edit(
+        not_in_dev,
+        "Production: 13 workloads in eu left out, because no policy that selects them says production: true.",
+        before=clusters_by_label,
+    ),
+    "all of it is over a limit": Edit(
+        spec("IdlingPolicy dev", mode="Enforce"),
+        "Held back: dev: 11 workloads would go idle for the first time, limit 5 in eu; to allow: add "
+        "`limits: {workloads: 13}` to policies/all.yaml:6.",
+        before=limited,
+    ),
+    "a policy that enforces is new": Edit(
+        new_policy("Enforce"),
+        f"{EVENING} 3 workloads in 1 namespace idle or run fewer replicas that do not today. -100 replica-hours (-6 %) "
+        "in 3 days.",
+        before=without_production,
+    ),
+    "a policy that observes is new": Edit(
+        new_policy("Observe"),
+        "3 workloads newly selected; none runs more or less in the next 3 days.",
+        before=without_production,
+    ),
+    "an hour less of downtime": Edit(
+        spec("Calendar nights", downtime=["21:00-06:00"]),
+        f"{EVENING} 11 workloads run at other times. +22 replica-hours (+1 %) in 3 days.",
+    ),
     "a namespace is protected": Edit(
-        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]), ()
+        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]),
+        f"{EVENING} {NO_LONGER}",
     ),
     "a Service is left out": Edit(
-        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(services={"exclude": ["cart*"]}), ()
+        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(services={"exclude": ["cart*"]}),
+        f"{EVENING} {ONE_NO_LONGER} +20 replica-hours (+1 %) in 3 days.",
     ),
-    "a lower target": Edit(spec("DownscalePolicy frontends", target={"replicas": 1}), ()),
-    "more replicas": Edit(spec("FederatedReplicaSet router", replicas=9), ()),
-    "a wake order": Edit(spec("IdlingPolicy dev", wakeOrder={"group": "dev", "tier": 1}), ()),
+    "a lower target": Edit(
+        spec("DownscalePolicy frontends", target={"replicas": 1}), "Production: 1 workload in eu runs in another way."
+    ),
+    "more replicas": Edit(
+        spec("FederatedReplicaSet router", replicas=9),
+        "From Fri 2026-11-20 12:00: 2 workloads run more replicas. +216 replica-hours (+13 %) in 3 days.",
+    ),
+    "a wake order": Edit(
+        spec("IdlingPolicy dev", wakeOrder={"group": "dev", "tier": 1}), "No effect in the next 3 days.", effect=False
+    ),
 }
 
 
-FIRST_LINES = {
-    "mode": (
-        "From Fri 2026-11-20 20:00: 10 workloads that idle or run fewer replicas today no longer do; 1 "
-        "workload runs at other times. +199 replica-hours (+12 %) in 3 days."
-    ),
-    "anyOf to allOf": (
-        "From Fri 2026-11-20 23:00: 1 workload that idles or runs fewer replicas today no longer does. +21 "
-        "replica-hours (+1 %) in 3 days."
-    ),
-    "idleReplicas": (
-        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
-        "replica-hours (+13 %) in 3 days."
-    ),
-    "priority": "From Fri 2026-11-20 20:00: 1 workload runs at other times. -1 replica-hours (0 %) in 3 days.",
-    "minAge": "From Fri 2026-11-20 20:00: 4 workloads run at other times. +32 replica-hours (+2 %) in 3 days.",
-    "a calendar exception deleted": (
-        "From Sat 2026-11-21 20:00: 11 workloads run at other times. -110 replica-hours (-7 %) in 3 days."
-    ),
-    "a cluster frozen": (
-        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
-        "replica-hours (+13 %) in 3 days."
-    ),
-    "HPA handling": (
-        "From Fri 2026-11-20 20:00: 1 workload that idles or runs fewer replicas today no longer does. +20 "
-        "replica-hours (+1 %) in 3 days."
-    ),
-    "a policy renamed": "No workload runs more or less in the next 3 days; the next run differs.",
-    "the Fleet renamed": (
-        "From Sat 2026-11-21 06:00: 11 idle workloads that wake today stay idle. -572 replica-hours (-35 %) in 3 days."
-    ),
-    "production selected by mistake": (
-        "Production: 3 workloads in eu newly selected; 3 workloads in eu run in another way."
-    ),
-    "a folder deleted": (
-        "From Fri 2026-11-20 21:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
-        "replica-hours (+13 %) in 3 days."
-    ),
-    "a picker's host": "No effect in the next 3 days.",
-    "a placement weight": (
-        "From Fri 2026-11-20 12:00: 1 workload in 1 namespace idles or runs fewer replicas that does not "
-        "today; 1 workload runs more replicas. 0 replica-hours (0 %) in 3 days."
-    ),
-    "NotIn [prod] becomes NotIn [dev]": (
-        "Production: 13 workloads in eu left out, because no policy that selects them says production: true."
-    ),
-    "all of it is over a limit": (
-        "Held back: dev: 11 workloads would go idle for the first time, limit 5 in eu; to allow: add "
-        "`limits: {workloads: 13}` to policies/all.yaml:6."
-    ),
-    "a policy that enforces is new": (
-        "From Fri 2026-11-20 20:00: 3 workloads in 1 namespace idle or run fewer replicas that do not today. "
-        "-100 replica-hours (-6 %) in 3 days."
-    ),
-    "a policy that observes is new": "3 workloads newly selected; none runs more or less in the next 3 days.",
-    "an hour less of downtime": (
-        "From Fri 2026-11-20 20:00: 11 workloads run at other times. +22 replica-hours (+1 %) in 3 days."
-    ),
-    "a namespace is protected": (
-        "From Fri 2026-11-20 20:00: 11 workloads that idle or run fewer replicas today no longer do. +220 "
-        "replica-hours (+13 %) in 3 days."
-    ),
-    "a Service is left out": (
-        "From Fri 2026-11-20 20:00: 1 workload that idles or runs fewer replicas today no longer does. +20 "
-        "replica-hours (+1 %) in 3 days."
-    ),
-    "a lower target": "Production: 1 workload in eu runs in another way.",
-    "more replicas": "From Fri 2026-11-20 12:00: 2 workloads run more replicas. +216 replica-hours (+13 %) in 3 days.",
-    "a wake order": "No effect in the next 3 days.",
-}
-
-
-@pytest.mark.parametrize("name", FIRST_LINES)
-def test_what_the_comment_says_of_an_edit(objects: Objects, name: str) -> None:
-    edit = {**EDITS, **MORE_EDITS}[name]
+@pytest.mark.parametrize("edit", [pytest.param(edit, id=name) for name, edit in EDITS.items()])
+def test_what_the_comment_says_of_an_edit(objects: Objects, edit: Edit) -> None:
     found = reviewed(edit.objects(objects), edit.edit, before=edit.before, start=edit.start)
     text = render_text(found)
-    assert text.splitlines()[2] == FIRST_LINES[name]
+    assert text.splitlines()[2] == edit.first
     assert [words for words in edit.says if words not in text] == [], text
-    assert name in MORE_EDITS or bool(found.differences) is edit.effect, text
-    assert name in MORE_EDITS or ("No effect" in text) is (not edit.effect and "next run differs" not in text), text
+    assert ("No effect" in text) is (not edit.effect and "next run differs" not in text), text
 
 
 def of_three(objects: Objects) -> Objects:
@@ -469,21 +428,13 @@ def deeper_all_week(documents: Documents) -> None:
     ("edit", "start", "expected"),
     [
         pytest.param(
-            spec("IdlingPolicy dev", idleReplicas=2),
-            FRIDAY_NOON,
-            "11 workloads go down to more replicas than today.",
-            id="less low",
+            spec("IdlingPolicy dev", idleReplicas=2), FRIDAY_NOON, "go down to more replicas than today.", id="less low"
         ),
         pytest.param(
-            spec("IdlingPolicy dev", idleReplicas=0),
-            FRIDAY_NOON,
-            "11 workloads go down to fewer replicas than today.",
-            id="lower",
+            spec("IdlingPolicy dev", idleReplicas=0), FRIDAY_NOON, "go down to fewer replicas than today.", id="lower"
         ),
-        pytest.param(all_week, FRIDAY_NOON, "11 workloads run at other times.", id="awake now, and never again"),
-        pytest.param(
-            deeper_all_week, FRIDAY_NIGHT, "11 idle workloads that wake today stay idle.", id="idle now, and lower"
-        ),
+        pytest.param(all_week, FRIDAY_NOON, "run at other times.", id="awake now, and never again"),
+        pytest.param(deeper_all_week, FRIDAY_NIGHT, "that wake today stay idle.", id="idle now, and lower"),
     ],
 )
 def test_each_workload_counts_once_and_is_called_idle_where_it_is(
@@ -491,13 +442,8 @@ def test_each_workload_counts_once_and_is_called_idle_where_it_is(
 ) -> None:
     text = render_text(reviewed(of_three(objects), edit, before=spec("IdlingPolicy dev", idleReplicas=1), start=start))
     headline = text.splitlines()[2]
-    assert headline.partition(": ")[2].startswith(expected), headline
-
-
-def test_the_same_input_gives_the_same_bytes(objects: Objects) -> None:
-    edit = EDITS["production selected by mistake"].edit
-    first, second = (render_markdown(reviewed(objects, edit)) for _ in range(2))
-    assert first == second
+    assert headline.partition(": ")[2].startswith("11 ")
+    assert expected in headline
 
 
 def test_production_is_never_folded(objects: Objects) -> None:
