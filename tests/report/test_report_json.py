@@ -54,6 +54,9 @@ def test_totals_count_what_was_applied():
     }
 
 
+COUNTED = {"hit": 0, "missed": 0, "substituted": 0, "locked": False, "pickerFailed": False}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -61,20 +64,7 @@ def test_totals_count_what_was_applied():
         pytest.param({"schemaVersion": "v0"}, '$.schemaVersion is "v0"', id="another version"),
         pytest.param({"plan": {}}, "`$.plan`", id="no plan inside"),
         pytest.param(
-            {
-                "outcomes": [
-                    {
-                        "action": 7,
-                        "status": "applied",
-                        "message": "",
-                        "hit": 0,
-                        "missed": 0,
-                        "substituted": 0,
-                        "locked": False,
-                        "pickerFailed": False,
-                    }
-                ]
-            },
+            {"outcomes": [{"action": 7, "status": "applied", "message": "", **COUNTED}]},
             "$.outcomes[0].action is 7, expected the id of a planned change",
             id="an outcome of nothing",
         ),

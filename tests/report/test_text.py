@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -27,7 +28,8 @@ from reconciler.decide.decisions import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
+from reconciler.decide.reasons import CounterfactualCode, Reason, change_if, joint_counterfactual, reason
+from reconciler.decide.reasons import ReasonCode as Code
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import KeptUp
 from reconciler.report.groups import made_at
@@ -39,8 +41,8 @@ from tests.laws import tries
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans, reasons
 
-REQUESTS = reason(ReasonCode.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
-UNKNOWN = reason(ReasonCode.METRIC_UNKNOWN, name="requests", window="30m")
+REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
+UNKNOWN = reason(Code.METRIC_UNKNOWN, name="requests", window="30m")
 HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41, times in UTC)"
 LIMITS = "Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300."
 
@@ -67,7 +69,7 @@ def test_policies_of_equal_priority_are_named_above_the_changes_and_nowhere_else
 
 
 def test_a_plan_is_a_diff_grouped_by_policy():
-    nights = reason(ReasonCode.IN_DOWNTIME, calendar="nights", until="2026-11-21T06:00:00Z", timeZone="Europe/Berlin")
+    nights = reason(Code.IN_DOWNTIME, calendar="nights", until="2026-11-21T06:00:00Z", timeZone="Europe/Berlin")
     idle = an_idle(cause=Cause("idle-dev", "policies/dev.yaml:4", (REQUESTS, nights)))
     suspend = an_idle(
         ref=a_ref("tick", kind="CronJob", cluster="eu-west", namespace="dev-b"),
@@ -76,14 +78,14 @@ def test_a_plan_is_a_diff_grouped_by_policy():
     )
     wake = a_wake(
         ref=a_ref("reports", cluster="us-east", namespace="dev-a"),
-        cause=Cause("idle-dev", "policies/dev.yaml:4", (reason(ReasonCode.WAKE_REQUESTED, at="2026-11-20T15:39:00Z"),)),
+        cause=Cause("idle-dev", "policies/dev.yaml:4", (reason(Code.WAKE_REQUESTED, at="2026-11-20T15:39:00Z"),)),
     )
     scale = a_scale(
         7,
         4,
         "worker",
         job="downscale",
-        cause=Cause("workers", "policies/d.yaml:2", (reason(ReasonCode.TARGET, replicas=4),)),
+        cause=Cause("workers", "policies/d.yaml:2", (reason(Code.TARGET, replicas=4),)),
         victims=VictimForecast(("worker-0", "worker-1", "worker-2")),
     )
     plan = a_plan(
@@ -92,7 +94,7 @@ def test_a_plan_is_a_diff_grouped_by_policy():
         suspend,
         wake,
         scale,
-        undecided=(undecided("y", UNKNOWN, reason(ReasonCode.NO_SERIES)),),
+        undecided=(undecided("y", UNKNOWN, reason(Code.NO_SERIES)),),
         places={"IdlingPolicy idle-dev": "policies/dev.yaml:4"},
         time_zones=("Europe/Berlin",),
     )
@@ -123,8 +125,8 @@ def a_row(cluster: str, current: int | None, wanted: int | None, **fields) -> Pl
 
 def test_moves_are_pairs():
     rows = (a_row("eu-west", 8, 5, asked=7), a_row("us-east", 4, 7), a_row("ap-south", 0, 0))
-    weight = reason(ReasonCode.WEIGHT, weight=1, weights=2)
-    capacity = (reason(ReasonCode.CAPACITY, capacity=5), reason(ReasonCode.WAITING, waitingReplicas=2))
+    weight = reason(Code.WEIGHT, weight=1, weights=2)
+    capacity = (reason(Code.CAPACITY, capacity=5), reason(Code.WAITING, waitingReplicas=2))
     less = replace(PLACE, reasons=(weight, *capacity))
     plan = a_plan(
         a_scale(8, 7, cause=less),
@@ -152,9 +154,9 @@ def test_a_placement_that_moves_nothing_says_what_is_desired_where():
 
 
 def test_what_moves_in_later_runs_is_said_unless_a_line_says_it():
-    later = (reason(ReasonCode.DRAINING), reason(ReasonCode.MOVES_LATER, replicas=3))
+    later = (reason(Code.DRAINING), reason(Code.MOVES_LATER, replicas=3))
     rows = (a_row("eu-west", 3, 6), a_row("us-east", 3, 0, asked=3, reasons=later))
-    up = a_scale(3, 6, cause=replace(PLACE, reasons=(reason(ReasonCode.WEIGHT, weight=1, weights=1),)))
+    up = a_scale(3, 6, cause=replace(PLACE, reasons=(reason(Code.WEIGHT, weight=1, weights=1),)))
     plan = a_plan(up, placements=(PlacementView("shop/web", 6, rows),))
     assert text_of(plan).splitlines()[2] == (
         "FederatedReplicaSet shop/web (policies/shop.yaml:9): desired 6: eu-west 6; "
@@ -386,107 +388,107 @@ BERLIN = {"timeZone": "Europe/Berlin"}
 NIGHTS = {"calendar": "nights", **BERLIN}
 
 
+def case(stored: str, shown: str, *reasons: Reason) -> Any:
+    return pytest.param(reasons, stored, shown, id=shown)
+
+
 @pytest.mark.parametrize(
     ("reasons", "stored", "shown"),
     [
-        ([REQUESTS], "requests 0 at most 0 in 30m", "requests 0, idle at <= 0 (30m)"),
-        (
-            [reason(ReasonCode.METRIC_BUSY, value=12.5, atMost=0.1)],
-            "12.5 above 0.1",
-            "metric 12.5, idle at <= 0.1",
-        ),
-        (
-            [reason(ReasonCode.WAKE_WHEN_TRUE, value=3.0, above=0.0, window="5m")],
+        case("requests 0 at most 0 in 30m", "requests 0, idle at <= 0 (30m)", REQUESTS),
+        case("12.5 above 0.1", "metric 12.5, idle at <= 0.1", reason(Code.METRIC_BUSY, value=12.5, atMost=0.1)),
+        case(
             "wakeWhen 3 above 0 in 5m",
             "wakeWhen 3 > 0 (5m)",
+            reason(Code.WAKE_WHEN_TRUE, value=3.0, above=0.0, window="5m"),
         ),
-        ([UNKNOWN, reason(ReasonCode.NO_SERIES)], "requests unknown in 30m: no series", "requests: no series"),
-        (
-            [UNKNOWN, reason(ReasonCode.QUERY_STALE, at="2026-11-20T15:31:23Z")],
+        case("requests unknown in 30m: no series", "requests: no series", UNKNOWN, reason(Code.NO_SERIES)),
+        case(
             "requests unknown in 30m: recorded at 2026-11-20T15:31:23Z, more than 5 minutes ago",
             "requests: recorded 10m ago, more than 5 minutes ago",
+            UNKNOWN,
+            reason(Code.QUERY_STALE, at="2026-11-20T15:31:23Z"),
         ),
-        (
-            [reason(ReasonCode.IN_DOWNTIME, until=TOMORROW, **NIGHTS)],
+        case(
             "schedule nights until 2026-11-21T06:00:00Z",
             "nights until Sat 2026-11-21 07:00",
+            reason(Code.IN_DOWNTIME, until=TOMORROW, **NIGHTS),
         ),
-        ([reason(ReasonCode.IN_DOWNTIME, calendar="nights")], "schedule nights without end", "nights without end"),
-        (
-            [reason(ReasonCode.OUTSIDE_DOWNTIME, until=EVENING, exception="release, then rest", **NIGHTS)],
+        case("schedule nights without end", "nights without end", reason(Code.IN_DOWNTIME, calendar="nights")),
+        case(
             "schedule nights closed until 2026-11-20T19:00:00Z (release, then rest)",
             "nights starts Fri 2026-11-20 20:00 (release, then rest)",
+            reason(Code.OUTSIDE_DOWNTIME, until=EVENING, exception="release, then rest", **NIGHTS),
         ),
-        (
-            [reason(ReasonCode.IN_DOWNTIME, until=TOMORROW, calendar="days", timeZone="no/where")],
+        case(
             "schedule days until 2026-11-21T06:00:00Z",
             "days until Sat 2026-11-21 07:00",
+            reason(Code.IN_DOWNTIME, until=TOMORROW, calendar="days", timeZone="no/where"),
         ),
-        (
-            [reason(ReasonCode.OUTSIDE_UPTIME, until=TOMORROW, calendar="office", timeZone="Europe/London")],
+        case(
             "outside uptime office until 2026-11-21T06:00:00Z",
             "outside uptime office until Sat 2026-11-21 07:00",
+            reason(Code.OUTSIDE_UPTIME, until=TOMORROW, calendar="office", timeZone="Europe/London"),
         ),
-        (
-            [reason(ReasonCode.KEPT_AWAKE, until="2026-11-20T17:41:23Z")],
+        case(
             "kept awake until 2026-11-20T17:41:23Z",
             "kept awake for another 120m",
+            reason(Code.KEPT_AWAKE, until="2026-11-20T17:41:23Z"),
         ),
-        ([reason(ReasonCode.DOWNTIME_OVER, calendar="nights")], "schedule nights is over", "nights is over"),
-        (
-            [reason(ReasonCode.IN_DOWNTIME, until="2026-99-99T06:00:00Z", **NIGHTS)],
+        case("schedule nights is over", "nights is over", reason(Code.DOWNTIME_OVER, calendar="nights")),
+        case(
             "schedule nights until 2026-99-99T06:00:00Z",
             "nights until 2026-99-99T06:00:00Z",
+            reason(Code.IN_DOWNTIME, until="2026-99-99T06:00:00Z", **NIGHTS),
         ),
-        (
-            [reason(ReasonCode.WAKE_REQUESTED, at="2026-11-20T15:39:00Z")],
+        case(
             "wake requested at 2026-11-20T15:39:00Z",
             "requested 2m ago",
+            reason(Code.WAKE_REQUESTED, at="2026-11-20T15:39:00Z"),
         ),
-        (
-            [reason(ReasonCode.WAKE_REQUESTED, at="2026-11-20T15:43:00Z")],
+        case(
             "wake requested at 2026-11-20T15:43:00Z",
             "requested in 97s",
+            reason(Code.WAKE_REQUESTED, at="2026-11-20T15:43:00Z"),
         ),
-        (
-            [reason(ReasonCode.WAKE_DUE, due="2026-11-20T12:00:00Z")],
-            "due since 2026-11-20T12:00:00Z",
-            "due 3h ago",
-        ),
-        (
-            [reason(ReasonCode.CLUSTER_LOST, since="2026-11-18T12:00:00Z")],
+        case("due since 2026-11-20T12:00:00Z", "due 3h ago", reason(Code.WAKE_DUE, due="2026-11-20T12:00:00Z")),
+        case(
             "unreachable since 2026-11-18T12:00:00Z, its replicas move elsewhere",
             "unreachable for 2d, its replicas move elsewhere",
+            reason(Code.CLUSTER_LOST, since="2026-11-18T12:00:00Z"),
         ),
-        (
-            [reason(ReasonCode.CAPACITY, capacity=2), reason(ReasonCode.WAITING, waitingReplicas=2)],
+        case(
             "capacity 2, 2 waiting",
             "capacity 2, 2 pending (waitingReplicas)",
+            reason(Code.CAPACITY, capacity=2),
+            reason(Code.WAITING, waitingReplicas=2),
         ),
-        (
-            [reason(ReasonCode.WRITE_REFUSED, count=3, retryAfter="2026-11-20T15:51:23Z", error="no, by a, b")],
+        case(
             "refused 3 times in a row, tried again at 2026-11-20T15:51:23Z: no, by a, b",
             "refused 3 times in a row, retried in 10m: no, by a, b",
+            reason(Code.WRITE_REFUSED, count=3, retryAfter="2026-11-20T15:51:23Z", error="no, by a, b"),
         ),
-        (
-            [reason(ReasonCode.TARGET, replicas=4), reason(ReasonCode.AT_MOST, max=4)],
+        case(
             "the target is 4, at most 4",
             "target 4, at most 4",
+            reason(Code.TARGET, replicas=4),
+            reason(Code.AT_MOST, max=4),
         ),
-        (
-            [reason(ReasonCode.POLICY_REMOVED, onDelete="orphan")],
+        case(
             "its policy was removed (onDelete: orphan)",
             "policy removed (onDelete: orphan)",
+            reason(Code.POLICY_REMOVED, onDelete="orphan"),
         ),
-        (
-            [reason(ReasonCode.EXCLUDED), reason(ReasonCode.CLUSTER_LEAVING, cluster="east")],
+        case(
             "excluded: the cluster east is leaving",
             "excluded: the cluster east is leaving",
+            reason(Code.EXCLUDED),
+            reason(Code.CLUSTER_LEAVING, cluster="east"),
         ),
-        (
-            said("words of somebody, at 2026-11-20T15:39:00Z"),
+        case(
             "words of somebody, at 2026-11-20T15:39:00Z",
             "words of somebody, at 2026-11-20T15:39:00Z",
+            *said("words of somebody, at 2026-11-20T15:39:00Z"),
         ),
     ],
 )
@@ -534,7 +536,7 @@ def test_what_would_change_a_decision_is_a_clause(change, shown):
 
 
 def test_the_reasons_in_a_notice_are_rendered_and_its_other_words_stay():
-    since = reason(ReasonCode.CONTESTED, by="hand", since="2026-11-17T15:41:23Z")
+    since = reason(Code.CONTESTED, by="hand", since="2026-11-17T15:41:23Z")
     text = f"eu-west/a/Deployment/b is {since}; it is left alone at 2026-11-17T15:41:23Z"
     assert text.startswith("eu-west/a/Deployment/b is contested by hand since 2026-11-17T15:41:23Z;")
     notice = Notice("contested", "eu-west/a/Deployment/b", text, "idle-dev", reasons=(since,))
