@@ -315,6 +315,20 @@ class QueryAnswer(Struct, frozen=True):
     error: str = ""
 
 
+class RangeSeries(Struct, frozen=True):
+    """One series over time, a value for each time that was asked for; None: it has none then."""
+
+    labels: Mapping[str, str]
+    values: tuple[float | None, ...]
+
+
+class RangeAnswer(Struct, frozen=True):
+    """What a metrics source said to one query over time. `error` set: it failed, `series` is empty then."""
+
+    series: tuple[RangeSeries, ...] = ()
+    error: str = ""
+
+
 class QueryKey(Struct, frozen=True, order=True):
     """Which query of which policy, on which cluster; `window` is the policy's own text ("30m", "" for none)."""
 

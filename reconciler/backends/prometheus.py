@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import ssl
 from base64 import b64encode
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
@@ -27,15 +28,18 @@ from reconciler.backends.http.exchange import (
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.credentials import remember_authorization, remember_header, without_credentials
 from reconciler.errors import UnauthorisedError
-from reconciler.model import QueryAnswer, Sample
+from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.time_limit import TimeLimit
 
 LARGEST_ANSWER = 32 << 20
 """Bytes, unpacked; an answer with a few hundred thousand series fits."""
 
 _PATH = "/api/v1/query"
+_MOST_POINTS = 10_000  # of one series in one answer; Prometheus refuses more than 11,000
 _FORM = "application/x-www-form-urlencoded"
 _NO_POST = frozenset({405, 501})
+_TOO_MUCH = ("too many samples", "query timed out")
+"""Source: prometheus/prometheus promql/engine.go, ErrTooManySamples, ErrQueryTimeout."""
 _ONE_MORE = RetryPolicy(attempts=2, statuses=frozenset({429, 503}), first_pause=0.25)
 _LONGEST_WORDS = 300
 _HEADERS = {"Accept": "application/json", "User-Agent": "reconciler"}
@@ -57,6 +61,10 @@ class _Wrong(Exception):
     """No usable answer: what is, and what was expected."""
 
 
+class _TooMuch(_Wrong):
+    """An answer that is too large, or has too many samples: a shorter time may have one."""
+
+
 class _Result(msgspec.Struct, rename="camel"):
     result_type: str
     result: msgspec.Raw
@@ -74,6 +82,11 @@ class _Answer(msgspec.Struct, rename="camel"):
 class _SeriesPayload(msgspec.Struct):
     metric: dict[str, str]
     value: tuple[float, str] | None = None  # absent: the series is a native histogram
+
+
+class _RangePayload(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]] | None = None  # absent: the series is a native histogram
 
 
 class PrometheusMetrics:
@@ -103,11 +116,44 @@ class PrometheusMetrics:
     def query(self, text: str) -> QueryAnswer:
         """Return the answer to one rendered query; a failure is an answer with `error`, which never holds a secret."""
         try:
-            return answer_of(self._body(text))
+            return answer_of(self._body(_PATH, {"query": text, "time": f"{self._at.timestamp():.3f}"}))
         except (_Wrong, UnauthorisedError) as error:
             return QueryAnswer(error=f"{self._url}: {error}")
 
-    def _body(self, text: str) -> bytes | bytearray:
+    def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
+        """Return the values of one rendered query at `count` times from `start` on, `step` apart.
+
+        What is too much for one answer is asked for in parts. A failure is an answer with `error`.
+
+        Source: prometheus/prometheus docs/querying/api.md, "Range queries".
+        """
+        series: dict[tuple[tuple[str, str], ...], list[float | None]] = {}
+        todo = [(first, min(count, first + _MOST_POINTS)) for first in range(0, count, _MOST_POINTS)]
+        try:
+            while todo:
+                first, last = todo.pop()
+                times = {"start": start + first * step, "end": start + (last - 1) * step}
+                spelt = {name: f"{at.timestamp():.3f}" for name, at in times.items()}
+                try:
+                    body = self._body(f"{_PATH}_range", {"query": text, **spelt, "step": f"{step.total_seconds():.0f}"})
+                except _TooMuch:
+                    if last - first == 1:
+                        raise
+                    middle = (first + last) // 2
+                    todo += [(middle, last), (first, middle)]
+                    continue
+                for one in _ranges(body):
+                    values = series.setdefault(tuple(sorted(one.metric.items())), [None] * count)
+                    for at, value in one.values or ():
+                        place = round((at - start.timestamp()) / step.total_seconds())
+                        if not first <= place < last:
+                            raise _Wrong("the result has a time that was not asked for, expected none")
+                        values[place] = _number(value)
+        except (_Wrong, UnauthorisedError) as error:
+            return RangeAnswer(error=f"{self._url}: {error}")
+        return RangeAnswer(tuple(RangeSeries(dict(labels), tuple(values)) for labels, values in sorted(series.items())))
+
+    def _body(self, path: str, fields: Mapping[str, str]) -> bytes | bytearray:
         """Return the body of a response with status 200."""
         if self._silent:
             raise _Wrong(self._silent)
@@ -116,18 +162,19 @@ class PrometheusMetrics:
         if seconds <= 0:
             raise _Wrong("not asked, the run's time is over; expected an answer before --timeout")
         # The server ends a query a little earlier than we stop waiting, so that it can say so itself.
-        fields = {"query": text, "time": f"{self._at.timestamp():.3f}", "timeout": f"{seconds * 900:.0f}ms"}
-        form = urlencode(fields, errors="replace")
+        form = urlencode({**fields, "timeout": f"{seconds * 900:.0f}ms"}, errors="replace")
         self._open()
         try:
-            response = with_retries(lambda: self._exchanged(form, limit), _ONE_MORE, limit.wait)
+            response = with_retries(lambda: self._exchanged(path, form, limit), _ONE_MORE, limit.wait)
         except TimedOutError:
             self._silent = f"no whole answer within {seconds:.3g} s, expected one; no more is asked in this run"
             raise _Wrong(self._silent) from None
         except HttpError as error:
-            raise _Wrong(f"{error}, expected {_expected(error)}") from None
+            wrong = _TooMuch if isinstance(error, TooLargeError) else _Wrong
+            raise wrong(f"{error}, expected {_expected(error)}") from None
         if response.status != 200:
-            raise _Wrong(_refusal(response))
+            words = _refusal(response)
+            raise _TooMuch(words) if any(one in words for one in _TOO_MUCH) else _Wrong(words)
         return response.body
 
     def _open(self) -> None:
@@ -139,26 +186,26 @@ class PrometheusMetrics:
                     remember_header(value)
             self._client = _client(self._connection)
 
-    def _exchanged(self, form: str, limit: TimeLimit) -> HttpResponse:
+    def _exchanged(self, path: str, form: str, limit: TimeLimit) -> HttpResponse:
         """Return the response to one attempt. Redirects are not followed.
 
         Raises:
             HttpError: there is none.
         """
         assert self._client is not None
-        response = self._client.exchange(self._request(form), limit)
+        response = self._client.exchange(self._request(path, form), limit)
         if response.status in _NO_POST and self._method == "POST":
             self._method = "GET"  # a proxy in front that lets reads through only
-            response = self._client.exchange(self._request(form), limit)
+            response = self._client.exchange(self._request(path, form), limit)
         if response.status == 200 and not response.body:
             raise HttpError("the connection was cut", passes=True)  # headers that end early look like a whole answer
         return response
 
-    def _request(self, form: str) -> HttpRequest:
+    def _request(self, path: str, form: str) -> HttpRequest:
         headers = self._headers or {}
         if self._method == "GET":
-            return HttpRequest("GET", f"{self._url}{_PATH}?{form}", headers)
-        return HttpRequest("POST", f"{self._url}{_PATH}", {**headers, "Content-Type": _FORM}, form.encode())
+            return HttpRequest("GET", f"{self._url}{path}?{form}", headers)
+        return HttpRequest("POST", f"{self._url}{path}", {**headers, "Content-Type": _FORM}, form.encode())
 
     def _authorization(self) -> dict[str, str]:
         asked = self._connection
@@ -249,6 +296,19 @@ def _samples(data: _Result) -> tuple[Sample, ...]:
         raise _Wrong(f"the result is a {_one_line(data.result_type)}, expected a vector or a scalar; change the query")
     series = _decoded(list[_SeriesPayload], data.result)
     return tuple(Sample(one.metric, _number(_value(one))) for one in series)
+
+
+def _ranges(body: bytes | bytearray) -> list[_RangePayload]:
+    said = _decoded(_Answer, body)
+    if said.status != "success" or said.data is None or said.data.result_type != "matrix":
+        raise _Wrong("the answer to a range query is no matrix, expected one; is it a Prometheus?")
+    warnings = [*(said.warnings or ()), *(info for info in said.infos or () if info.startswith(_LEFT_OUT))]
+    if warnings:
+        raise _Wrong(f"the answer is partial ({_one_line(warnings[0])}), expected a whole one")
+    found = _decoded(list[_RangePayload], said.data.result)
+    if any(one.values is None for one in found):
+        raise _Wrong("the result holds histograms, expected numbers; change the query")
+    return found
 
 
 def _value(series: _SeriesPayload) -> str:

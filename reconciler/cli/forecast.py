@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
+from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.options import (
+    LONGEST_PAST,
     color_option,
     days_option,
+    duration,
     now_option,
     option,
     output_option,
     path_argument,
     quiet_option,
+    request_options,
     tenant_option,
     tick_option,
     verb,
@@ -23,12 +33,16 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
+from reconciler.cli.second_process import beside
+from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.verdicts import schedules_of
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import ExitCode, SnapshotError, UsageError
+from reconciler.forecast.replay import replay
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Calendar, PolicySet, Prices
 from reconciler.report.calendar import render_calendars
 from reconciler.world import victim_order
@@ -44,7 +58,15 @@ price_option = option(
 @verb("forecast")
 @path_argument()
 @option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.")
+@request_options
 @now_option
+@option(
+    "--replay",
+    "past",
+    type=duration(timedelta(days=1), LONGEST_PAST),
+    metavar="DURATION",
+    help="Play the past that long with what the queries said then, recorded in the snapshot, or asked of Prometheus.",
+)
 @days_option("How many days to play.")
 @tick_option
 @option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)} or a label, for example team.")
@@ -54,17 +76,22 @@ price_option = option(
 @color_option
 @verbose_option
 @quiet_option
-def forecast_command(path: str, output: str, days: int, **flags: Any) -> int:
+def forecast_command(path: str, output: str, days: int, past: timedelta | None, **flags: Any) -> int:
     """Show what the policies below PATH do in the days to come, and what that saves.
 
-    The runs of those days are played on a copy of a snapshot in memory. Nothing is written.
+    The runs of those days are played on a copy of a snapshot in memory. Nothing is written. With --replay they are
+    days of the past, and metrics have the values that they had then.
     """
     options = RunOptions.of(path, flags)
-    if options.snapshot is None:
+    if options.snapshot is None and past is None:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
     stated, policies = prices_of(flags["price"]), options.policies()
     style = ForecastStyle(flags["by"], stated.over(policies.fleet.prices), options.color, options.verbose)
-    made = played_forecast(policies, options, timedelta(days=days), flags["tick"])
+    if past is None:
+        made = played_forecast(policies, options, timedelta(days=days), flags["tick"])
+    else:
+        with past_snapshot(options, past, flags["tick"]) as with_history:
+            made = replayed(policies, with_history, past)
     check_grouping(made, style.by)
     show(_rendered(made, output, style), output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
@@ -81,6 +108,50 @@ def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta,
         for warning in opened.warnings():
             say(f"warning: {warning}")
     return forecast(policies, Simulation(policies, opened, tick), options.now, options.now + length)
+
+
+@contextmanager
+def past_snapshot(options: RunOptions, past: timedelta, tick: timedelta) -> Iterator[RunOptions]:
+    """Yield `options` with a snapshot: their own or, of live clusters, one with the history, which is removed then."""
+    if options.snapshot is not None:
+        yield options
+        return
+    from reconciler.cli.snapshot import Past, recorded, write_snapshot
+
+    recorders, made = recorded(options, Past(past, tick))
+    if not made.clusters:
+        raise SnapshotError("no cluster answers, expected one to replay")
+    with TemporaryDirectory(prefix="reconciler-replay-") as folder:
+        target = Path(folder, "snapshot")
+        write_snapshot(target, {name: one.files(format_time(options.now)) for name, one in recorders.items()})
+        yield replace(options, snapshot=str(target))
+
+
+def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forecast:
+    """Return what `policies` would have done in the `past`, by the history in the snapshot of `options`.
+
+    Raises:
+        SnapshotError: the snapshot cannot be read, or holds no history.
+    """
+    top = Path(options.snapshot or "")
+    opened = opened_snapshot(options, policies)
+    histories = histories_in(top, opened)
+    if not histories:
+        raise SnapshotError(
+            f"{top}: holds no history of queries, expected {HISTORY_FILE} in a cluster's folder; "
+            f"record it with `reconciler snapshot --with-history {spelt_duration(past)}`"
+        )
+    return replay(policies, opened, histories, past, beside)
+
+
+def histories_in(top: Path, opened: Opened) -> dict[str, QueryHistory]:
+    """Return what was recorded of the queries of each cluster that has a history.
+
+    Raises:
+        SnapshotError: one is malformed.
+    """
+    found = {name: read_history(top / name, top) for name, one in opened.backends.items() if one.cluster is not None}
+    return {name: history for name, history in found.items() if history is not None}
 
 
 def opened_snapshot(options: RunOptions, *sets: PolicySet) -> Opened:

@@ -298,6 +298,7 @@ _request_options = (
 now_option = option(
     "--now", metavar="RFC3339", default_words="the time of this machine", help="The time to decide for."
 )
+request_options = together(*_request_options)
 world_options = together(option("--snapshot", **_snapshot), *_request_options, now_option)
 live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
 """Of a verb that refuses a snapshot, with the reason."""
@@ -311,6 +312,9 @@ tick_option = option(
     default="10m",
     help="How often the cron runs, in the days that are played on a snapshot.",
 )
+
+LONGEST_PAST = timedelta(days=92)
+"""How far back a replay may begin."""
 
 
 def days_option(words: str, most: int = 31) -> Callable[[F], F]:

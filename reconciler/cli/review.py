@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from reconciler.cli.exit_codes import exit_of_plan
-from reconciler.cli.forecast import opened_snapshot
+from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, only_of, save
@@ -17,6 +18,7 @@ from reconciler.cli.second_process import beside
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
+from reconciler.forecast.replay import replay
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text
 from reconciler.forecast.simulation import HeldMetrics, Simulation
@@ -86,6 +88,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
         say(f"warning: {problem}")
         played = _Played(options, flags, (with_fleet,))
         alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
+        alone = replace(alone, replayed=played.replayed(None, with_fleet))
         return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
     unlifted = replace(options.request(), run_id="")
     state, without = plan_and_state(before, _world(options, before), unlifted)
@@ -93,7 +96,8 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     played = _Played(options, flags, (before, with_fleet))
     found = review_of((before, head), played.both(before, with_fleet), (without, made), labels)
     found = narrowed(found, options.filters, labels)
-    return replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age), ExitCode.DONE
+    found = replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age)
+    return replace(found, replayed=played.replayed(before, with_fleet)), ExitCode.DONE
 
 
 def _world(options: RunOptions, policies: PolicySet) -> World:
@@ -154,6 +158,15 @@ class _Played:
         first = beside(lambda: self.of(before))
         second = self.of(after)
         return first(), second
+
+    def replayed(self, before: PolicySet | None, after: PolicySet) -> tuple[Forecast | None, Forecast] | None:
+        """Return the past with each of both, None where the snapshot does not hold what queries said then."""
+        histories = {} if self._opened is None else histories_in(Path(self._options.snapshot or ""), self._opened)
+        if self._opened is None or not histories:
+            return None
+        length = max(one.end - one.start for one in histories.values())
+        base = None if before is None else replay(before, self._opened, histories, length, beside)
+        return base, replay(after, self._opened, histories, length, beside)
 
     def of(self, policies: PolicySet) -> Forecast | None:
         """Return what the runs of the coming days do, None without a snapshot."""

@@ -5,42 +5,61 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.decode.wire import Wire
-from reconciler.backends.protocols import NoMetrics, Resource
+from reconciler.backends.prometheus import PrometheusMetrics
+from reconciler.backends.protocols import PODS, NoMetrics, Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
+from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.options import (
     GENERAL,
+    LONGEST_PAST,
     context_option,
+    duration,
     live_options,
     now_option,
     option,
     policies_option,
     quiet_option,
+    tick_option,
     verb,
 )
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import ClusterError, ExitCode, UsageError
 from reconciler.observe.clusters import placed_names
 from reconciler.observe.sources import Source
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
+from reconciler.policy.queries import render_query
 from reconciler.world import open_world
 from reconciler.yaml.files import write_private
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @verb("snapshot")
 @click.argument("directory", metavar="DIR", type=click.Path())
 @policies_option(help="The policy directory; what these need is read.")
 @option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
+@option(
+    "--with-history",
+    "past",
+    type=duration(timedelta(days=1), LONGEST_PAST),
+    metavar="DURATION",
+    help="Record what the queries said for so long too, a value each --tick, for forecast --replay; like 30d.",
+)
+@tick_option
 @context_option
 @option(
     "-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.", group=GENERAL
@@ -48,7 +67,9 @@ from reconciler.yaml.files import write_private
 @live_options
 @now_option
 @quiet_option
-def snapshot_command(directory: str, policies: str, overwrite: bool, **flags: Any) -> int:
+def snapshot_command(
+    directory: str, policies: str, overwrite: bool, past: timedelta | None, tick: timedelta, **flags: Any
+) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
     With the same --now, a plan from the snapshot is the plan from the clusters.
@@ -57,7 +78,7 @@ def snapshot_command(directory: str, policies: str, overwrite: bool, **flags: An
     _check(options)
     target = Path(directory)
     check_target(target, overwrite)
-    recorders, made = recorded(options)
+    recorders, made = recorded(options, None if past is None else Past(past, tick))
     if not (options.quiet and made.clusters):
         for what in sorted(made.unknown):
             say(f"warning: {what}: {made.unknown[what]}")
@@ -80,8 +101,21 @@ def _check(options: RunOptions) -> None:
         raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
 
 
-def recorded(options: RunOptions) -> tuple[Mapping[str, Recorder], Plan]:
-    """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan."""
+class Past(Struct, frozen=True):
+    """How long ago the recorded answers to queries begin, and how far they are apart."""
+
+    length: timedelta
+    step: timedelta
+
+
+def recorded(options: RunOptions, past: Past | None = None) -> tuple[Mapping[str, Recorder], Plan]:
+    """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan.
+
+    With `past`, the answers to the queries over that time, and all pods, are read too: these tell start times.
+
+    Raises:
+        UsageError: no cluster has a Prometheus that could be asked.
+    """
     policies = options.policies()
     placed = placed_names(policies)
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
@@ -91,7 +125,25 @@ def recorded(options: RunOptions) -> tuple[Mapping[str, Recorder], Plan]:
 
     world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, record)
     sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
-    return recorders, plan(policies, replace(world, sources=sources), options.request(whole=True))
+    made = plan(policies, replace(world, sources=sources), options.request(whole=True))
+    if past is None:
+        return recorders, made
+    asked = {name: one.metrics for name, one in world.sources.items() if isinstance(one.metrics, PrometheusMetrics)}
+    if not asked:
+        what = "no cluster has a Prometheus, expected prometheus: {url: ...} in one"
+        raise UsageError(f"{policies.fleet.place}: {what}; without it nobody knows what was measured")
+    failures: dict[str, str] = {}
+    count, end = past.length // past.step, _EPOCH + (options.now - _EPOCH) // past.step * past.step
+    for name, metrics in asked.items():
+        queries = [render_query(key) for key in policies.query_keys(name)]
+        found = recorded_history(metrics, queries, end - count * past.step, count, past.step)
+        recorders[name].history = found
+        failures |= {f"{name}: history of {one}": said.error for one, said in found.answers.items() if said.error}
+        with suppress(ClusterError):
+            cluster = sources[name].cluster
+            if cluster is not None:
+                cluster.list(PODS)
+    return recorders, replace(made, unknown={**made.unknown, **failures})
 
 
 def _noted(source: Source, recorder: Recorder) -> Source:

@@ -156,6 +156,7 @@ EXAMPLES = {
     "snapshot": (
         ("Write what a plan reads", "snapshot ./snapshot"),
         ("Write it again, of one context without a Fleet", "snapshot ./snapshot --context kind-dev --overwrite"),
+        ("Write what the queries said in the last month too", "snapshot ./snapshot --with-history 30d"),
     ),
     "connect": (
         (
@@ -188,6 +189,7 @@ EXAMPLES = {
             "What does each team save in two weeks, in money?",
             "forecast --snapshot DIR --days 14 --by team --price cpu=0.031 --price memory=0.0042",
         ),
+        ("What would the policies have done in the last month?", "forecast --replay 30d"),
     ),
     "test": (
         ("Run the tests below ./policies", "test"),

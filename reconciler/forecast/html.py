@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
     ForecastStyle,
@@ -46,6 +47,9 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         body=body,
         groups=list(_groups(made)),
         days=[(_x(at, made), words) for at, words in _midnights(made)],
+        replay=[]
+        if made.replay is None
+        else [*replay_lines(made.replay, made.tick), *map(one_line, made.replay.notes)],
         held=list(held_lines(made.held_back, made)),
         wakes=wake_lines(made),
         unknown=list(unknown_words(made)),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.decide.annotations import format_time
+from reconciler.forecast.replay_words import replay_to_dict
 from reconciler.forecast.review import Difference, Review, SelectionChange
 from reconciler.forecast.review_report import review_parts
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
@@ -40,6 +41,7 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
         "undecided": dict(made.undecided),
         "unknown": dict(made.unknown),
         "unanswered": [_query(one) for one in made.unanswered],
+        **({} if made.replay is None else {"replay": replay_to_dict(made.replay)}),
     }
 
 
@@ -150,6 +152,21 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "unknown": dict(review.next_head.unknown),
         "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
         "problem": review.problem,
+        **({} if review.replayed is None else {"replay": _replayed(*review.replayed)}),
+    }
+
+
+def _replayed(base: Forecast | None, head: Forecast) -> dict[str, Any]:
+    return {"base": None if base is None else _past(base), "head": _past(head)}
+
+
+def _past(made: Forecast) -> dict[str, Any]:
+    found = {} if made.replay is None else replay_to_dict(made.replay)
+    return {
+        "start": format_time(made.start),
+        "end": format_time(made.end),
+        "savedReplicaHours": round(savings_of(made.selected).saved.replicas, 4),
+        **found,
     }
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
+from reconciler.forecast.replay_words import compared_replays
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline, held_back_in
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
@@ -120,6 +121,7 @@ class Review(Struct, frozen=True):
     snapshot_age: timedelta | None = None
     problem: str = ""
     differing_outside: int | None = None
+    replayed: tuple[Forecast | None, Forecast] | None = None
 
     @property
     def held_back(self) -> tuple[HeldBackPeriod, ...]:
@@ -137,7 +139,12 @@ class Review(Struct, frozen=True):
         next run differs, or nobody knows, as the Fleet of the base was taken in place of one that is changed.
         """
         runs = self.differences or self.held_back or next_run_differs(self)
-        return bool(any(self.selection.values()) or runs or self.problem or self.without_its_fleet)
+        return bool(any(self.selection.values()) or runs or self.past or self.problem or self.without_its_fleet)
+
+    @property
+    def past(self) -> tuple[str, ...]:
+        """Where the past would have been another one with the change; none without a history in the snapshot."""
+        return () if self.replayed is None else tuple(compared_replays(*self.replayed))
 
     @property
     def without_its_fleet(self) -> bool:

@@ -44,6 +44,7 @@ def review_parts(review: Review) -> tuple[Part, ...]:
         Part("Production", (), tuple(_production(review))),
         Part("Held back", (), tuple(_held_back(review))),
         *(_changes(review, review.base, review.head) if review.base is not None and review.head is not None else ()),
+        *(() if review.replayed is None else (_replayed(review.past, review.replayed[1]),)),
         *details_of(review),
     )
     return tuple(one for one in parts if one.words or one.listings)
@@ -61,6 +62,8 @@ def _headline(review: Review) -> Iterator[str]:
         yield _effect(review, review.head)
     elif not review.problem:
         yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
+    if review.replayed is not None and review.past:
+        yield f"The last {_days(review.replayed[1])} replayed: {review.past[0]}."
     if review.differing_outside is not None:
         yield _outside(review.differing_outside)
     if review.fleet_changed:
@@ -100,8 +103,12 @@ def _outside(number: int) -> str:
     return f"Only what the filters leave is shown{more}."
 
 
+def _days(made: Forecast) -> str:
+    return counted(round((made.end - made.start) / timedelta(days=1)), "day")
+
+
 def _effect(review: Review, head: Forecast) -> str:
-    days = counted(round((head.end - head.start) / timedelta(days=1)), "day")
+    days = _days(head)
     found = review.differences
     if found:
         first = weekday_and_time(min(one.at for one in found), review.zone)
@@ -209,6 +216,13 @@ def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
     if rows:
         yield Part("Workloads that change", (), tuple(rows))
         yield Part("Timeline", (), tuple(pictures))
+
+
+def _replayed(lines: tuple[str, ...], head: Forecast) -> Part:
+    shown = lines or ("With what was measured then, nothing would have been different.",)
+    notes = () if head.replay is None else tuple(map(one_line, head.replay.notes))
+    lists = (LineList("before -> after", shown, wrapped=True), LineList("Measured", notes, wrapped=True))
+    return Part(f"The last {_days(head)} replayed", (), lists)
 
 
 def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:

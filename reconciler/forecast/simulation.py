@@ -7,7 +7,8 @@ left out. After a run that changed something the next tick of the cron is played
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,14 +78,19 @@ class Simulation:
     written to the snapshot.
     """
 
-    def __init__(self, policies: PolicySet, opened: Opened, tick: timedelta = DEFAULT_TICK) -> None:
+    def __init__(
+        self, policies: PolicySet, opened: Opened, tick: timedelta = DEFAULT_TICK, lifted: Collection[str] = ()
+    ) -> None:
         """`opened` is a snapshot as `open_snapshot` returns it, or the same of `MemoryCluster`s; it stays as it is.
+
+        No limit counts the policies that are called as in `lifted`.
 
         Raises:
             SnapshotError: its files are malformed.
         """
         self._policies = policies
         self._tick = tick
+        self._lifted = dict.fromkeys(lifted)
         self._now = _EPOCH
         self._clusters: dict[str, MemoryCluster] = {}
         self._world = self._copied(opened)
@@ -94,8 +100,9 @@ class Simulation:
         """Return what a run at `at` does, done."""
         self._now = at
         before = self._changes()
-        state, made = plan_and_state(self._policies, self._world, RunRequest(at))
-        applied = carry_out(made, self._policies.fleet, self._world, _EVERYTHING, {})
+        request = RunRequest(at, allow_exceed=self._lifted)
+        state, made = plan_and_state(self._policies, self._world, request)
+        applied = carry_out(made, self._policies.fleet, self._world, EVERYTHING, {})
         workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
         targets = _targets_of(workloads.values())
         self._had |= _had_of(workloads, targets, at)
@@ -117,12 +124,12 @@ class Simulation:
             had=dict(self._had),
         )
 
-    def play(self, start: datetime, end: datetime) -> Iterator[Step]:
+    def play(self, start: datetime, end: datetime, also: Iterable[datetime] = ()) -> Iterator[Step]:
         """Yield a run at `start`, and each later one before `end` that may do something else than the one before it.
 
-        Changes that the caller makes in between count from the next tick on.
+        Changes that the caller makes in between count from the next tick on. `also` are times at which metrics change.
         """
-        edges = calendar_edges(self._policies, start, end)
+        edges = sorted({*calendar_edges(self._policies, start, end), *also})
         at: datetime | None = start
         while at is not None and at < end:
             written = self._changes()
@@ -177,7 +184,7 @@ class Simulation:
             if not self._is_whole(step):
                 return self._tick_after(step.at)
             state = observe(self._policies, self._world.sources, readers=self._world.readers)
-        moments = {*recorded_moments(self._policies, state, step.at), *(edge for edge in edges if edge > step.at)}
+        moments = {*recorded_moments(self._policies, state, step.at), *edges[bisect_right(edges, step.at) :][:1]}
         return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
 
     def _is_whole(self, step: Step) -> bool:
@@ -217,6 +224,10 @@ class Simulation:
                 self.change(target, {"spec": {"replicas": self._had[target]}})
                 yield target
 
+    def _metrics(self, recorded: MetricsSource | None) -> MetricsSource | None:
+        """Return what runs ask in place of what was `recorded`."""
+        return None if recorded is None else HeldMetrics(recorded)
+
     def _copied(self, opened: Opened) -> World:
         sources: dict[str, Source] = {}
         accesses: dict[str, Access] = {}
@@ -226,14 +237,14 @@ class Simulation:
                 continue
             cluster = MemoryCluster.copy_of(backend.cluster, victim_order(lambda: self._now))
             self._clusters[name] = cluster
-            sources[name] = Source(cluster, None if backend.metrics is None else HeldMetrics(backend.metrics))
+            sources[name] = Source(cluster, self._metrics(backend.metrics))
             limit = TimeLimit(clock=SettledClock())
             accesses[name] = unlocked(cluster, self._policies.fleet.namespace, limit, _HERE)
         return World(sources, accesses, "snapshot", Readers(_HERE))
 
 
 _HERE = WorkerPool(0)
-_EVERYTHING = Control(choose=lambda made: made.actions)
+EVERYTHING = Control(choose=lambda made: made.actions)
 
 
 class HeldMetrics(Struct, frozen=True):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
+from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
 from reconciler.model import ObjectRef
@@ -73,7 +74,8 @@ def zone_of(made: Forecast) -> tzinfo:
 
 def title(made: Forecast) -> str:
     days = counted(round((made.end - made.start) / timedelta(days=1)), "day")
-    return f"Forecast for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, zone_of(made))}"
+    what = "Forecast" if made.replay is None else "Replay"
+    return f"{what} for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, zone_of(made))}"
 
 
 def summary(made: Forecast, prices: Prices) -> list[str]:
@@ -83,7 +85,8 @@ def summary(made: Forecast, prices: Prices) -> list[str]:
     selected = f"{counted(found.workloads, 'workload')} selected by policies, {others} by none."
     if not found.workloads:
         return ["No policy selects a workload."]
-    lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}. {selected}"]
+    measured = "" if made.replay is None else " with what was measured"
+    lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}{measured}. {selected}"]
     if found.assumed.replicas:
         change, money = _change(found, found.possible), _money(found.possible, prices)
         lines.append(f"{change} replica-hours{money} if metrics stay as they were recorded.")
@@ -183,7 +186,10 @@ def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
 
 def _lists(made: Forecast) -> Iterator[LineList]:
     """Yield what stands below the picture, where there is any of it."""
+    replay = made.replay
     lists = {
+        "Wakes and waiting": [] if replay is None else list(replay_lines(replay, made.tick)),
+        "Measured": [] if replay is None else list(map(one_line, replay.notes)),
         "Held back by limits": [line for lines in held_lines(made.held_back, made) for line in lines],
         "Capacity needed again": wake_lines(made),
         "Could not be judged": list(unknown_words(made)),
@@ -368,7 +374,8 @@ def legend(made: Forecast, *, blocks: bool) -> str:
     """Return what the signs of a picture mean, and how long a cell is."""
     signs = _BLOCKS if blocks else _PLAIN
     words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
-    meanings = ", ".join(f"{signs[state]} {word}" for state, word in words.items())
+    shown = [state for state in words if state != "perhaps" or made.replay is None]
+    meanings = ", ".join(f"{signs[state]} {words[state]}" for state in shown)
     return f"{meanings}; {cell_hours(made)} hours each"
 
 

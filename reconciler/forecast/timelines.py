@@ -20,6 +20,7 @@ from reconciler.decide.idling.verdicts import (
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.query_answers import value_for
 from reconciler.decide.selectors import namespace_labels
+from reconciler.forecast.idle_periods import Replay
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
@@ -135,6 +136,7 @@ class Forecast(Struct, frozen=True):
     undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
     unanswered: tuple[QueryKey, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+    replay: Replay | None = None  # what was measured, where the days are of the past
 
     @property
     def selected(self) -> tuple[WorkloadTimeline, ...]:
@@ -144,16 +146,18 @@ class Forecast(Struct, frozen=True):
 
 def forecast(policies: PolicySet, simulation: Simulation, start: datetime, end: datetime) -> Forecast:
     """Return what the runs from `start` to before `end` come to; `simulation` is played on."""
-    made = _Recording(policies, simulation, end)
+    made = Recording(policies, simulation, end)
     for step in simulation.play(start, end):
         made.take(step)
     return made.result(start)
 
 
-class _Recording:
+class Recording:
     """What was seen so far of a simulation."""
 
-    def __init__(self, policies: PolicySet, simulation: Simulation, end: datetime) -> None:
+    def __init__(self, policies: PolicySet, simulation: Simulation, end: datetime, *, measured: bool = False) -> None:
+        """`measured`: metrics have the values that they had at each time, so that nothing is assumed."""
+        self._measured = measured
         self._policies = policies
         self._simulation = simulation
         self._end = end
@@ -179,7 +183,8 @@ class _Recording:
                 self._without[workload.ref] = max(_without(workload, step.at), step.had.get(workload.ref, 0))
         self._workloads |= {workload.ref: workload for workload in scalable_workloads(step.state)}
         self._select(step)
-        self._assumptions.at(step)
+        if not self._measured:
+            self._assumptions.at(step)
         self._hold_back(step)
         self._undecided |= {one.subject: one.why for one in step.plan.undecided}
         if self._last is not None:

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from werkzeug import Request, Response
 from reconciler.backends import prometheus
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
-from reconciler.model import QueryAnswer, Sample
+from reconciler.model import QueryAnswer, RangeAnswer, Sample
 from reconciler.time_limit import TimeLimit
 from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, silent
 
@@ -480,3 +480,83 @@ def test_h5_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, m
     bomb = gzip.compress(bytes(1 << 26))
     httpserver.expect_request(QUERY).respond_with_data(bomb, headers={"Content-Encoding": "gzip"})
     assert "the answer is longer than 1 MiB, expected fewer series" in asked(httpserver).error
+
+
+# Values over time.
+
+RANGE = "/api/v1/query_range"
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def a_matrix(*series: tuple[dict[str, str], list[tuple[float, str]]], **more: Any) -> dict[str, Any]:
+    result = [{"metric": labels, "values": values} for labels, values in series]
+    return {"status": "success", "data": {"resultType": "matrix", "result": result}, **more}
+
+
+def ranged(server: HTTPServer, count: int = 4) -> RangeAnswer:
+    return a_source(f"http://127.0.0.1:{server.port}").query_range("up", MIDNIGHT, count, timedelta(minutes=10))
+
+
+def test_values_over_time_stand_at_their_place(httpserver: HTTPServer) -> None:
+    first = MIDNIGHT.timestamp()
+    httpserver.expect_request(RANGE, method="POST").respond_with_json(
+        a_matrix(({"service": "web"}, [(first, "1"), (first + 1200, "2.5")]), ({}, [(first + 1800, "NaN")]))
+    )
+    found = ranged(httpserver)
+    assert found.error == ""
+    assert [dict(one.labels) for one in found.series] == [{}, {"service": "web"}]
+    assert found.series[1].values == (1.0, None, 2.5, None)
+    [(request, _)] = httpserver.log
+    asked = request.form.to_dict()
+    assert (asked["query"], asked["step"]) == ("up", "600")
+    assert float(asked["start"]) == first
+    assert float(asked["end"]) == first + 1800
+
+
+def test_what_is_too_much_for_one_answer_is_asked_in_parts(httpserver: HTTPServer) -> None:
+    """Prometheus refuses more samples than it may load; a shorter time has fewer of them."""
+
+    def answer(request: Request) -> Response:
+        start, end = float(request.form["start"]), float(request.form["end"])
+        if end - start > 3600:
+            error = {
+                "status": "error",
+                "errorType": "execution",
+                "error": "query processing would load too many samples",
+            }
+            return Response(json.dumps(error), status=422)
+        values = [(at, f"{at - MIDNIGHT.timestamp():.0f}") for at in range(int(start), int(end) + 1, 600)]
+        return Response(json.dumps(a_matrix(({}, values))))
+
+    httpserver.expect_request(RANGE).respond_with_handler(answer)
+    found = ranged(httpserver, 30)
+    assert found.error == ""
+    assert found.series[0].values == tuple(600.0 * n for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(a_vector(), "is no matrix, expected one", id="a vector"),
+        pytest.param(a_matrix(warnings=["one store is down"]), "is partial (one store is down)", id="partial"),
+        pytest.param(
+            {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "histograms": []}]}},
+            "holds histograms",
+            id="histograms",
+        ),
+        pytest.param({"status": "error", "error": "no"}, "is no matrix", id="an error"),
+    ],
+)
+def test_values_over_time_that_cannot_be_used_are_an_error(
+    httpserver: HTTPServer, answer: dict[str, Any], words: str
+) -> None:
+    httpserver.expect_request(RANGE).respond_with_json(answer)
+    found = ranged(httpserver)
+    assert words in found.error
+    assert found.series == ()
+
+
+def test_a_series_that_is_always_too_much_is_an_error(httpserver: HTTPServer) -> None:
+    error = {"status": "error", "errorType": "execution", "error": "query processing would load too many samples"}
+    httpserver.expect_request(RANGE).respond_with_data(json.dumps(error), status=422)
+    assert "too many samples" in ranged(httpserver).error

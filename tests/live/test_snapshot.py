@@ -213,6 +213,31 @@ def test_a_plan_from_a_snapshot_is_the_plan_from_the_clusters(desk: Desk) -> Non
     assert_everything_is_in(json.loads(from_snapshot.out))
 
 
+def matrix(request: Request) -> Response:
+    """What a Prometheus said over time: api was called at noon of each day, docs never, `up` was there."""
+    start, end, step = (int(float(request.form[name])) for name in ("start", "end", "step"))
+    times = range(start, end + 1, step)
+    noon = [(at, "7" if at % 86400 == 43200 else "0") for at in times]
+    series = {"api": noon, "docs": [(at, "0") for at in times]}
+    result = [{"metric": {"namespace": "dev", "service": name}, "values": values} for name, values in series.items()]
+    if request.form["query"] == "count(up)":
+        result = [{"metric": {}, "values": [(at, "3") for at in times]}]
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return Response(json.dumps(answer), content_type="application/json")
+
+
+@pytest.mark.real
+def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(desk: Desk, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/api/v1/query_range").respond_with_handler(matrix)
+    assert desk.call("snapshot", "recorded", "--with-history", "3d", "--now", NOW, *LIVE).code == 6
+    assert (desk.folder / "recorded/east/query-history.jsonl").is_file()
+    asked = ("forecast", "--now", NOW, "--replay", "3d")
+    from_live, from_snapshot = desk.call(*asked, *LIVE), desk.call(*asked, "--snapshot", "recorded")
+    assert from_snapshot.out == from_live.out
+    assert "Replay for Fleet mine, 3 days from" in from_live.out
+    assert "IdlingPolicy idle-unused: quiet in " in from_live.out
+
+
 def as_snapshot(text: str) -> str:
     """The one word that says what was looked at."""
     text = text.replace("planned from live clusters", "planned from a snapshot")

@@ -36,6 +36,7 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
 from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
+from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer, Write
@@ -214,6 +215,7 @@ class Recorder:
         self._kinds: tuple[WorkloadKind, ...] = ()
         self._objects: dict[Resource[Any], dict[tuple[str, str], Wire]] = {}
         self._answers: dict[str, tuple[str, QueryAnswer]] = {}
+        self.history: QueryHistory | None = None
 
     def objects(self, resource: Resource[Any], read: Sequence[Wire]) -> None:
         """Keep objects as they were decoded; the same one read again is kept as it was last.
@@ -265,6 +267,8 @@ class Recorder:
         results = [result_value(query, answer, at) for _, (query, answer) in sorted(self._answers.items())]
         if results:
             found["metrics.yaml"] = block_text({"results": results})
+        if self.history is not None:
+            found[HISTORY_FILE] = "".join(self.history.lines())
         recording = Recording(self.cluster, self._read, self._kinds_error, at)
         return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
 

@@ -1,0 +1,186 @@
+"""What was measured in the past: answers to queries over time, recorded beside the manifests of a cluster.
+
+`query-history.jsonl` has a JSON value on each line. The first says for which times the others have values; a pair in
+`values` is a number of times in a row and the value that all of them have, null where the series had none:
+
+    {"start": "2026-10-21T00:00:00Z", "stepSeconds": 600, "count": 4320}
+    {"query": "sum by (...)", "labels": {"namespace": "shop", "service": "web"}, "values": [3, [130, 0], [2, null]]}
+    {"query": "...", "error": "..."}                     # it failed
+    {"query": "...", "labels": {}, "values": []}         # it had no series at all
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from reconciler.backends.snapshot.recorded_metrics import one_spaced
+from reconciler.errors import Problem, SnapshotError
+from reconciler.model import RangeAnswer, RangeSeries
+from reconciler.yaml.files import read_bytes
+
+HISTORY_FILE = "query-history.jsonl"
+SCRAPES = "count(up)"
+"""Whether anything was measured at a time: `up` is a series of Prometheus itself for each target."""
+
+_DIGITS = 6
+_Value = float | str | None
+
+
+class RangeSource(Protocol):
+    def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
+        """Return the values of one rendered query at `count` times from `start` on, `step` apart."""
+
+
+class QueryHistory:
+    """The answers to rendered queries, with white space folded, at `count` times from `start` on, `step` apart.
+
+    Values have six significant digits.
+    """
+
+    def __init__(self, start: datetime, step: timedelta, count: int, answers: Mapping[str, RangeAnswer]) -> None:
+        self.start = start
+        self.step = step
+        self.count = count
+        self.answers = answers
+
+    @property
+    def end(self) -> datetime:
+        """The end of the time after the last value."""
+        return self.start + self.count * self.step
+
+    def index(self, at: datetime) -> int:
+        """Return which of its times is the last that is not after `at`."""
+        return int((at - self.start) / self.step)
+
+    @cached_property
+    def gaps(self) -> frozenset[int]:
+        """The times, by their place, at which nothing was measured at all: `up` has no value or, where it never has
+        one, no query has.
+        """
+        known = [one for one in (self.answers[SCRAPES],) if one.series] if SCRAPES in self.answers else []
+        measured: set[int] = set()
+        for answer in known or self.answers.values():
+            for one in answer.series:
+                measured.update(place for place, value in enumerate(one.values) if value is not None)
+        return frozenset(range(self.count)) - measured
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the file, each with its line break."""
+        head = {
+            "start": f"{self.start.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "stepSeconds": int(self.step.total_seconds()),
+            "count": self.count,
+        }
+        yield _line(head)
+        for query, answer in sorted(self.answers.items()):
+            if answer.error:
+                yield _line({"query": query, "error": answer.error})
+            elif not answer.series:
+                yield _line({"query": query, "labels": {}, "values": []})
+            for one in answer.series:
+                yield _line({"query": query, "labels": dict(one.labels), "values": list(_packed(one.values))})
+
+
+def recorded_history(
+    metrics: RangeSource, queries: Iterable[str], start: datetime, count: int, step: timedelta
+) -> QueryHistory:
+    """Ask `metrics` for each of the rendered `queries` at `count` times from `start` on."""
+    asked = dict.fromkeys([SCRAPES, *map(one_spaced, queries)])
+    answers = {text: _rounded(metrics.query_range(text, start, count, step)) for text in asked}
+    return QueryHistory(start, step, count, answers)
+
+
+def _rounded(answer: RangeAnswer) -> RangeAnswer:
+    series = (RangeSeries(one.labels, tuple(map(_short, one.values))) for one in answer.series)
+    return RangeAnswer(tuple(series), answer.error)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
+
+
+def _line(value: Mapping[str, object]) -> str:
+    return msgspec.json.encode(value).decode() + "\n"
+
+
+def _packed(values: Iterable[float | None]) -> Iterator[_Value | list[_Value]]:
+    for value, run in groupby(values, key=_written):
+        number = len(list(run))
+        yield value if number == 1 else [number, value]
+
+
+def _written(value: float | None) -> _Value:
+    if value is None or not math.isfinite(value):
+        return None if value is None else str(value)
+    return int(value) if value == int(value) else value
+
+
+class _Head(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    start: datetime
+    step_seconds: int
+    count: int
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    query: str
+    labels: dict[str, str] = {}
+    values: list[_Value | tuple[int, _Value]] = []
+    error: str = ""
+
+
+_MOST_TIMES = 100_000
+
+
+def read_history(directory: Path, root: Path) -> QueryHistory | None:
+    """Return what is recorded in `directory`, None where there is no such file. A link may lead anywhere below `root`.
+
+    Raises:
+        SnapshotError: with the line that is malformed.
+    """
+    path = directory / HISTORY_FILE
+    if not path.exists():
+        return None
+    read = read_bytes(str(path), str(root))
+    if isinstance(read, Problem):
+        raise SnapshotError.of([read])
+    number = 1
+    series: dict[str, list[RangeSeries]] = {}
+    errors: dict[str, str] = {}
+    try:
+        first, *rest = read.splitlines() or [b""]
+        head = msgspec.json.decode(first, type=_Head)
+        if not (head.start.tzinfo and head.step_seconds > 0 and 0 < head.count <= _MOST_TIMES):
+            raise ValueError("has no times, expected a start with a zone, stepSeconds and count")
+        for number, text in enumerate(rest, start=2):  # noqa: B007 - also where a line is malformed
+            line = msgspec.json.decode(text, type=_Line)
+            found = series.setdefault(one_spaced(line.query), [])
+            if line.error:
+                errors[one_spaced(line.query)] = line.error
+            elif line.values:
+                found.append(RangeSeries(line.labels, tuple(_unpacked(line.values, head.count))))
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        words = f"{error}; record it anew with reconciler snapshot --with-history"
+        raise SnapshotError.of([Problem(str(path), number, 1, "", words)]) from error
+    answers = {query: RangeAnswer(tuple(found), errors.get(query, "")) for query, found in series.items()}
+    return QueryHistory(head.start.astimezone(UTC), timedelta(seconds=head.step_seconds), head.count, answers)
+
+
+def _unpacked(values: Iterable[_Value | tuple[int, _Value]], count: int) -> list[float | None]:
+    found: list[float | None] = []
+    for one in values:
+        number, value = one if isinstance(one, tuple) else (1, one)
+        if not 0 < number <= count - len(found):
+            break
+        found += [None if value is None else float(value)] * number
+    else:
+        if len(found) == count:
+            return found
+    raise ValueError(f"has no values for {count} times, expected as many as the first line says")

@@ -1,0 +1,186 @@
+"""What was measured in the past, as runs of a replay are told it, and what a reader must know of the measurements."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from reconciler.backends.snapshot.query_history import QueryHistory
+from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
+from reconciler.decide.idling.verdicts import Answers, CriterionResult, evaluator_of
+from reconciler.forecast.idle_periods import Traffic
+from reconciler.forecast.moments import calendar_edges
+from reconciler.model import NOTHING, QueryAnswer, QueryKey, RangeSeries, Sample
+from reconciler.policy.kinds.fields import parse_duration
+from reconciler.policy.queries import render_query
+from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
+
+ServiceName = tuple[str, str]
+"""Namespace and name."""
+
+Values = tuple[float | None, ...]
+"""A value for each time, None where there is none."""
+
+GAP = "nothing was measured at that time"
+_COUNTS = re.compile(r"\b(increase|rate|irate|delta|idelta|deriv|changes|resets)\s*\(")
+_OFTEN = 10
+_STEADY = 1.25
+"""A lowest value above atMost is one of probes where half of all values are at most so much above it."""
+
+
+class ReplayedMetrics:
+    """A `MetricsSource` with the values that the queries of one cluster had at the time `now`, in some namespaces."""
+
+    def __init__(
+        self, cluster: str, history: QueryHistory, namespaces: frozenset[str], services: frozenset[ServiceName]
+    ) -> None:
+        """`services` are all of the cluster: a query whose series name none of them has other labels."""
+        self.cluster = cluster
+        self.now = history.start
+        self.history = history
+        self._series: dict[str, tuple[RangeSeries, ...]] = {}
+        for query, answer in history.answers.items():
+            named = [(one.labels.get("namespace", ""), one.labels.get("service", "")) for one in answer.series]
+            alien = not services.intersection(named)
+            kept = (one for one, name in zip(answer.series, named, strict=True) if alien or name[0] in namespaces)
+            self._series[query] = tuple(kept)
+        self._by_service: dict[str, dict[ServiceName, list[Values]]] = {}
+
+    def query(self, text: str) -> QueryAnswer:
+        query, place = one_spaced(text), self.history.index(self.now)
+        answer = self.history.answers.get(query)
+        if answer is None or answer.error:
+            return QueryAnswer(error=NOT_RECORDED if answer is None else answer.error)
+        if place in self.history.gaps:
+            return QueryAnswer(error=GAP)
+        found = ((one.labels, one.values[place]) for one in self._series[query])
+        return QueryAnswer(tuple(Sample(labels, value) for labels, value in found if value is not None))
+
+    def series(self, policy: str, query: str, window: str) -> Mapping[ServiceName, Sequence[Values]]:
+        """Return the values of a query of the policy of that name over time, by Service."""
+        text = one_spaced(render_query(QueryKey(self.cluster, policy, query, window)))
+        if text not in self._by_service:
+            found = self._by_service[text] = {}
+            for one in self._series.get(text, ()):
+                name = (one.labels.get("namespace", ""), one.labels.get("service", ""))
+                found.setdefault(name, []).append(one.values)
+        return self._by_service[text]
+
+
+def notes_on(policies: Sequence[IdlingPolicy], metrics: ReplayedMetrics) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about the values of a Service: what it is called, and words in which `{}` is its place."""
+    for policy in policies:
+        for metric in leaves(policy.idle_when):
+            if not isinstance(metric, MetricCriterion):
+                continue
+            found = metrics.series(policy.name, metric.query, metric.window)
+            for (namespace, name), several in sorted(found.items()):
+                about = f"{metrics.cluster}/{namespace}/Service/{name}"
+                for values in several:
+                    yield from ((about, words) for words in _odd(metric, [one for one in values if one is not None]))
+
+
+def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
+    name = metric.name or "metric"
+    if not values:
+        return
+    in_order = sorted(values)
+    lowest, half = in_order[0], in_order[len(in_order) // 2]
+    rises = sum(now > before for before, now in pairwise(values))
+    falls = sum(now < before for before, now in pairwise(values))
+    if lowest < 0:
+        yield f"{name} of {{}} falls to {lowest:g}: counters were reset within a difference; use increase()"
+    elif not _COUNTS.search(metric.query) and rises > _OFTEN > _OFTEN * falls:
+        yield f"{name} of {{}} only rises, as a counter does: ask for its increase()"
+    elif metric.at_most < lowest and half <= _STEADY * lowest:
+        yield (
+            f"{name} of {{}} is never at most {metric.at_most:g}, and steady from {lowest:.3g} on, as probes are: "
+            "leave them out of the query, or raise atMost"
+        )
+
+
+def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceName) -> list[Traffic]:
+    """Return what a query of `policy` counts for a Service: one of idleWhen, else one of wakeWhen."""
+    asked: list[MetricCriterion | WakeMetric]
+    asked = [one for one in leaves(policy.idle_when) if isinstance(one, MetricCriterion)]
+    for metric in (*asked, *policy.wake_when):
+        found = metrics.series(policy.name, metric.query, metric.window).get(service, ())
+        if found:
+            return [_traffic(metric, values) for values in found]
+    return []
+
+
+def _traffic(metric: MetricCriterion | WakeMetric, values: Values) -> Traffic:
+    counts = _COUNTS.search(metric.query)
+    if counts is None:
+        return Traffic(values)
+    seconds = (parse_duration(metric.window) or timedelta()).total_seconds()
+    return Traffic(values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0)
+
+
+def changes_in(policies: PolicySet, metrics: ReplayedMetrics, start: datetime, end: datetime) -> Iterator[datetime]:
+    """Yield when a metric of a policy begins to say something else about a Service, while that matters.
+
+    While the schedules alone say that a workload is busy, no metric keeps it from being awake, unless it waits for a
+    signal.
+    """
+    history = metrics.history
+    first, last = history.index(start), history.index(end)
+    places = {place for place in range(max(1, first), last) if (place in history.gaps) != (place - 1 in history.gaps)}
+    for policy in policies.idling:
+        found = set(_changed_places(metrics, policy))
+        places |= (
+            found
+            if policy.wake == "OnSignal"
+            else found & _undecided_places(policies, policy, metrics.history, start, end)
+        )
+    yield from (history.start + place * history.step for place in sorted(places) if first <= place < last)
+
+
+def _undecided_places(
+    policies: PolicySet, policy: IdlingPolicy, history: QueryHistory, start: datetime, end: datetime
+) -> set[int]:
+    """Return the places of times at which the schedules alone do not make a workload busy."""
+    edges = [start, *calendar_edges(replace(policies, idling=(policy,)), start, end), end]
+    places: set[int] = set()
+    for first, last in pairwise(edges):
+        blind = evaluator_of(policy, Answers("", policy.name, NOTHING, first))("", None).result
+        if blind is not CriterionResult.BUSY:
+            places.update(range(history.index(first), history.index(last) + 1))
+    return places
+
+
+def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[int]:
+    """Yield the places of values that say something else than those before them, for any Service."""
+    of_service: dict[ServiceName, list[list[bool | str | None]]] = {}
+    for query, window, bound in _bounds(policy):
+        for service, found in metrics.series(policy.name, query, window).items():
+            of_service.setdefault(service, []).extend(_states(values, bound) for values in found)
+    alone = all(
+        isinstance(one, ScheduleCriterion) or (isinstance(one, MetricCriterion) and not one.coverage)
+        for one in policy.idle_when.criteria
+    )
+    for states in of_service.values():
+        both = zip(*states, strict=True)
+        said = [True if alone and True in one else one for one in both]  # one that is busy settles it
+        yield from (place for place, (before, now) in enumerate(pairwise(said), start=1) if before != now)
+
+
+def _bounds(policy: IdlingPolicy) -> Iterator[tuple[str, str, float]]:
+    for metric in leaves(policy.idle_when):
+        if isinstance(metric, MetricCriterion):
+            yield metric.query, metric.window, metric.at_most
+            if isinstance(metric.coverage, str):
+                yield metric.coverage, metric.window, math.nextafter(metric.coverage_at_least or 0, -math.inf)
+    for wake in policy.wake_when:
+        yield wake.query, wake.window, wake.above
+
+
+def _states(values: Iterable[float | None], bound: float) -> list[bool | str | None]:
+    """Return of each value whether it is above `bound`: a text where that is no number, None where there is none."""
+    return [None if one is None else one > bound if one - one == 0 else str(one) for one in values]

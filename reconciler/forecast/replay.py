@@ -1,0 +1,395 @@
+"""The past again: the runs that policies would have made, each with what was measured at its time.
+
+Namespaces do not touch one another, but for wakes in turns (`perRun`), so each is played by itself, and a run of it
+only where something that it is decided by changes. Limits are lifted: they count what goes idle for the first time.
+FederatedReplicaSets and DownscalePolicies are left out, as nobody recorded where pods could be scheduled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.manifest_files import ManifestEntry
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.backends.snapshot.query_history import QueryHistory
+from reconciler.backends.snapshot.recorded_metrics import one_spaced
+from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
+from reconciler.decide.decisions import Verb
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.limit_counts import scalable_workloads
+from reconciler.decide.reasons import ReasonCode
+from reconciler.errors import SnapshotError
+from reconciler.forecast.idle_periods import IdlePeriod, PolicyReplay, Replay, Traffic, policy_replay, start_times
+from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
+from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
+from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
+from reconciler.model import NOTHING, ObjectRef
+from reconciler.pipeline import RunRequest, carry_out, plan_and_state
+from reconciler.policy.kinds.fields import spelt_duration
+from reconciler.policy.queries import render_query
+from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
+from reconciler.report.wording import common_zone, counted, time_and_zone
+from reconciler.world import victim_order
+
+_NAMED = 3
+T = TypeVar("T")
+Beside = Callable[[Callable[[], T]], Callable[[], T]]
+_KEPT = (EXCLUDE, WAKE_PORTS)  # annotations of people, who meant them for the past too
+_BY_TRAFFIC = frozenset(
+    {ReasonCode.METRIC_BUSY, ReasonCode.WAKE_WHEN_TRUE, ReasonCode.WAKE_REQUESTED, ReasonCode.NEED_PODS}
+)
+
+
+class Part(Struct, frozen=True):
+    """Namespaces of a cluster that are played by themselves, with the policies that reach them."""
+
+    cluster: FleetCluster
+    policies: PolicySet
+    entries: tuple[ManifestEntry, ...]
+    metrics: ReplayedMetrics
+    source: SnapshotCluster
+
+    def simulation(self) -> _Simulation:
+        order = victim_order(lambda: self.metrics.now)
+        recording = self.source.recording
+        cluster = MemoryCluster(self.cluster.name, self.entries, victim_order=order, recording=recording)
+        return _Simulation(self, Opened({self.cluster.name: Backend(self.cluster.name, cluster, self.metrics)}))
+
+
+class _Simulation(Simulation):
+    """A simulation in which metrics have the values of the time, and traffic signals what waits for a signal."""
+
+    def __init__(self, part: Part, opened: Opened) -> None:
+        self._part = part
+        names = [policy.name for policy in part.policies.idling]
+        super().__init__(part.policies, opened, part.metrics.history.step, names)
+        self._asleep: Mapping[ObjectRef, IdlingPolicy] = {}  # Services with policies that wait for a signal
+
+    def _metrics(self, recorded: object) -> ReplayedMetrics:  # noqa: ARG002 - as it is
+        return self._part.metrics
+
+    def forget(self, now: datetime) -> None:
+        """Wake what is idle at `now`, the time of the snapshot, and take off what runs noted since the past."""
+        fleet, restored = self._part.policies.fleet, Restoration(any_fleet=True, adopt=True)
+        made = plan_and_state(
+            self._part.policies,
+            self._world,
+            RunRequest(now),
+            lambda _, state, run: decide_restore(fleet, state, run, restored),
+        )[1]
+        carry_out(made, fleet, self._world, EVERYTHING, {})
+        for name, cluster in self.clusters.items():
+            for entry in cluster.entries():
+                known = getattr(entry.decoded.metadata, "annotations", None) or {}
+                noted = {key: None for key in known if key.startswith(OUR_ANNOTATIONS) and key not in _KEPT}
+                if noted:
+                    self.annotate(ObjectRef(name, entry.namespace, entry.kind, entry.name, entry.group), noted)
+
+    def run(self, at: datetime) -> Step:
+        self._part.metrics.now = at
+        for service, policy in self._asleep.items():
+            if is_busy(self._part, policy, (service.namespace, service.name), at):
+                self.annotate(service, {WAKE_REQUESTED_AT: format_time(at)})
+        step = super().run(at)
+        waiting = {one.name: one for one in self._part.policies.idling if one.wake == "OnSignal"}
+        self._asleep = {
+            service: waiting[one.policy]
+            for one in step.plan.explanations
+            if waiting and one.policy in waiting and not step.replicas.get(one.ref, 1)
+            for service in one.services
+        }
+        return step
+
+
+def is_busy(part: Part, policy: IdlingPolicy, service: ServiceName, at: datetime) -> bool:
+    """Return whether a metric of `policy` says that somebody calls `service`."""
+    place = part.metrics.history.index(at)
+    for metric in leaves(policy.idle_when):
+        if isinstance(metric, MetricCriterion):
+            found = part.metrics.series(policy.name, metric.query, metric.window).get(service, ())
+            if any((values[place] or 0) > metric.at_most for values in found):
+                return True
+    return False
+
+
+class Played(Struct, frozen=True):
+    """What the runs of one part came to."""
+
+    runs: int
+    timelines: tuple[WorkloadTimeline, ...]
+    wakes: tuple[Wake, ...]
+    undecided: Mapping[str, str]
+    periods: tuple[IdlePeriod, ...]
+    notes: tuple[tuple[str, str], ...]
+
+
+def replay(
+    policies: PolicySet,
+    opened: Opened,
+    histories: Mapping[str, QueryHistory],
+    length: timedelta,
+    beside: Beside[list[Played]],
+) -> Forecast:
+    """Return what `policies` would have done in the last `length` of the recorded past.
+
+    `opened` is the snapshot, `histories` what is recorded of the queries by cluster; `beside` does half of the work.
+
+    Raises:
+        SnapshotError: nothing was measured.
+    """
+    policies = replace(policies, federated=(), downscale=())
+    start, end = period_of(histories, length)
+    parts, rest = parts_of(policies, opened, histories)
+    other = beside(lambda: [played(part, start, end) for part in parts[0::2]])
+    found = [played(part, start, end) for part in parts[1::2]]
+    found += other()
+    nothing = replace(policies, idling=())
+    idle = Simulation(nothing, rest)
+    alone = Recording(nothing, idle, end, measured=True)
+    alone.take(idle.run(start))
+    whole = alone.result(start)
+    timelines = (*whole.timelines, *(one for some in found for one in some.timelines))
+    tick = next(iter(histories.values())).step
+    return replace(
+        whole,
+        first=replace(whole.first, time_zones=policies.time_zones),
+        tick=tick,
+        runs=sum(one.runs for one in found) + 1,
+        timelines=tuple(sorted(timelines, key=lambda one: one.ref)),
+        wakes=tuple(sorted((one for some in found for one in some.wakes), key=lambda one: one.at)),
+        undecided=dict(sorted(pair for one in found for pair in one.undecided.items())),
+        replay=Replay(
+            policies=tuple(_by_policy(policies, opened, found, tick)),
+            notes=(*_period_notes(policies, histories, (start, end), length), *_notes(found)),
+            asked=length,
+        ),
+    )
+
+
+def _by_policy(policies: PolicySet, opened: Opened, found: Iterable[Played], tick: timedelta) -> Iterator[PolicyReplay]:
+    periods = [one for some in found for one in some.periods]
+    starts: dict[ObjectRef, timedelta] = {}
+    for name, backend in opened.backends.items():
+        if backend.cluster is not None:
+            starts |= start_times(backend.cluster, {one.ref for one in periods if one.ref.cluster == name})
+    zone = common_zone(policies.time_zones)
+    for policy in policies.idling:
+        own = [one for one in periods if one.policy == policy.name]
+        yield policy_replay(f"IdlingPolicy {policy.name}", own, starts, tick, zone)
+
+
+def _period_notes(
+    policies: PolicySet, histories: Mapping[str, QueryHistory], period: tuple[datetime, datetime], length: timedelta
+) -> Iterator[str]:
+    """Yield what is to be known of the time that is replayed, and of what was recorded of it."""
+    (start, end), zone = period, common_zone(policies.time_zones)
+    if end - start < length:
+        only = f"{spelt_duration(end - start)} of {spelt_duration(length)}"
+        yield f"measured only from {time_and_zone(start, zone)} on: {only}"
+    for name, history in histories.items():
+        gaps = [place for place in history.gaps if place >= history.index(start)]
+        if gaps:
+            lost = spelt_duration(len(gaps) * history.step)
+            yield f"{name}: nothing was measured for {lost} in all: metrics are unknown then, and change nothing"
+        failed = {one.error for one in history.answers.values() if one.error}
+        yield from (f"{name}: a query failed: {error}" for error in sorted(failed))
+        queries = {one_spaced(render_query(key)) for key in policies.query_keys(name)}
+        missing = len(queries - history.answers.keys())
+        if missing:
+            which = f"{missing} of {counted(len(queries), 'query', 'queries')}"
+            yield f"{name}: {which} not recorded, so unknown; record the history with these policies"
+    yield "limits are lifted: they count what goes idle for the first time, which a forecast without --replay shows"
+
+
+def _notes(found: Iterable[Played]) -> Iterator[str]:
+    """Yield what is to be known of the measurements of all parts; the same about many objects is said once."""
+    by_words: dict[str, list[str]] = {}
+    for about, words in (note for one in found for note in one.notes):
+        by_words.setdefault(words, []).append(about)
+    for words, names in sorted(by_words.items()):
+        named = sorted(set(names))
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield words.format(", ".join(named[:_NAMED]) + more)
+
+
+def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:
+    """Return the last `length` of what was recorded, from where on something was measured.
+
+    Raises:
+        SnapshotError: nothing was.
+    """
+    measured = [
+        one.start + next(place for place in range(one.count) if place not in one.gaps) * one.step
+        for one in histories.values()
+        if len(one.gaps) < one.count
+    ]
+    if not measured:
+        raise SnapshotError(
+            "nothing was measured in the recorded time, expected a value of some query; is it the Prometheus?"
+        )
+    end = min(one.end for one in histories.values())
+    return max(end - length, min(measured)), end
+
+
+def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryHistory]) -> tuple[list[Part], Opened]:
+    """Return the parts that are played by themselves, and the clusters with all the rest, which no policy reaches."""
+    parts: list[Part] = []
+    rest: dict[str, Backend] = {}
+    for known in policies.fleet.clusters:
+        backend = opened.backends[known.name]
+        source = backend.cluster
+        if not isinstance(source, SnapshotCluster) or known.name not in histories:
+            rest[known.name] = backend
+            continue
+        spaces: dict[str, list[ManifestEntry]] = {}
+        for entry in source.entries():
+            spaces.setdefault(entry.namespace, []).append(entry)
+        services = frozenset(
+            (one.namespace, one.name) for some in spaces.values() for one in some if one.kind == "Service"
+        )
+        labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
+        idling = policies.on(known).idling
+        reaching = {
+            space: tuple(one for one in idling if one.selector.namespaces.matches(space, labels.get(space, NOTHING)))
+            for space in spaces
+            if space
+        }
+        for group in _joined_by_turns(reaching):
+            names = frozenset(group)
+            reach = {one.name: one for space in group for one in reaching[space]}
+            fleet = replace(policies.fleet, clusters=(known,), home=known.name)
+            parts.append(
+                Part(
+                    cluster=known,
+                    policies=replace(policies, fleet=fleet, idling=tuple(reach[name] for name in sorted(reach))),
+                    entries=tuple(_entries_in(spaces, names)),
+                    metrics=ReplayedMetrics(known.name, histories[known.name], names, services),
+                    source=source,
+                )
+            )
+        names = frozenset(space for space in reaching if not reaching[space])
+        order = victim_order(source.now)
+        left = MemoryCluster(known.name, _entries_in(spaces, names), victim_order=order, recording=source.recording)
+        rest[known.name] = replace(backend, cluster=left, metrics=None)
+    return parts, replace(opened, backends=rest)
+
+
+def _joined_by_turns(reaching: Mapping[str, Sequence[IdlingPolicy]]) -> list[list[str]]:
+    """Return the namespaces that some policy reaches, those together that wake in turns (`wakeOrder.perRun`)."""
+    groups: dict[str, list[str]] = {}
+    for space, found in sorted(reaching.items()):
+        if not found:
+            continue
+        turns, joined = _turns([space], reaching), [space]
+        for key in [key for key, some in groups.items() if not turns.isdisjoint(_turns(some, reaching))]:
+            joined += groups.pop(key)
+        groups[space] = joined
+    return list(groups.values())
+
+
+def _turns(spaces: Iterable[str], reaching: Mapping[str, Sequence[IdlingPolicy]]) -> set[str]:
+    found = (one.wake_order for space in spaces for one in reaching[space])
+    return {str(one.group) for one in found if one.per_run is not None}
+
+
+def _entries_in(spaces: Mapping[str, Sequence[ManifestEntry]], names: frozenset[str]) -> Iterator[ManifestEntry]:
+    """Yield what is in the namespaces, what is in none, and nothing that runs noted in ConfigMaps since the past."""
+    for entry in spaces.get("", ()):
+        if entry.kind not in ("Namespace", "Node") or entry.name in names or entry.name == "kube-system":
+            yield entry
+    for name in sorted(names):
+        for entry in spaces[name]:
+            if entry.kind not in ("Event", "Lease") and not entry.name.startswith(OUR_CONFIG_MAPS):
+                yield entry
+
+
+def played(part: Part, start: datetime, end: datetime) -> Played:
+    """Return what the runs of one part come to from `start` to before `end`."""
+    simulation = part.simulation()
+    simulation.forget(part.source.now())
+    made = Recording(part.policies, simulation, end, measured=True)
+    services: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
+    young: set[ObjectRef] = set()
+    by_traffic: set[tuple[ObjectRef, datetime]] = set()
+    for step in simulation.play(start, end, changes_in(part.policies, part.metrics, start, end)):
+        made.take(step)
+        if step.at == start:
+            found = scalable_workloads(step.state)
+            young = {one.ref for one in found if one.created_at is not None and one.created_at > start}
+        services |= {one.ref: one.services for one in step.plan.explanations if one.services}
+        for action in step.plan.actions:
+            codes = {one.code for one in action.decision.cause.reasons}
+            if action.decision.verb is Verb.WAKE and codes & _BY_TRAFFIC:
+                by_traffic.add((step.targets.get(action.ref, action.ref), step.at))
+    result = made.result(start)
+    idle = _IdlePeriods(part, services, by_traffic, end)
+    return Played(
+        runs=result.runs,
+        timelines=result.timelines,
+        wakes=result.wakes,
+        undecided=result.undecided,
+        periods=tuple(one for timeline in result.timelines for one in idle.of(timeline)),
+        notes=(
+            *notes_on(part.policies.idling, part.metrics),
+            *(
+                (str(ref), "{} did not exist yet when the replay begins: until then it counts as running")
+                for ref in young
+            ),
+        ),
+    )
+
+
+class _IdlePeriods(Struct, frozen=True):
+    """What is known of the idle periods of a part: what is behind which Services, and what traffic woke when."""
+
+    part: Part
+    services: Mapping[ObjectRef, Sequence[ObjectRef]]
+    by_traffic: Collection[tuple[ObjectRef, datetime]]
+    end: datetime
+
+    def of(self, one: WorkloadTimeline) -> Iterator[IdlePeriod]:
+        """Yield the periods in which a workload had no replicas by an IdlingPolicy."""
+        policy = next((some for some in self.part.policies.idling if one.policy == f"IdlingPolicy {some.name}"), None)
+        if policy is None or not one.without or not one.runs:
+            return
+        names = [(ref.namespace, ref.name) for ref in self.services.get(one.ref, ())]
+        traffic = [found for name in names for found in traffic_of(self.part.metrics, policy, name)]
+        ends = {at for at, _ in one.steps[1:]} | {self.end}
+        for (start, replicas), until in zip(one.steps, sorted(ends), strict=True):
+            if not replicas:
+                yield self._period(one.ref, policy, traffic, (start, until))
+
+    def _period(
+        self, ref: ObjectRef, policy: IdlingPolicy, traffic: Sequence[Traffic], period: tuple[datetime, datetime]
+    ) -> IdlePeriod:
+        start, until = period
+        history = self.part.metrics.history
+        first, last = history.index(start), history.index(until)
+        arrived: Counter[int] = Counter()
+        for one in traffic:
+            arrived.update(dict(one.arrivals(first + 1, last + 2, history.step)))
+        silent = sum(all(one.values[at] is None for one in traffic) for at in range(first, last))
+        by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
+        after = arrived.pop(last + 1, 0)
+        came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
+        return IdlePeriod(
+            ref=ref,
+            policy=policy.name,
+            start=start,
+            end=until,
+            woken_by=by,
+            arrived=came if traffic else None,
+            after=after,
+            held=policy.wake == "OnSignal",
+            missing=silent / (last - first) if traffic else 0.0,
+            unit="request" if all(one.seconds for one in traffic) else "connection",
+        )

@@ -1,0 +1,115 @@
+"""What a replay says beyond what a forecast does, in words and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from reconciler.forecast.idle_periods import PolicyReplay, Replay, Waiting
+from reconciler.forecast.savings import Savings, grouped_savings, savings_of
+from reconciler.forecast.timelines import Forecast
+from reconciler.policy.kinds.fields import spelt_duration
+from reconciler.report.wording import DAYS, counted, name_of
+from reconciler.untrusted_text import one_line
+
+ALL = "all policies"
+_NAMED = 3
+_MOST_NIGHTS = 5
+
+
+def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
+    """Yield what each policy did to those who called: a line for each, and what belongs to it below."""
+    for one in made.policies:
+        yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else 'nothing was idle'}"
+        if one.nights:
+            yield from (f"  {line}" for line in _details(one, tick))
+
+
+def night_words(one: PolicyReplay) -> tuple[str, str]:
+    """Return how many nights were quiet, and how often traffic woke something."""
+    quiet = one.nights - len(one.wrong)
+    return f"quiet in {quiet} of {counted(one.nights, 'night')}", f"woken by traffic {counted(one.wakes, 'time')}"
+
+
+def _details(one: PolicyReplay, tick: timedelta) -> Iterator[str]:
+    for day, refs in list(one.wrong.items())[:_MOST_NIGHTS]:
+        more = f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else ""
+        yield f"wrong on {DAYS[day.weekday()]} {day}: {', '.join(map(name_of, refs[:_NAMED]))}{more}"
+    if len(one.wrong) > _MOST_NIGHTS:
+        yield f"and on {counted(len(one.wrong) - _MOST_NIGHTS, 'other night')}"
+    yield waiting_words(one, tick)
+    if one.thrash:
+        yield f"{counted(one.thrash, 'time')} woken by traffic within an hour after it went idle"
+    if round(100 * one.missing):
+        yield f"{100 * one.missing:.0f} % of its idle hours without a series, which may be no traffic or no measurement"
+
+
+def waiting_words(one: PolicyReplay, tick: timedelta) -> str:
+    """Return how many would have waited for how long, and what that is reckoned with."""
+    if one.waiting is None:
+        return "no query counts what arrives: whether somebody called is not known"
+    low, high, measured, of = one.starts
+    span = spelt_duration(low) if low == high else f"{spelt_duration(low)} to {spelt_duration(high)}"
+    source = f"measured of {measured} of {counted(of, 'workload')}" if measured else "assumed: no pods were recorded"
+    reckoned = f"pods start in {span}, {source}"
+    if not one.waiting.requests:
+        return f"no {one.unit} waited"
+    number = f"{_waited(one.waiting, one.unit)} waited"
+    mean, longest = one.waiting.total / one.waiting.requests, one.waiting.longest
+    first = "a signal wakes at once" if one.held else f"a run each {spelt_duration(tick)}"
+    return f"{number}, {_short(mean)} on average, {_short(longest)} at most ({first}; {reckoned})"
+
+
+def _waited(waiting: Waiting, unit: str) -> str:
+    return counted(max(1, round(waiting.requests)) if waiting.requests else 0, unit)
+
+
+def _short(length: timedelta) -> str:
+    return spelt_duration(timedelta(seconds=round(length.total_seconds())))
+
+
+def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
+    """Yield where the past would have been another one with the policies of the head than with those of the base."""
+    before, after = ({} if one is None else dict(_by_policy(one)) for one in (base, head))
+    for name in sorted({*before, *after}, key=lambda one: (one != ALL, one)):
+        old, new = before.get(name, ()), after.get(name, ())
+        if old != new:
+            both = zip(old, new, strict=True) if old and new else ((one, one) for one in old or new)
+            parts = (was if was == now else f"{was} -> {now}" for was, now in both)
+            there = "" if base is None or (old and new) else "is new: " if new else "is gone: "
+            yield f"{one_line(name)}: {there}{'; '.join(parts)}"
+
+
+def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
+    saved = savings_of(made.selected)
+    yield ALL, (f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %)",)
+    by_policy = dict(grouped_savings(made, "policy"))
+    for one in () if made.replay is None else made.replay.policies:
+        hours = by_policy.get(one.policy, Savings()).saved.replicas
+        waited = "" if one.waiting is None else f"{_waited(one.waiting, one.unit)} waited"
+        yield one.policy, (f"{hours:,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
+
+
+def replay_to_dict(made: Replay) -> dict[str, Any]:
+    """Return the same as JSON values; times are in seconds, `requests` null where no query counts them."""
+    return {"policies": [_policy(one) for one in made.policies], "notes": list(made.notes)}
+
+
+def _policy(one: PolicyReplay) -> dict[str, Any]:
+    waiting = one.waiting
+    return {
+        "policy": one.policy,
+        "idles": one.idles,
+        "wakesByTraffic": one.wakes,
+        "thrash": one.thrash,
+        "unit": one.unit,
+        "waited": None if waiting is None else round(waiting.requests, 2),
+        "waitedSeconds": None if waiting is None else round(waiting.total.total_seconds(), 1),
+        "longestSeconds": None if waiting is None else round(waiting.longest.total_seconds(), 1),
+        "nights": one.nights,
+        "wrongNights": [{"night": f"{day}", "objects": list(map(str, refs))} for day, refs in one.wrong.items()],
+        "idleShareWithoutSeries": round(one.missing, 4),
+        "startSeconds": [round(one.starts[0].total_seconds(), 1), round(one.starts[1].total_seconds(), 1)],
+        "startsMeasured": one.starts[2],
+    }

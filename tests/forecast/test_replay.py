@@ -1,0 +1,278 @@
+"""The past played again: a cron that runs at every tick, and requests counted one by one, come to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.backends.snapshot.query_history import SCRAPES, QueryHistory
+from reconciler.errors import SnapshotError
+from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
+from reconciler.forecast.replay import replay
+from reconciler.forecast.savings import savings_of
+from reconciler.forecast.simulation import Simulation
+from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.forecast.timelines import Forecast
+from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
+from reconciler.policy.types import PolicySet
+from tests.forecast.test_timelines import a_deployment, a_service
+from tests.forecast.traffic import NOISE, OFFICE, PARIS, SHOP, Calls, Shape, calls, history_of
+from tests.forecast.worlds import document, first_of, policy_set
+
+START = datetime(2026, 10, 23, tzinfo=UTC)  # the clocks go back on the 25th
+STEP = timedelta(minutes=10)
+WINDOW = timedelta(minutes=30)
+QUERY = "sum by (namespace, service) (increase(requests_total[30m]))"
+LIMIT = {"share": "100%", "atLeast": 1000}
+FLEET = document(
+    "Fleet",
+    "past",
+    {"home": "a", "clusters": [{"name": "a"}], "limits": {"default": {"perCluster": LIMIT, "fleet": LIMIT}}},
+)
+
+
+def a_policy(name: str, namespace: str, **fields: Any) -> dict[str, Any]:
+    metric = {"query": QUERY.replace("30m", "{{ window }}"), "window": "30m", **fields.pop("metric", {})}
+    schedule = {"timeZone": "Europe/Paris", "downtime": ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]}
+    spec = {
+        "selector": {"namespaces": {"include": [namespace]}, "services": {}},
+        "idleWhen": [{"schedule": schedule}, {"name": "requests", "metric": metric}],
+        **fields,
+    }
+    return document("IdlingPolicy", name, spec)
+
+
+def inside(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+
+
+def opened_of(made: Sequence[Calls]) -> Opened:
+    objects = [inside(make(one.service), one.namespace) for one in made for make in (a_deployment, a_service)]
+    return Opened({"a": Backend("a", cluster=MemoryCluster.of_manifests("a", objects, first_of))})
+
+
+def replayed(policies: PolicySet, opened: Opened, history: QueryHistory, length: timedelta) -> Forecast:
+    return replay(policies, opened, {"a": history}, length, lambda work: work)
+
+
+def of(made: Forecast, policy: str = "nights") -> PolicyReplay:
+    assert made.replay is not None
+    return next(one for one in made.replay.policies if one.policy == f"IdlingPolicy {policy}")
+
+
+@dataclass
+class CountedCalls:
+    """A metrics source that counts the requests themselves, at the time `now`."""
+
+    made: Sequence[Calls]
+    now: datetime = START
+
+    def query(self, text: str) -> QueryAnswer:
+        assert text == QUERY
+        at = self.now.timestamp()
+        counts = {one: one.counted(at - WINDOW.total_seconds(), at) for one in self.made}
+        return QueryAnswer(
+            tuple(Sample({"namespace": one.namespace, "service": one.service}, n) for one, n in counts.items())
+        )
+
+
+@dataclass
+class Cron:
+    """A run of the real plan and apply at every tick, and what it did to every single request."""
+
+    policies: PolicySet
+    made: Sequence[Calls]
+    steps: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
+
+    def run(self, end: datetime) -> None:
+        metrics = CountedCalls(self.made)
+        opened = opened_of(self.made)
+        simulation = _Live(self.policies, Opened({"a": Backend("a", opened.backends["a"].cluster, metrics)}), STEP)
+        at = START
+        while at < end:
+            metrics.now = at
+            for ref, replicas in simulation.run(at).replicas.items():
+                known = self.steps.setdefault(f"{ref.namespace}/{ref.name}", [])
+                if not known or known[-1][1] != replicas:
+                    known.append((at, replicas))
+            at += STEP
+
+    def waiting(self, end: datetime) -> tuple[int, float, int]:
+        """How many requests found nothing, for how many seconds in all, and how many wakes they caused."""
+        number, seconds, wakes = 0, 0.0, 0
+        for one in self.made:
+            steps = [*self.steps[f"{one.namespace}/{one.service}"], (end, 0)]
+            for (start, replicas), (until, _) in pairwise(steps):
+                if replicas or until == end:
+                    continue
+                ready = until.timestamp() + ASSUMED_START.total_seconds()
+                waited = [ready - at for at in one.times if start.timestamp() < at < ready]
+                number, seconds = number + len(waited), seconds + sum(waited)
+                by_schedule = until.astimezone(PARIS).time() == time(7)
+                wakes += not by_schedule and any(start.timestamp() < at <= until.timestamp() for at in one.times)
+        return number, seconds, wakes
+
+
+class _Live(Simulation):
+    """One whose metrics are as they are at the time."""
+
+    def _metrics(self, recorded: Any) -> Any:
+        return recorded
+
+
+SHAPES = (OFFICE, SHOP, Shape(8, 19, range(5), strays=1.5), NOISE)
+
+
+def compared(count: int, days: int, namespaces: int, seed: object) -> tuple[Forecast, Cron, datetime]:
+    end = START + timedelta(days=days)
+    made = [
+        calls(f"ns-{n % namespaces}", f"app-{n}", SHAPES[n % len(SHAPES)], START - WINDOW, end, seed)
+        for n in range(count)
+    ]
+    policies = policy_set([FLEET, *(a_policy(f"nights-{n}", f"ns-{n}") for n in range(namespaces))])
+    history = history_of(made, QUERY, WINDOW, START, round((end - START) / STEP), STEP)
+    cron = Cron(policies, made)
+    cron.run(end)
+    return replayed(policies, opened_of(made), history, end - START), cron, end
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_replay_is_what_a_cron_would_have_done(seed: int) -> None:
+    """Every step of every workload is the same, and so are wakes and the number of those that waited."""
+    found, cron, end = compared(8, 7, 2, seed)
+    assert {f"{one.ref.namespace}/{one.ref.name}": list(one.steps) for one in found.timelines} == cron.steps
+    number, seconds, wakes = cron.waiting(end)
+    policies = [of(found, f"nights-{n}") for n in range(2)]
+    waiting = [one.waiting for one in policies if one.waiting is not None]
+    assert number > 50
+    assert sum(one.wakes for one in policies) == wakes
+    assert sum(one.requests for one in waiting) == pytest.approx(number, rel=0.03)
+    assert sum(one.total.total_seconds() for one in waiting) == pytest.approx(seconds, rel=0.15)  # 60 wakes are few
+
+
+def test_runs_without_a_change_are_not_played() -> None:
+    found, _, _ = compared(2, 3, 1, "few")
+    assert found.runs < 40
+
+
+# What is odd about measurements.
+
+QUIET, BUSY = 0.0, 7.0
+NIGHT = datetime(2026, 11, 2, 22, tzinfo=UTC)  # a Monday, 23:00 in Paris
+
+
+def a_history(
+    values: Mapping[datetime, float | None], *, days: int = 3, query: str = QUERY, usual: float | None = QUIET
+) -> QueryHistory:
+    """One Service, quiet but at the times of `values`, each for a tick."""
+    start = datetime(2026, 11, 2, 12, tzinfo=UTC)
+    count = round(timedelta(days=days) / STEP)
+    told = tuple(values.get(start + n * STEP, usual) for n in range(count))
+    series = RangeSeries({"namespace": "ns", "service": "web"}, told)
+    up = RangeSeries({}, (3.0,) * count)
+    return QueryHistory(start, STEP, count, {query: RangeAnswer((series,)), SCRAPES: RangeAnswer((up,))})
+
+
+def a_web(**fields: Any) -> tuple[PolicySet, Opened]:
+    policies = policy_set([FLEET, a_policy("nights", "ns", minAwake="0s", **fields)])
+    return policies, opened_of([Calls("ns", "web", ())])
+
+
+def test_a_call_at_night_wakes_at_the_next_run_and_waits_for_it_and_the_start() -> None:
+    found = of(replayed(*a_web(), a_history({NIGHT: BUSY}), timedelta(days=3)))
+    assert (found.wakes, found.nights, list(found.wrong)) == (1, 3, [date(2026, 11, 2)])
+    assert found.waiting is not None
+    assert found.waiting.requests == BUSY
+    assert found.waiting.longest == STEP + ASSUMED_START
+    assert found.waiting.total == BUSY * (STEP / 2 + ASSUMED_START)
+
+
+def test_a_signal_wakes_at_once() -> None:
+    """An activator signals: the first one waits for the start alone, others share it."""
+    found = of(replayed(*a_web(wake="OnSignal"), a_history({NIGHT: BUSY}), timedelta(days=3)))
+    assert found.held
+    assert found.wakes == 1
+    assert found.waiting is not None
+    assert found.waiting.longest == ASSUMED_START
+    assert 1 < found.waiting.requests < 2
+
+
+def test_a_gap_is_unknown_and_changes_nothing() -> None:
+    """While nothing was measured a missing series is no traffic of zero."""
+    history = a_history({NIGHT + n * STEP: None for n in range(-20, 6)}, usual=None)
+    history.answers[SCRAPES].series[0].values  # noqa: B018 - `up` is measured all the time
+    awake = replayed(*a_web(metric={"noSeries": "Zero"}), history, timedelta(days=3))
+    assert savings_of(awake.selected).saved.replicas > 0
+    answers = {**history.answers, SCRAPES: RangeAnswer((RangeSeries({}, (None,) * history.count),))}
+    blind = QueryHistory(history.start, STEP, history.count, answers)
+    with pytest.raises(SnapshotError, match="nothing was measured"):
+        replayed(*a_web(metric={"noSeries": "Zero"}), blind, timedelta(days=3))
+    half = tuple(None if n < 200 else 3.0 for n in range(history.count))
+    late = QueryHistory(history.start, STEP, history.count, {**answers, SCRAPES: RangeAnswer((RangeSeries({}, half),))})
+    found = replayed(*a_web(metric={"noSeries": "Zero"}), late, timedelta(days=3))
+    assert found.start == history.start + 200 * STEP
+    assert "measured only from" in notes(found)
+
+
+def notes(made: Forecast) -> str:
+    assert made.replay is not None
+    return "\n".join(made.replay.notes)
+
+
+def every_tick(values: Sequence[float]) -> dict[datetime, float | None]:
+    start = datetime(2026, 11, 2, 12, tzinfo=UTC)
+    return {start + n * STEP: value for n, value in enumerate(values)}
+
+
+ODD = [
+    pytest.param({"usual": 180.0}, {}, "never at most 0, and steady from 180 on, as probes are", id="probes"),
+    pytest.param({"values": {NIGHT: -40.0}}, {}, "falls to -40: counters were reset", id="a reset in a difference"),
+    pytest.param(
+        {"values": every_tick([float(n) for n in range(432)]), "query": "requests_total"},
+        {"metric": {"query": "requests_total"}},
+        "only rises, as a counter does",
+        id="a counter without increase",
+    ),
+    pytest.param({"query": "other"}, {}, "a: 1 of 1 query not recorded, so unknown", id="a query that is not recorded"),
+    pytest.param({}, {}, "limits are lifted", id="limits"),
+]
+
+
+@pytest.mark.parametrize(("history", "fields", "words"), ODD)
+def test_what_is_odd_about_measurements_is_said(history: Any, fields: Any, words: str) -> None:
+    made = replayed(*a_web(**fields), a_history(**{"values": {}, **history}), timedelta(days=3))
+    assert words in notes(made)
+
+
+def test_hours_without_a_series_are_said() -> None:
+    history = a_history({NIGHT: QUIET}, usual=None)
+    made = replayed(*a_web(metric={"noSeries": "Zero"}), history, timedelta(days=3))
+    assert of(made).missing == pytest.approx(1, abs=0.01)
+    assert "of its idle hours without a series" in render_text(made, ForecastStyle())
+
+
+def test_what_is_idle_in_the_snapshot_begins_awake() -> None:
+    """What runs recorded since does not count in the past, and what people wrote does."""
+    policies, opened = a_web()
+    simulation = _Live(policies, Opened({"a": Backend("a", opened.backends["a"].cluster, CountedCalls([]))}), STEP)
+    simulation.run(datetime(2026, 11, 10, 22, tzinfo=UTC))
+    asleep = Opened({"a": Backend("a", cluster=simulation.clusters["a"])})
+    fresh, again = (
+        replayed(policies, one, a_history({NIGHT: BUSY}), timedelta(days=3)).timelines for one in (opened, asleep)
+    )
+    assert [one.steps for one in again] == [one.steps for one in fresh]
+
+
+def test_a_policy_without_a_query_does_not_know_whether_somebody_called() -> None:
+    schedule = {"timeZone": "Europe/Paris", "downtime": ["20:00-07:00"]}
+    policies, opened = a_web(idleWhen=[{"schedule": schedule}])
+    made = replayed(policies, opened, a_history({NIGHT: BUSY}), timedelta(days=3))
+    assert of(made).waiting is None
+    assert "no query counts what arrives" in render_text(made, ForecastStyle())
