@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
+from tests.backends.picker_server import PickerServer, silent
 from tests.cli.receivers import CONTENT_TYPES, EVERYTHING, MOST_BYTES, SCHEMAS, events_to, received, told
 from tests.cli.test_exit_words import in_conflict, limited, lost, malformed, overdue
-from tests.decide.downscale.picker_server import PickerServer, silent
 from tests.way.calls import Folder
 from tests.way.teams import NIGHT, SLEEP, two_teams
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import ssl
 import threading
 import time
@@ -23,7 +22,7 @@ from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.time_limit import TimeLimit
-from tests.decide.downscale.picker_server import PickerServer, drip, raw, reply, says, silent
+from tests.backends.picker_server import PickerServer, drip, raw, reply, says, silent
 
 SECRET = "s3cr3t-T0ken"
 PODS = ("web-1", "web-2", "web-3", "web-4")
@@ -187,41 +186,6 @@ def test_attempts_are_the_retries_and_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high"),
-    [
-        pytest.param("3", 3, 3, id="seconds"),
-        pytest.param("10", 10, 10, id="ten seconds"),
-        pytest.param("3600", 10, 10, id="no longer than ten seconds"),
-        pytest.param("Sat, 21 Nov 2026 12:00:07 GMT", 7, 7, id="a date"),
-        pytest.param("Sat, 21 Nov 2026 21:00:00 GMT", 10, 10, id="a date far away"),
-        pytest.param("Sat, 21 Nov 2026 11:00:00 GMT", 0, 0, id="a date gone by"),
-        pytest.param(f"Sat, 21 Nov {9**30} 12:00:00 GMT", 0.25, 0.75, id="a year beyond all years, backs off"),
-        pytest.param("9" * 5000, 0.25, 0.75, id="endless seconds, backs off"),
-        pytest.param("soon", 0.25, 0.75, id="nonsense, backs off"),
-        pytest.param("-5", 0.25, 0.75, id="a negative number, backs off"),
-    ],
-)
-def test_retry_after(value: str, low: float, high: float) -> None:
-    clock = FakeClock()
-    with PickerServer(
-        reply("", 429, Retry_After=value, Date="Sat, 21 Nov 2026 12:00:00 GMT"), says(["web-1"])
-    ) as server:
-        ask(a_picker(server, max_retries=1), clock=clock)
-    [slept] = clock.slept
-    assert low <= slept <= high
-
-
-def test_jitter_differs_and_grows() -> None:
-    random.seed(1)
-    clock = FakeClock()
-    with PickerServer(reply("", 500)) as server:
-        refusal(a_picker(server, max_retries=12), clock=clock)
-    assert len(set(clock.slept)) == 12
-    assert max(clock.slept) <= 10
-    assert min(clock.slept[5:]) >= 3
-
-
-@pytest.mark.parametrize(
     "script",
     [
         pytest.param(silent, id="says nothing"),
@@ -233,16 +197,6 @@ def test_the_limit_is_for_the_whole_exchange(script: Any) -> None:
     with PickerServer(script, says(["web-1"])) as server:
         assert ask(a_picker(server, timeout_seconds=0.8, max_retries=1)).chosen == ("web-1",)
         assert server.connections == 2
-
-
-def test_the_limit_holds_for_a_slow_name_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = threading.Event()
-    monkeypatch.setattr(http_connections.socket, "getaddrinfo", lambda *_, **__: release.wait(30))
-    with PickerServer(says(["web-1"])) as server:
-        words = refusal(a_picker(server, host="localhost", timeout_seconds=0.2))
-        assert "no whole answer within 0.2 s" in words
-    release.set()
-    assert server.connections == 0
 
 
 def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are_refused_at_once(
@@ -269,19 +223,6 @@ def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are
     pod_picker._resolver.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(raw(b""), id="closes at once"),
-        pytest.param(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), id="ends early"),
-        pytest.param(raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"), id="a chunk ends early"),
-    ],
-)
-def test_cut_connections_are_tried_again(script: Any) -> None:
-    with PickerServer(script, says(["web-1"])) as server:
-        assert ask(a_picker(server, max_retries=1)).chosen == ("web-1",)
-
-
 def test_nobody_listens() -> None:
     with PickerServer(says()) as server:
         pass
@@ -290,12 +231,6 @@ def test_nobody_listens() -> None:
         a_picker(server, max_retries=2), clock=clock
     )
     assert len(clock.slept) == 2
-
-
-def test_what_is_no_http_is_final() -> None:
-    with PickerServer(raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), says(["web-1"])) as server:
-        assert "no HTTP" in refusal(a_picker(server, max_retries=3))
-    assert server.connections == 1
 
 
 def a_body(size: int) -> bytes:
@@ -496,24 +431,6 @@ def test_one_forbidden_address_among_others_is_enough(monkeypatch: pytest.Monkey
     assert server.connections == 0
 
 
-def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = http_connections.socket.getaddrinfo
-
-    def both(_: str, port: int, **options: Any) -> list[Any]:
-        return [*resolve("127.0.0.99", port, **options), *resolve("127.0.0.1", port, **options)]
-
-    monkeypatch.setattr(http_connections.socket, "getaddrinfo", both)
-    with PickerServer(says(["web-1"])) as server:
-        assert ask(a_picker(server, host="picker.svc"), allowed=("*.svc",)).chosen == ("web-1",)
-
-
-def test_an_unknown_name_is_asked_for_again() -> None:
-    clock = FakeClock()
-    with PickerServer(says()) as server:
-        picker = a_picker(server, host="no-such-host.invalid", max_retries=1, timeout_seconds=5)
-        assert "tried 2 times" in refusal(picker, allowed=("*",), clock=clock)
-
-
 # TLS
 
 
@@ -577,21 +494,3 @@ def test_an_old_tls_is_refused(authority: trustme.CA) -> None:
     with PickerServer(says(["web-1"]), tls=context) as server:
         assert "TLS failed" in refusal(a_picker(server, scheme="https", ca_bundle=bundle(authority), max_retries=3))
     assert (server.connections, server.received) == (1, [])
-
-
-def test_plain_http_on_a_port_with_tls_is_an_error(secure: PickerServer) -> None:
-    refusal(a_picker(secure, scheme="http"))
-    assert secure.received == []
-
-
-def test_tls_against_plain_http(authority: trustme.CA) -> None:
-    with PickerServer(says(["web-1"])) as server:
-        refusal(a_picker(server, scheme="https", ca_bundle=bundle(authority)))
-    assert server.received == [] or server.received[0].headers == {}
-
-
-def test_a_drip_over_tls(authority: trustme.CA) -> None:
-    slow = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n" + b" " * 400, 0.05)
-    with PickerServer(slow, says(["web-1"]), tls=serving(authority)) as server:
-        picker = a_picker(server, scheme="https", ca_bundle=bundle(authority), timeout_seconds=0.8, max_retries=1)
-        assert ask(picker).chosen == ("web-1",)
