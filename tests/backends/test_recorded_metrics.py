@@ -122,7 +122,7 @@ def test_recorded_in_json(tmp_path: Path) -> None:
         ),
         pytest.param(
             "results: [{query: q, series: [{labels: {a: 1}, value: 1}]}]",
-            ["1:44: results[0].series[0].labels.a: is 1, expected a text"],
+            ["1:44: results[0].series[0].labels.a: is 1, expected a text; put it in quotes"],
             id="a number as label",
         ),
         pytest.param(

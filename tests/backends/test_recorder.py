@@ -99,7 +99,7 @@ def test_a_folder_without_a_recording_holds_all_there_is(tmp_path: Path) -> None
         ),
         pytest.param("read: [", "recording.yaml:", id="no YAML"),
         pytest.param("", "recording.yaml:1:1: holds 0 documents, expected one", id="empty"),
-        pytest.param("reed: []", "recording.yaml:1:1: is malformed: ", id="misspelt"),
+        pytest.param("reed: []", 'recording.yaml:1:1: reed: unknown field, did you mean "read"?', id="misspelt"),
     ],
 )
 def test_a_malformed_recording_is_told_with_its_place(tmp_path: Path, recording: str, words: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import Struct, inspect
 
 from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate, read_custom
+from reconciler.backends.decode.wire import Instant, Number
+from reconciler.messages import nearest
 
 FieldPath = tuple[str | int, ...]
 
@@ -22,18 +24,24 @@ _WORDS: dict[type, tuple[type, str]] = {
     inspect.StructType: (dict, "a mapping"),
     inspect.ListType: (list, "a list"),
 }
+_CUSTOM = {Instant: "a time as in RFC 3339", Number: 'a number, "NaN", "+Inf" or "-Inf"'}
 
 
 class Mismatch(Struct, frozen=True):
-    """What stands at `path`, and what was expected there. `missing`: nothing stands there."""
+    """What stands at `path`, and what was expected there. `missing`: nothing stands there. `unknown`: it is a field
+    that nobody knows, and these words say what else it may be.
+    """
 
     path: FieldPath
     found: Any
     expected: str
     missing: bool = False
+    unknown: str = ""
 
     def words(self, secret: bool = False) -> str:
         """Return "is X, expected Y"; without the value itself where it is `secret`."""
+        if self.unknown:
+            return f"unknown field{self.unknown}"
         return f"is {'missing' if self.missing else json_words(self.found, secret)}, expected {self.expected}"
 
 
@@ -110,7 +118,7 @@ def _of_custom(value: Any, kind: inspect.CustomType, path: FieldPath) -> Iterato
     try:
         read_custom(kind.cls, value)
     except ValueError:
-        yield Mismatch(path, value, "a time as in RFC 3339")
+        yield Mismatch(path, value, _CUSTOM[kind.cls])
 
 
 def _of_list(value: list[Any], kind: inspect.ListType, path: FieldPath) -> Iterator[Mismatch]:
@@ -124,12 +132,18 @@ def _of_entries(value: dict[str, Any], kind: inspect.DictType, path: FieldPath) 
 
 
 def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: FieldPath) -> Iterator[Mismatch]:
+    if kind.forbid_unknown_fields:
+        known = [field.encode_name for field in kind.fields]
+        for name in [name for name in value if name not in known]:
+            hint = nearest(name, known) or f", expected one of {', '.join(known)}"
+            yield Mismatch((*path, name), None, "", unknown=hint)
     for field in kind.fields:
         at = (*path, field.encode_name)
         if field.encode_name in value:
             yield from _of(value[field.encode_name], field.type, at)
         elif field.required:
-            words = _WORDS.get(type(field.type), (object, "a whole number"))[1]
+            custom = _CUSTOM.get(getattr(field.type, "cls", object), "a whole number")
+            words = _WORDS.get(type(field.type), (object, custom))[1]
             yield Mismatch(at, None, words, missing=True)
 
 

@@ -17,12 +17,14 @@ from reconciler.backends.decode.wire import (
     CustomMetadata,
     Instant,
     NonEmptyText,
+    Number,
     Object,
     ScalableMetadata,
     StringMap,
     Wire,
     controller_of,
     instant,
+    number,
     shared,
     shared_text,
 )
@@ -422,6 +424,8 @@ def read_custom(kind: type, value: Any) -> Any:
     """
     if kind is Instant and isinstance(value, str):
         return instant(value)
+    if kind is Number:
+        return number(value)
     if kind is WholeTemplate and isinstance(value, dict):
         return WholeTemplate(value, decoded_value(PodTemplate, value))
     raise ValueError(f"no {kind.__name__}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import inf, nan
 from sys import intern
 from typing import Annotated, Any
 
@@ -66,6 +67,30 @@ def micro_time(at: datetime) -> str:
 def datetime_of(found: Instant | None) -> datetime | None:
     """Return `found` as a datetime in UTC, None for None."""
     return None if found is None else found.as_datetime()
+
+
+class Number(float):
+    """A number of any size, or "NaN", "+Inf", "-Inf", as Prometheus writes them."""
+
+
+_SPECIAL = {"NaN": nan, "+Inf": inf, "Inf": inf, "-Inf": -inf}
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_HUGE = 10**308
+
+
+def number(value: Any) -> Number:
+    """Return a number, or a text that says one; one that is too large is infinite.
+
+    Raises:
+        ValueError: `value` is none.
+    """
+    if isinstance(value, float):
+        return Number(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Number(value if abs(value) < _HUGE else inf if value > 0 else -inf)
+    if isinstance(value, str) and (value in _SPECIAL or _NUMBER.fullmatch(value)):
+        return Number(_SPECIAL[value] if value in _SPECIAL else float(value))
+    raise ValueError("no number")
 
 
 NonEmptyText = Annotated[str, Meta(min_length=1)]

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import msgspec
+
+from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
+from reconciler.backends.decode.shapes import decoded_value
+from reconciler.backends.decode.wire import Wire
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable
 from reconciler.time_limit import TimeLimit
@@ -29,6 +35,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _NEW = ".reconciler-new"
 
 
+W = TypeVar("W", bound=Wire)
+
 Signature = tuple[int, int, int]
 """Time of change in nanoseconds, size and inode: another one whenever the file was written."""
 
@@ -40,6 +48,14 @@ class Scan:
     files: dict[str, Signature] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
+
+
+class Beside(msgspec.Struct, Generic[W], frozen=True):
+    """What a file beside the manifests says, None where it is not there; all that is wrong with it."""
+
+    value: W | None = None
+    document: Document | None = None
+    problems: Sequence[Problem] = ()
 
 
 @contextmanager
@@ -84,19 +100,36 @@ def _is_own(directory: Path, path: str) -> bool:
     return is_inside(os.path.dirname(path), os.path.realpath(directory))
 
 
-def read_beside(directory: Path, name: str, root: str | Path) -> Document | list[Problem] | None:
-    """Return the one document of the file `name`, which stands beside the manifests; what is wrong; None: no file."""
+def read_beside(directory: Path, name: str, root: str | Path, shape: type[W]) -> Beside[W]:
+    """Return what the file `name`, which stands beside the manifests, says as a `shape`. Links may lead anywhere below
+    `root`, by default the directory.
+    """
     path = str(directory / name)
     if not os.path.lexists(path):
-        return None
-    data = read_bytes(path, str(root))
+        return Beside()
+    data = read_bytes(path, str(root or directory))
     text = data if isinstance(data, Problem) else decoded_text(path, data)
     if isinstance(text, Problem):
-        return [text]
+        return Beside(problems=[text])
     read = read_documents(path, text[0])
     if read.problems or len(read.found) != 1:
-        return read.problems or [Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")]
-    return read.found[0]
+        many = Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")
+        return Beside(problems=read.problems or [many])
+    document = read.found[0]
+    try:
+        return Beside(decoded_value(shape, document.value), document)
+    except msgspec.ValidationError as error:
+        wrong = [
+            problem_in(document, one.path, one.words(), key=bool(one.unknown))
+            for one in mismatches(document.value, shape)
+        ]
+        return Beside(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
+
+
+def problem_in(document: Document, path: FieldPath, words: str, *, key: bool = False) -> Problem:
+    """Return `words` as a problem at `path` of `document`; with `key` at the name of that field."""
+    line, column = document.place(path, key=key)
+    return Problem(document.file, line, column, json_path(path), words)
 
 
 def is_manifest_name(name: str) -> bool:

@@ -16,31 +16,20 @@ At the top each result has a field `cluster`, or `clusters` takes the place of `
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.decode.mismatches import FieldPath, json_path, json_words
-from reconciler.backends.decode.wire import instant
-from reconciler.backends.snapshot.folder import METRICS_FILES, read_beside
+from reconciler.backends.decode.mismatches import FieldPath
+from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
+from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, problem_in, read_beside
 from reconciler.errors import Problem, SnapshotError
-from reconciler.messages import nearest
 from reconciler.model import QueryAnswer, Sample
-from reconciler.yaml.documents import Document
 
 NOT_RECORDED = "not recorded in the snapshot"
-
-_RESULT = ("query", "at", "series", "warnings", "error")
-_SERIES = ("labels", "value")
-_SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
-
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_HUGE = 10**308
 
 RecordedAnswers = dict[tuple[str, str], QueryAnswer]
 """(cluster, folded query) -> answer."""
@@ -99,6 +88,42 @@ def _written(number: float) -> float | str:
     return number if math.isfinite(number) else "+Inf" if number > 0 else "-Inf"
 
 
+class _Series(Wire, forbid_unknown_fields=True):
+    value: Number
+    labels: dict[str, str] | None = None
+
+
+class _Result(Wire, forbid_unknown_fields=True):
+    query: str
+    at: Instant | None = None
+    series: list[_Series] | None = None
+    warnings: list[str] | None = None
+    error: str | None = None
+
+    @property
+    def answer(self) -> QueryAnswer:
+        samples = tuple(Sample(one.labels or {}, float(one.value)) for one in self.series or ())
+        return QueryAnswer(
+            samples=() if self.error else samples,
+            at=datetime_of(self.at),
+            warnings=tuple(self.warnings or ()),
+            error=self.error or "",
+        )
+
+
+class _NamedResult(_Result, forbid_unknown_fields=True, kw_only=True):
+    cluster: str
+
+
+class _OfCluster(Wire, forbid_unknown_fields=True):
+    results: list[_Result] | None = None
+
+
+class _OfAll(Wire, forbid_unknown_fields=True):
+    results: list[_NamedResult] | None = None
+    clusters: dict[str, list[_Result] | None] | None = None
+
+
 def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[RecordedAnswers, list[Problem]]:
     """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot.
 
@@ -107,126 +132,22 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
     answers: RecordedAnswers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
-        read = read_beside(directory, name, root or directory)
-        if isinstance(read, Document):
-            check = _Check(read)
-            answers |= check.answers(read.value, cluster)
-            problems += check.problems
-        else:
-            problems += read or ()
+        read: Beside[Any] = read_beside(directory, name, root, _OfCluster if cluster else _OfAll)
+        problems += read.problems
+        of_file: RecordedAnswers = {}
+        for path, whose, result in () if read.value is None else _results(read.value, cluster):
+            key = (whose, one_spaced(result.query))
+            if key in of_file and read.document is not None:
+                problems.append(problem_in(read.document, (*path, "query"), "is recorded twice, expected once"))
+            of_file[key] = result.answer
+        answers |= of_file
     return answers, problems
 
 
-class _Recorded(Struct, frozen=True):
-    """One result before it is read: where it stands and whose it is."""
-
-    path: FieldPath
-    cluster: str
-    value: Mapping[str, Any]
-
-
-class _Check:
-    """Reads a metrics file and keeps all that is wrong with it."""
-
-    def __init__(self, document: Document) -> None:
-        self.problems: list[Problem] = []
-        self._document = document
-
-    def answers(self, value: Any, cluster: str | None) -> RecordedAnswers:
-        found: RecordedAnswers = {}
-        for recorded in self._recorded(value, cluster):
-            self._fields(recorded.value, (*_RESULT, *(() if cluster else ("cluster",))), recorded.path)
-            key = (recorded.cluster, one_spaced(self._text(recorded.value, "query", recorded.path)))
-            if key in found:
-                self._add((*recorded.path, "query"), "is recorded twice, expected once")
-            found[key] = self._answer(recorded)
-        return found
-
-    def _recorded(self, value: Any, cluster: str | None) -> Iterator[_Recorded]:
-        top = self._mapping(value, ())
-        self._fields(top, ("results",) if cluster else ("results", "clusters"), ())
-        for path, one in self._entries(top.get("results"), ("results",)):
-            yield _Recorded(path, cluster or self._text(one, "cluster", path), one)
-        for name, results in self._mapping(top.get("clusters") or {}, ("clusters",)).items():
-            for path, one in self._entries(results, ("clusters", name)):
-                yield _Recorded(path, name, one)
-
-    def _answer(self, recorded: _Recorded) -> QueryAnswer:
-        value, path = recorded.value, recorded.path
-        at = value.get("at")
-        listed = self._list(value.get("warnings"), (*path, "warnings"))
-        warnings = [self._is_text(one, (*path, "warnings", index)) for index, one in listed]
-        error = self._is_text(value.get("error") or "", (*path, "error"))
-        series = self._entries(value.get("series"), (*path, "series"))
-        samples = tuple(self._sample(one, inside) for inside, one in series)
-        return QueryAnswer(
-            samples=() if error else samples,
-            at=None if at is None else self._time(at, (*path, "at")),
-            warnings=tuple(warnings),
-            error=error,
-        )
-
-    def _sample(self, value: Mapping[str, Any], path: FieldPath) -> Sample:
-        self._fields(value, _SERIES, path)
-        labels = self._mapping(value.get("labels") or {}, (*path, "labels"))
-        texts = {key: self._is_text(one, (*path, "labels", key)) for key, one in labels.items()}
-        return Sample(texts, self._number(value.get("value"), (*path, "value")))
-
-    def _number(self, value: Any, path: FieldPath) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return (
-                float(value) if abs(value) < _HUGE or isinstance(value, float) else math.inf if value > 0 else -math.inf
-            )
-        if isinstance(value, str) and (value in _SPECIAL or _NUMBER.fullmatch(value)):
-            return _SPECIAL[value] if value in _SPECIAL else float(value)
-        self._add(path, f'is {json_words(value)}, expected a number, "NaN", "+Inf" or "-Inf"')
-        return math.nan
-
-    def _time(self, value: Any, path: FieldPath) -> Any:
-        try:
-            return instant(value).as_datetime()
-        except (ValueError, TypeError):
-            self._add(path, f"is {json_words(value)}, expected a time as in RFC 3339")
-            return None
-
-    def _text(self, value: Mapping[str, Any], name: str, path: FieldPath) -> str:
-        if name not in value:
-            self._add((*path, name), "is missing, expected a text")
-            return ""
-        return self._is_text(value[name], (*path, name))
-
-    def _is_text(self, value: Any, path: FieldPath) -> str:
-        if isinstance(value, str):
-            return value
-        self._add(path, f"is {json_words(value)}, expected a text")
-        return ""
-
-    def _mapping(self, value: Any, path: FieldPath) -> Mapping[str, Any]:
-        if isinstance(value, dict):
-            return value
-        self._add(path, f"is {json_words(value)}, expected a mapping")
-        return {}
-
-    def _list(self, value: Any, path: FieldPath) -> Iterable[tuple[int, Any]]:
-        if value is None or isinstance(value, list):
-            return enumerate(value or ())
-        self._add(path, f"is {json_words(value)}, expected a list")
-        return ()
-
-    def _entries(self, value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
-        """Yield the path of each mapping of a list, and the mapping."""
-        for index, one in self._list(value, path):
-            if isinstance(one, dict):
-                yield (*path, index), one
-            else:
-                self._add((*path, index), f"is {json_words(one)}, expected a mapping")
-
-    def _fields(self, value: Mapping[str, Any], known: tuple[str, ...], path: FieldPath) -> None:
-        for name in value:
-            if name not in known:
-                hint = nearest(name, known) or f", expected one of {', '.join(known)}"
-                self._add((*path, name), f"unknown field{hint}", key=True)
-
-    def _add(self, path: FieldPath, words: str, *, key: bool = False) -> None:
-        line, column = self._document.place(path, key=key)
-        self.problems.append(Problem(self._document.file, line, column, json_path(path), words))
+def _results(value: _OfCluster | _OfAll, cluster: str | None) -> Iterator[tuple[FieldPath, str, _Result]]:
+    """Yield where each result stands, whose it is, and the result."""
+    for index, one in enumerate(value.results or ()):
+        yield ("results", index), one.cluster if isinstance(one, _NamedResult) else cluster or "", one
+    for name, results in (value.clusters or {}).items() if isinstance(value, _OfAll) else ():
+        for index, one in enumerate(results or ()):
+            yield ("clusters", name, index), name, one

@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.mismatches import mismatches
 from reconciler.backends.decode.wire import NonEmptyText, Wire
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
@@ -34,14 +33,12 @@ from reconciler.backends.protocols import (
     Resource,
 )
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
-from reconciler.backends.snapshot.manifest_files import problem_at
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer, Write
 from reconciler.workload_kinds import WorkloadKind
-from reconciler.yaml.documents import Document
 from reconciler.yaml.writer import block_text
 
 _ENDING = "Error"
@@ -136,22 +133,8 @@ def read_recording(directory: Path, cluster: str, root: str | Path = "") -> tupl
 
     A link may lead anywhere below `root`, by default the directory.
     """
-    document = read_beside(directory, RECORDING_FILE, root or directory)
-    if not isinstance(document, Document):
-        return None, document or []
-    try:
-        file = msgspec.convert(document.value, _File)
-    except msgspec.ValidationError as error:
-        return None, list(_problems(document, error))
-    return _recording(file, cluster), []
-
-
-def _problems(document: Document, error: Exception) -> Iterator[Problem]:
-    wrong = mismatches(document.value, _File)
-    for one in wrong:
-        yield problem_at(document, (), one.path, one.words())
-    if not wrong:
-        yield Problem(document.file, 1, 1, "", f"is malformed: {error}")
+    beside = read_beside(directory, RECORDING_FILE, root, _File)
+    return None if beside.value is None else _recording(beside.value, cluster), list(beside.problems)
 
 
 def _recording(file: _File, cluster: str) -> Recording:
