@@ -7,18 +7,14 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from tests.activator.in_cluster import ActivatorProcess, our_slices
 from tests.activator.test_service_network import PATIENCE, Town, accepts, activators, ask, town
-from tests.real.objects import a_deployment, an_object
-from tests.real.service_network import POD_PORT
-from tests.real.worlds import create, deployment_path, wait_until
+from tests.real.worlds import deployment_path, wait_until
 
 __all__ = ["activators", "town"]
 
@@ -129,66 +125,6 @@ def test_connections_that_do_not_signal_are_all_answered_once_it_wakes(town: Tow
     print(f"{len(asked)} connections, {held} of them held when the run was over")
     assert [one.split()[1] for one in answers] == [str(number) for number in range(len(answers))]
     assert held > 0
-
-
-class Killed(BaseException):
-    """The run ended at once, as by SIGKILL."""
-
-
-@pytest.fixture
-def kill_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """`kill_after(n)`: a run ends before its write number n + 1."""
-    original = KubernetesCluster.write
-
-    def set_limit(count: int) -> None:
-        left = [count]
-
-        def write(self: KubernetesCluster, wanted: Any) -> None:
-            if not left[0]:
-                raise Killed
-            left[0] -= 1
-            original(self, wanted)
-
-        monkeypatch.setattr(KubernetesCluster, "write", write)
-
-    yield set_limit
-    monkeypatch.setattr(KubernetesCluster, "write", original)
-
-
-@pytest.mark.parametrize("writes", [0, 1, 2])
-def test_a_run_killed_between_its_writes_leaves_a_service_that_answers(
-    town: Town, activators, kill_after, monkeypatch: pytest.MonkeyPatch, writes: int
-) -> None:
-    activators()
-    address = town.open("web")
-    kill_after(writes)
-    with pytest.raises(Killed):
-        run(town)
-    monkeypatch.undo()
-    assert is_consistent(town)
-    with Load(address, 2) as load:
-        time.sleep(5)
-    assert (load.errors, load.answers > 10) == ([], True)
-    assert town.replicas("web") == 1
-    wait_until(lambda: IDLED_AT not in service_of(town), "the mark to be cleared by the signal")
-
-
-def test_a_hundred_idle_services_at_once_are_each_woken_once(town: Town, activators) -> None:
-    activators()
-    names = [f"web-{number:03}" for number in range(100)]
-    for name in names:
-        spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": POD_PORT}]}
-        create(town.api, [an_object("v1", "Service", name, spec=spec), a_deployment(name, 1)], town.namespace)
-    ready = f"/apis/apps/v1/namespaces/{town.namespace}/deployments"
-    wait_until(lambda: sum(one["status"].get("readyReplicas", 0) for one in town.api.items(ready)) == 100, "100 pods")
-    began = time.monotonic()
-    town.idle(*names)
-    print(f"idled in {time.monotonic() - began:.1f} s")
-    addresses = [town.network.cluster_ip(town.namespace, name) for name in names]
-    with ThreadPoolExecutor(100) as clients:
-        answers = list(clients.map(ask, addresses))
-    assert [one.rsplit("-", 2)[0] for one in answers] == names
-    assert (sorted(town.need_pods()), sorted(town.woken())) == (names, names)
 
 
 def first_answer(address: str) -> float:

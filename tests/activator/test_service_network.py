@@ -210,18 +210,6 @@ def families_of(town: Town) -> list[str]:
 
 
 @pytest.mark.soak
-def test_health_checks_wake_nothing(town: Town, activators) -> None:
-    activator = activators()
-    address = town.open("web")
-    town.idle("web")
-    for _ in range(100):
-        socket.create_connection((address, 80), timeout=PATIENCE).close()
-    wait_until(lambda: activator.metric("connections_total") >= 100, "100 connections")
-    wait_until(lambda: activator.metric("held") == 0, "their end")
-    assert (town.replicas("web"), town.need_pods()) == (0, [])
-
-
-@pytest.mark.soak
 def test_two_replicas_share_the_connections_and_wake_once(town: Town, activators) -> None:
     both = [activators("--held-per-service", "300") for _ in range(2)]
     address = town.open("web")

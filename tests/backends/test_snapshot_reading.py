@@ -11,7 +11,6 @@ import pytest
 
 from reconciler.backends.protocols import (
     AUTOSCALERS,
-    CONFIG_MAPS,
     ENDPOINT_SLICES,
     ENDPOINTS,
     EVENTS,
@@ -194,10 +193,6 @@ items:
             id="nested",
         ),
         pytest.param("a.yaml", b"\xef\xbb\xbf" + TYPED_LIST.encode(), id="byte order mark"),
-        pytest.param("a.yaml", b"\xff\xfe" + TYPED_LIST.encode("utf-16-le"), id="UTF-16, as PowerShell writes"),
-        pytest.param("a.yaml", b"\xfe\xff" + TYPED_LIST.encode("utf-16-be"), id="UTF-16, big endian"),
-        pytest.param("a.yaml", TYPED_LIST.replace("\n", "\r\n").encode(), id="line breaks of Windows"),
-        pytest.param("a.yaml", TYPED_LIST.replace("\n", "\r").encode(), id="line breaks of old Macs"),
     ],
 )
 def test_forms_of_files(tmp_path: Path, name: str, content: str | bytes) -> None:
@@ -230,34 +225,6 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(directory, {})
     assert [found.ref.name for found in cluster.list(SERVICES)] == ["linked"]
     assert [found.ref.name for found in cluster.list(BUILT_IN["Deployment"])] == ["web"]
-
-
-def test_values_keep_the_types_of_yaml_1_2(tmp_path: Path) -> None:
-    manifest = """
-        apiVersion: v1
-        kind: ConfigMap
-        metadata: {name: settings}
-        data: {time: 22:30, on: on, no: no, date: 2026-11-20, 1: one}
-        """
-    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(CONFIG_MAPS)
-    assert found.data == {"time": "22:30", "on": "on", "no": "no", "date": "2026-11-20", "1": "one"}
-
-
-def test_anchors_aliases_and_merge_keys(tmp_path: Path) -> None:
-    manifest = """
-        apiVersion: apps/v1
-        kind: Deployment
-        metadata: &metadata {name: web, labels: &labels {app: web}}
-        spec:
-          <<: {replicas: 5, paused: true}
-          replicas: 2
-          selector: {matchLabels: *labels}
-          template: {metadata: {labels: {<<: [*labels, {app: other, tier: web}], more: x}}}
-        """
-    found = one(tmp_path, manifest)
-    assert found.replicas == 2
-    assert found.selector == LabelSelector((("app", "web"),))
-    assert found.template_labels == {"app": "web", "tier": "web", "more": "x"}
 
 
 def test_selectors(tmp_path: Path) -> None:
