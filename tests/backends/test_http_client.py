@@ -48,11 +48,11 @@ QUICK = RetryPolicy(first_pause=0.01)
 class Server:
     """Answers the nth request with the nth of `answers`, the last one from then on; keeps the requests."""
 
-    def __init__(self, *answers: Answer | bytes, tls: bool = False) -> None:
+    def __init__(self, *answers: Answer | bytes, tls: bool = False, port: int = 0) -> None:
         self.requests: list[bytes] = []
         self.connections = 0
         self._answers = answers
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
         if self._tls is not None:
             AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from reconciler.errors import (
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.test_auth import a_kubeconfig
+from tests.backends.test_http_client import HELLO, Server, hang
 from tests.builders import NOW
 
 assert kubernetes.client.rest
@@ -39,35 +38,6 @@ READ = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
 WRITE = ApiRequest(
     "PATCH", "/x", Operation("east", "patch", "deployments.apps", "shop", "web"), body=b"[]", writes=True
 )
-HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-
-
-@contextlib.contextmanager
-def a_server(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator[tuple[str, list[float]]]:
-    """A server that answers each request as told; yields its address, and when requests came."""
-    asked: list[float] = []
-    listener = socket.create_server(("127.0.0.1", port))
-    ended = threading.Event()
-
-    def serve(client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            while piece := client.recv(65536):
-                if piece.startswith((b"GET ", b"PATCH ")):  # the body may come in a piece of its own
-                    asked.append(time.monotonic())
-                    answer(client)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while not ended.is_set():
-                client, _ = listener.accept()
-                threading.Thread(target=serve, args=(client,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
-    finally:
-        ended.set()
-        listener.close()
 
 
 def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
@@ -75,19 +45,15 @@ def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
     return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig)), settings)
 
 
-def hang(_: socket.socket) -> None:
-    time.sleep(20)
-
-
 def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:
     """And what hung is not tried again: it would take as long once more."""
-    with a_server(hang) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(timeout=0.8))
+    with Server(hang) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(timeout=0.8))
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"^east: get /version: "):
             requests.send(READ)
         assert time.monotonic() - began < 9  # hanging takes twenty seconds
-        assert len(asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
@@ -118,9 +84,9 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
         with pytest.raises(UnreachableError, match="the connection was refused"):
             requests.send(READ)
         assert requests.traffic().requests - before in tried
-    with a_server(lambda client: client.sendall(HELLO), port) as (_, asked):
+    with Server(HELLO, port=port) as server:
         assert requests.send(READ).status == 200
-        assert len(asked) == 1
+        assert len(server.requests) == 1
         assert not requests.is_away
 
 
@@ -129,29 +95,29 @@ def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_pa
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
         client.sendall(bytes(99999999))
 
-    with a_server(flood) as (url, asked):
+    with Server(flood) as server:
         with pytest.raises(MalformedAnswerError, match="get /version: the answer is longer than 32 MiB, expected"):
-            requests_to(url, tmp_path, RequestSettings()).send(READ)
-        assert len(asked) == 1
+            requests_to(server.url, tmp_path, RequestSettings()).send(READ)
+        assert len(server.requests) == 1
 
 
 def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
     limit = TimeLimit()
-    with a_server(hang) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(limit=limit))
+    with Server(hang) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(limit=limit))
         threading.Timer(0.3, limit.cut, ["stopped by SIGTERM"]).start()
         with pytest.raises(ClusterError):
             requests.send(READ)
         with pytest.raises(StoppedError, match="get /version: not sent, stopped by SIGTERM"):
             requests.send(READ)
-        assert len(asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Path) -> None:
     limit = TimeLimit()
     outcomes: list[str] = []
-    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(qps=2, limit=limit))
+    with Server(HELLO) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(qps=2, limit=limit))
         requests.fence = lambda: True
 
         def write() -> None:
@@ -164,22 +130,22 @@ def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Pat
         writers = [threading.Thread(target=write) for _ in range(12)]
         for writer in writers:
             writer.start()
-        while len(asked) < 2:
+        while len(server.requests) < 2:
             time.sleep(0.01)
         limit.cut("stopped by SIGTERM")
         for writer in writers:
             writer.join()
-        assert outcomes.count("sent") == len(asked) < 6
-        assert outcomes.count("stopped") == 12 - len(asked)
+        assert outcomes.count("sent") == len(server.requests) < 6
+        assert outcomes.count("stopped") == 12 - len(server.requests)
 
 
 def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
-    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(qps=0.5, limit=TimeLimit(1)))
+    with Server(HELLO) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(qps=0.5, limit=TimeLimit(1)))
         requests.send(WRITE)
         with pytest.raises(StoppedError, match="not sent, the run's --timeout is over"):
             requests.send(WRITE)
-        assert len(asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) -> None:
@@ -191,8 +157,8 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
             go_on.wait(10)
         client.sendall(HELLO)
 
-    with a_server(answer) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings(in_flight=1))
+    with Server(answer) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(in_flight=1))
         writer = threading.Thread(target=lambda: requests.send(WRITE))
         writer.start()
         slow.wait(10)
@@ -200,7 +166,7 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
         assert requests.send(lease).status == 200
         go_on.set()
         writer.join()
-        assert len(asked) == 2
+        assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(("until", "delay"), [pytest.param(-1, 0.3, id="over"), pytest.param(30, 1.5, id="going on")])
@@ -209,20 +175,20 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
         time.sleep(delay)
         client.sendall(HELLO)
 
-    with a_server(late) as (url, _):
+    with Server(late) as server:
         settings = RequestSettings(limit=TimeLimit(until))
         last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", seconds=3.0, last=True)
-        assert requests_to(url, tmp_path, settings).send(last).status == 200
+        assert requests_to(server.url, tmp_path, settings).send(last).status == 200
 
 
 def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
-    with a_server(lambda client: client.sendall(HELLO)) as (url, asked):
-        requests = requests_to(url, tmp_path, RequestSettings())
+    with Server(HELLO) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings())
         requests.fence = lambda: False
         with pytest.raises(LockLostError):
             requests.send(WRITE)
         assert requests.send(READ).status == 200
-        assert len(asked) == 1
+        assert len(server.requests) == 1
 
 
 def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
@@ -230,39 +196,40 @@ def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{}")
         client.shutdown(socket.SHUT_WR)
 
-    with a_server(answer) as (url, _):
-        assert requests_to(url, tmp_path, RequestSettings()).send(READ).body == b"{}"
+    with Server(answer) as server:
+        assert requests_to(server.url, tmp_path, RequestSettings()).send(READ).body == b"{}"
 
 
 def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
-    answers = iter([b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\n{}", HELLO])
-    with a_server(lambda client: client.sendall(next(answers))) as (url, asked):
-        assert requests_to(url, tmp_path, RequestSettings(timeout=2.5)).send(READ).status == 200
-        assert asked[1] - asked[0] >= 3
+    answers = (b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\n{}", HELLO)
+    began = time.monotonic()
+    with Server(*answers) as server:
+        assert requests_to(server.url, tmp_path, RequestSettings(timeout=2.5)).send(READ).status == 200
+        assert time.monotonic() - began >= 3
 
 
 def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
     busy = b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}"
-    with a_server(lambda client: client.sendall(busy)) as (url, asked):
+    with Server(busy) as server:
         with pytest.raises(ThrottledError):
-            requests_to(url, tmp_path, RequestSettings(limit=TimeLimit(5))).send(READ)
-        assert len(asked) == 1
+            requests_to(server.url, tmp_path, RequestSettings(limit=TimeLimit(5))).send(READ)
+        assert len(server.requests) == 1
 
 
 def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
     status = json.dumps({"kind": "Status", "message": "no\nway", "reason": "Forbidden"}).encode()
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(status) + status
     expected = pytest.raises(ClusterError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
-    with a_server(lambda client: client.sendall(answer)) as (url, _), expected:
-        requests_to(url, tmp_path, RequestSettings()).send(READ)
+    with Server(answer) as server, expected:
+        requests_to(server.url, tmp_path, RequestSettings()).send(READ)
 
 
 @pytest.mark.parametrize("status", ["101 Switching Protocols", "304 Not Modified"])
 def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -> None:
     answer = b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\n{}" % status.encode()
     words = rf"east: get /version: answered with status {status[:3]}, expected one of 200 to 299"
-    with a_server(lambda client: client.sendall(answer)) as (url, _):
-        requests = requests_to(url, tmp_path, RequestSettings(timeout=5))
+    with Server(answer) as server:
+        requests = requests_to(server.url, tmp_path, RequestSettings(timeout=5))
         with pytest.raises(MalformedAnswerError, match=words):
             requests.send(READ)
         with pytest.raises(MalformedAnswerError, match=words), requests.watched(READ, 5):
@@ -294,8 +261,8 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
         is_asked.set()
         hang(client)
 
-    with a_server(served) as (url, _):
-        kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": url})
+    with Server(served) as server:
+        kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": server.url})
         live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60))
         backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
         cluster = backend.cluster

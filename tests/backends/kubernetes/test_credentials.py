@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import stat
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit
 from tests.backends.kubernetes.live import opened
+from tests.backends.kubernetes.test_auth import a_credential, an_exec_plugin
 from tests.real.kubeconfig import Access, write_kubeconfig
 
 if TYPE_CHECKING:
@@ -31,44 +30,28 @@ def test_a_client_certificate(api_server: ControlPlane, tmp_path: Path) -> None:
     assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
 
 
-def a_program(folder: Path, *lines: str) -> dict[str, Any]:
-    """A user whose credentials come from a Python program with `lines`; each start adds a line to "starts"."""
-    program = folder / "login"
-    starts = folder / "starts"
-    starts.touch()
-    program.write_text("\n".join((f"#!{sys.executable}", f"open({str(starts)!r}, 'a').write('x')", *lines)))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
-
-
 def a_kubeconfig(folder: Path, user: dict[str, Any], names: list[str]) -> str:
     access = Access("https://127.0.0.1:1", None, user)
     return str(write_kubeconfig(folder / "config", dict.fromkeys(names, access)))
 
 
-GIVES = (
-    'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",\'',
-    '      \' "status": {"token": "of-the-program"}}\')',
-)
-
-
 def test_clusters_with_the_same_program_have_it_run_once(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(60)]
-    config = a_kubeconfig(tmp_path, a_program(tmp_path, *GIVES), names)
+    config = a_kubeconfig(tmp_path, an_exec_plugin(tmp_path, a_credential(token="of-the-program")), names)
 
     with ThreadPoolExecutor(16) as pool:
         accesses = list(pool.map(lambda name: kubeconfig.kubeconfig_context(config, name, TimeLimit(30)), names))
 
     assert {one.authorization(TimeLimit(30)) for one in accesses} == {"Bearer of-the-program"}
-    assert (tmp_path / "starts").read_text() == "x"
+    assert (tmp_path / "calls").read_text() == "x"
     kubeconfig.forget_credentials()
     kubeconfig.kubeconfig_context(config, "c0", TimeLimit(30))
-    assert (tmp_path / "starts").read_text() == "xx"
+    assert (tmp_path / "calls").read_text() == "xx"
 
 
 def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(16)]
-    config = a_kubeconfig(tmp_path, a_program(tmp_path, "import sys, time", "time.sleep(1)", "sys.exit(3)"), names)
+    config = a_kubeconfig(tmp_path, an_exec_plugin(tmp_path, "import time; time.sleep(1); sys.exit(3)"), names)
 
     def words(name: str) -> str:
         with pytest.raises(CredentialError) as refused:
@@ -80,11 +63,11 @@ def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_pa
 
     assert len(said) == 1
     assert "ended with 3" in said.pop()
-    assert len((tmp_path / "starts").read_text()) < len(names) / 2
+    assert len((tmp_path / "calls").read_text()) < len(names) / 2
 
 
 def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
-    config = a_kubeconfig(tmp_path, a_program(tmp_path, "while True: print('x' * 65536)"), ["east"])
+    config = a_kubeconfig(tmp_path, an_exec_plugin(tmp_path, "while True: print('x' * 65536)"), ["east"])
 
     with pytest.raises(CredentialError, match="printed more than 1048576 bytes"):
         kubeconfig.kubeconfig_context(config, "east", TimeLimit(60))
