@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import replace
-
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CONTESTED, digest, format_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, Decision
@@ -34,7 +32,7 @@ def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
     manifest = _manifest(action, run, f"{run.id}.{action.id}")
     told = {**manifest, "reason": action.decision.event, "message": event_message(action)}
-    return _write(action.ref.cluster, told)
+    return event_write(action.ref.cluster, told)
 
 
 def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
@@ -76,18 +74,14 @@ def _warning(cluster: str, manifest: dict[str, Any], reason: str, message: str) 
         PatchOperation("add", "/lastTimestamp", manifest["lastTimestamp"]),
         PatchOperation("add", "/message", message),
     )
-    return _write(cluster, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
+    return event_write(cluster, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
 
 
-def _write(cluster: str, manifest: dict[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
-    return replace(event_write(cluster, manifest), patch=later)
-
-
-def event_write(cluster: str, manifest: Mapping[str, Any]) -> Write:
-    """Return the write of an Event."""
+def event_write(cluster: str, manifest: Mapping[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
+    """Return the write of an Event; where it is there already, its count is raised, with `later`."""
     metadata = manifest["metadata"]
     ref = ObjectRef(cluster, metadata["namespace"], "Event", metadata["name"])
-    return Write("event", ref, "v1", manifest=manifest)
+    return Write("event", ref, "v1", manifest=manifest, patch=later)
 
 
 def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:

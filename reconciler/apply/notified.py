@@ -13,24 +13,22 @@ from msgspec import Struct
 
 from reconciler.apply.access import Access
 from reconciler.apply.history import HISTORY_PREFIX
-from reconciler.backends.config_map_store import entry_write
-from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
+from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.decide.annotations import format_time, json_object, parse_time
-from reconciler.errors import NotFoundError
-from reconciler.model import NOTHING, OUR_LABELS, ConfigMap, ObjectRef
+from reconciler.model import OUR_LABELS
 
 _NAME, _KEY = f"{HISTORY_PREFIX}notified", "notified"
 _AGAIN = timedelta(days=1)
 
 
 class Notified(Struct, frozen=True):
-    """When each problem was sent last, by its key; `found` is the object that says so, None for none yet."""
+    """When each problem was sent last, by its key, as `text`, the entry of `store`, says; None: nothing was yet."""
 
-    home: Access
-    namespace: str
+    store: ConfigMapStore
     entry: str
-    found: ConfigMap | None = None
-    times: Mapping[str, str] = NOTHING
+    text: str | None
+    times: Mapping[str, str]
 
     @classmethod
     def of(cls, home: Access, namespace: str, shard: str = "") -> Notified:
@@ -40,11 +38,9 @@ class Notified(Struct, frozen=True):
             ClusterError: it cannot be read.
         """
         entry = f"{_KEY}-{shard.replace('/', '-')}" if shard else _KEY
-        try:
-            found = home.cluster.get(CONFIG_MAPS, namespace, _NAME)
-        except NotFoundError:
-            return cls(home, namespace, entry)
-        return cls(home, namespace, entry, found, json_object(found.data.get(entry)))
+        store = ConfigMapStore(home.cluster, namespace, _NAME, {**OUR_LABELS, HISTORY_LABEL: "notified"})
+        text = store.read(entry)
+        return cls(store, entry, text, json_object(text))
 
     def lately(self, now: datetime) -> frozenset[str]:
         """Return the keys that were sent within the last day."""
@@ -58,9 +54,5 @@ class Notified(Struct, frozen=True):
             ClusterError: that cannot be written.
         """
         times = {key: self.times[key] for key in kept} | dict.fromkeys(sent, format_time(now))
-        if times == self.times:
-            return
-        ref = ObjectRef(self.home.cluster.name, self.namespace, "ConfigMap", _NAME)
-        text = msgspec.json.encode(dict(sorted(times.items()))).decode()
-        labels = {**OUR_LABELS, HISTORY_LABEL: "notified"}
-        self.home.cluster.write(entry_write(ref, self.found, ("data", self.entry), text, labels))
+        if times != self.times:
+            self.store.write(self.entry, msgspec.json.encode(dict(sorted(times.items()))).decode(), self.text)

@@ -17,10 +17,11 @@ _ESCAPED = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class ConfigMapStore:
-    """Keeps each key as one entry of the ConfigMap `name` in `namespace`, which the first write makes."""
+    """Keeps each key as one entry of the ConfigMap `name` in `namespace`, which the first write makes with `labels`."""
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, name: str, labels: Mapping[str, str] = OUR_LABELS) -> None:
         self._cluster = cluster
+        self._labels = labels
         self._ref = ObjectRef(cluster.name, namespace, "ConfigMap", name)
 
     def read(self, key: str) -> str | None:
@@ -53,7 +54,7 @@ class ConfigMapStore:
         if value == expected:
             return
         self._check_size(data, entry, value or "")
-        self._cluster.write(entry_write(self._ref, found, ("data", entry), value))
+        self._cluster.write(entry_write(self._ref, found, ("data", entry), value, self._labels))
 
     def _check_size(self, data: Mapping[str, str], entry: str, value: str) -> None:
         """What makes it smaller is never refused."""
