@@ -531,7 +531,7 @@ def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None
             world.cluster.write(write)
 
     outcome = outcome_of(world, through=Refusing())
-    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no")
+    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no", error="ClusterError")
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}
