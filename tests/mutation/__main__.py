@@ -21,7 +21,9 @@ from tests.mutation.runner import ROOT, WHICH, Fate, Runner, sampled
 ALLOWED = 0.05
 ACCEPTED = Path(__file__).with_name("accepted.yaml")
 TESTS = (
+    "tests/apply",
     "tests/decide",
+    "tests/observe",
     "tests/plan",
     "tests/report/test_plan_json.py",
     "tests/isolation/test_faulty_clusters.py",
