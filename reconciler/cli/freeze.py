@@ -59,57 +59,51 @@ def freeze_command(
     """
     if not reason.strip() or len(reason) > _LONGEST_REASON:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
-    brakes = Brakes.of(subject, flags)
-    until = brakes.now + length
-    freeze = Freeze(
-        brakes.scope.cluster, brakes.scope.namespace, until, " ".join(reason.split()), by or user_of_this_machine()
-    )
+    records = FreezeRecords.of(subject, flags)
+    until = records.now + length
+    freeze = Freeze(records.cluster, records.namespace, until, " ".join(reason.split()), by or user_of_this_machine())
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        return (*(one for one in freezes if not brakes.scope.is_of(one)), freeze)
+        return (*(one for one in freezes if not records.is_of(one)), freeze)
 
-    written, failures = brakes.written(change)
-    named = scope_of(freeze, brakes.fleet)
+    written, failures = records.written(change)
+    named = scope_of(freeze, records.fleet)
     _told(output, freeze, f"{named}: {freeze_reason(freeze)}", written)
     return ended(written, failures)
 
 
-class FreezeScope(Struct, frozen=True):
-    """What is frozen: a cluster ("": all), and there a namespace ("": all)."""
+class FreezeRecords(Struct, frozen=True):
+    """The ConfigMaps that hold the freezes of `cluster` ("": all), and there of `namespace` ("": all): those of home and
+    of the clusters that it covers.
+    """
 
+    fleet: Fleet
+    world: World
+    now: datetime
     cluster: str = ""
     namespace: str = ""
 
     def is_of(self, freeze: Freeze) -> bool:
-        """Return whether `freeze` is of exactly this scope."""
+        """Return whether `freeze` is of exactly this cluster and namespace."""
         return (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
 
-
-class Brakes(Struct, frozen=True):
-    """The ConfigMaps that hold the freezes of a scope: those of home and of the clusters it covers."""
-
-    fleet: Fleet
-    world: World
-    scope: FreezeScope
-    now: datetime
-
     @classmethod
-    def of(cls, scope: str | None, flags: dict[str, Any]) -> Brakes:
-        """Return those of the scope that is named.
+    def of(cls, subject: str | None, flags: dict[str, Any]) -> FreezeRecords:
+        """Return those of what `subject` names, None: everything.
 
         Raises:
             UsageError: there is no such cluster or namespace.
         """
         options, fleet = RunOptions.of_fleet(flags)
         world = options.world(fleet)
-        return cls(fleet, world, _scope(scope, fleet, world), options.now)
+        return cls(fleet, world, options.now, *_named(subject, fleet, world))
 
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
         """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others."""
         done: list[str] = []
         failures: list[str] = []
         for cluster in self.fleet.clusters:
-            if self.scope.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
+            if self.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
                 continue
             try:
                 _write(self.world.access(cluster.name).cluster, self.fleet.namespace, change, self.now)
@@ -129,33 +123,38 @@ def _write(cluster: Cluster, namespace: str, change: FreezesChange, now: datetim
         store.write(KEY, freezes_text(after), found)
 
 
-def _scope(text: str | None, fleet: Fleet, world: World) -> FreezeScope:
+def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
+    """Return the cluster and the namespace that `text` names, "" for all of them."""
     if text is None:
-        return FreezeScope()
+        return "", ""
     cluster, slash, namespace = text.partition("/")
     clusters = [one.name for one in fleet.clusters]
     if cluster in clusters and (namespace or not slash):
-        return _checked(FreezeScope(cluster, namespace), text, [cluster], world)
-    if not slash:
-        return _checked(FreezeScope("", text), text, clusters, world)
-    raise UsageError(f'{text}: "{cluster}" is not a cluster of the Fleet{nearest(cluster, clusters)}')
+        _check_namespace(namespace, text, [cluster], world)
+        return cluster, namespace
+    if slash:
+        raise UsageError(f'{text}: "{cluster}" is not a cluster of the Fleet{nearest(cluster, clusters)}')
+    _check_namespace(text, text, clusters, world, also=clusters)
+    return "", text
 
 
-def _checked(scope: FreezeScope, text: str, clusters: Sequence[str], world: World) -> FreezeScope:
-    """Refuse a namespace that is on none of `clusters`; where one of them does not say, any name may be one."""
-    if not scope.namespace:
-        return scope
+def _check_namespace(
+    namespace: str, text: str, clusters: Sequence[str], world: World, also: Sequence[str] = ()
+) -> None:
+    """Refuse a namespace that is on none of `clusters`; where one of them does not say, any name may be one.
+
+    `also` are other names that may have been meant by `text`.
+    """
     known: set[str] = set()
-    for name in clusters:
+    for name in clusters if namespace else ():
         try:
             known |= {one.ref.name for one in world.access(name).cluster.list(NAMESPACES)}
-        except Exception as error:  # noqa: BLE001 - whatever it is, a brake must not wait for it
-            say(f"warning: {name}: whether there is a namespace {scope.namespace} is not known: {reason_of(error)}")
-            return scope
-    if scope.namespace not in known:
-        names = [*known, *([] if scope.cluster else clusters)]
-        raise UsageError(f"{text}: neither a cluster nor a namespace is called so{nearest(scope.namespace, names)}")
-    return scope
+        except Exception as error:  # noqa: BLE001 - whatever it is, a freeze must not wait for it
+            say(f"warning: {name}: whether there is a namespace {namespace} is not known: {reason_of(error)}")
+            return
+    if namespace and namespace not in known:
+        hint = nearest(namespace, [*known, *also])
+        raise UsageError(f"{text}: neither a cluster nor a namespace is called so{hint}")
 
 
 def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
@@ -192,22 +191,22 @@ def unfreeze_command(subject: str | None, everything: bool, output: str, **flags
     """
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
-    brakes = Brakes.of(subject, flags)
+    records = FreezeRecords.of(subject, flags)
     over: dict[Freeze, None] = {}
     others: dict[Freeze, None] = {}
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
         for one in freezes:
-            (over if everything or brakes.scope.is_of(one) else others)[one] = None
+            (over if everything or records.is_of(one) else others)[one] = None
         return tuple(one for one in freezes if one in others)
 
-    written, failures = brakes.written(change)
+    written, failures = records.written(change)
     if not over and not failures:
-        frozen = ", ".join(scope_of(one, brakes.fleet) for one in others)
+        frozen = ", ".join(scope_of(one, records.fleet) for one in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     if output == "json":
         show_document("Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}, output)
     else:
-        lines = [f"{scope_of(one, brakes.fleet)}: no longer {freeze_reason(one)}\n" for one in over]
+        lines = [f"{scope_of(one, records.fleet)}: no longer {freeze_reason(one)}\n" for one in over]
         show("".join(lines), output)
     return ended(written, failures)

@@ -144,31 +144,18 @@ class RunOptions(Struct, frozen=True):
         return cls(
             path=path,
             now=moment(flags.get("now")),
-            snapshot=flags.get("snapshot"),
             filters=filters_of(flags),
             allow_exceed=exceeding_of(flags.get("allow_exceed", ())),
-            allow_removed=flags.get("allow_removed", False),
             run_id=run_id_of(flags.get("run_id")),
             revision=flags.get("source_revision") or "",
             color=colored(flags.get("color", "auto")),
-            verbose=flags.get("verbose", False),
-            summary=flags.get("summary", False),
-            quiet=flags.get("quiet", False),
-            call_pickers=flags.get("call_pickers", False),
             settings=request_settings(flags, limit),
             limit=limit,
-            context=flags.get("context"),
-            fleet_from=flags.get("fleet_from", "head"),
-            tenant=flags.get("tenant"),
-            shard=flags.get("shard"),
             fail_on=flags.get("fail_on") or frozenset(),
             sources=CredentialSources(
                 tuple(flags.get("credentials_dir", ())) or DEFAULT_FOLDERS, not flags.get("no_exec", False)
             ),
-            report_dir=flags.get("report_dir"),
-            progress=flags.get("progress", "none"),
-            metrics_file=flags.get("metrics_file"),
-            push_gateway=flags.get("push_gateway"),
+            **{name: flags[name] for name in _AS_GIVEN if name in flags},
         )
 
     @classmethod
@@ -295,6 +282,21 @@ class RunOptions(Struct, frozen=True):
             callbacks=self.callbacks,
             scope=replace(self.scope, whole=whole),
         )
+
+
+_AS_GIVEN = (
+    "snapshot",
+    "allow_removed",
+    "verbose",
+    "summary",
+    "quiet",
+    "call_pickers",
+    "context",
+    "fleet_from",
+    "tenant",
+)
+_AS_GIVEN += ("shard", "report_dir", "progress", "metrics_file", "push_gateway")
+"""The flags that are options as they are given."""
 
 
 def check_shard(flags: Mapping[str, Any]) -> None:

@@ -23,139 +23,94 @@ def contents(folder: Folder) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "line"),
-    [
-        pytest.param(["plann"], 64, "error: No such command 'plann', did you mean \"plan\"?", id="misspelt verb"),
-        pytest.param(["plan", "--snapshto", "x"], 64, "error: No such option", id="misspelt flag"),
-        pytest.param(
-            ["plan", "policies", "--snapshot", "snapshot", "--now", "yesterday"],
-            64,
-            '--now: "yesterday" is not a time, '
-            "expected RFC 3339 with a zone and a year from 1970 to 9000, like 2026-11-20T15:41:23Z",
-            id="a time that is none",
-        ),
-        pytest.param(
-            ["plan", "policies", "--snapshot", "snapshot", "--now", "9999-12-30T00:00:00Z"],
-            64,
-            '--now: "9999-12-30T00:00:00Z" is not a time, expected RFC 3339 with a zone and a year from 1970 to 9000',
-            id="a time at the end of the calendar",
-        ),
-        pytest.param(
-            ["plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00"],
-            64,
-            '--now: "2026-11-20T22:00:00" is not a time',
-            id="a time without a zone",
-        ),
-        pytest.param(
-            ["plan", "policies", *LOOK, "--cluster", "eu-wst"],
-            64,
-            '--cluster: "eu-wst" matches none of 3 known, did you mean "eu-west"?',
-            id="a filter for an unknown cluster",
-        ),
-        pytest.param(
-            ["plan", "policies", *LOOK, "--policy", "idle-dve"],
-            64,
-            '--policy: "idle-dve" matches none of 5 known, did you mean "idle-dev"?',
-            id="a filter for an unknown policy",
-        ),
-        pytest.param(
-            ["plan", "policies", *LOOK, "-n", "dev-z"],
-            64,
-            '--namespace: "dev-z" matches none of',
-            id="a filter for an unknown namespace",
-        ),
-        pytest.param(
-            ["plan", "policies", *LOOK, "-l", "a=b=c"], 64, '--selector: "a=b=c" is no label selector', id="labels"
-        ),
-        pytest.param(
-            ["plan", "policies", *LOOK, "--allow-exceed", "flet"],
-            64,
-            '--allow-exceed: "flet" is not a policy, expected a policy\'s name',
-            id="an unknown limit",
-        ),
-        pytest.param(
-            ["apply", "policies", *LOOK],
-            64,
-            "apply: there is no terminal to ask on, expected --auto-approve",
-            id="nobody to ask",
-        ),
-        pytest.param(
-            ["plan", "nowhere", *LOOK],
-            3,
-            "nowhere: does not exist, expected a directory with policy files",
-            id="no policies",
-        ),
-        pytest.param(
-            ["plan", "snapshot/ap-south", *LOOK],
-            3,
-            "snapshot/ap-south: has objects of Kubernetes and no policy in it, expected at least a Fleet",
-            id="no policies but manifests",
-        ),
-        pytest.param(
-            ["plan", "policies", "--snapshot", "nowhere", "--now", NOW],
-            3,
-            "nowhere: No such file or directory, expected a folder with a folder for each cluster",
-            id="no snapshot",
-        ),
-        pytest.param(["show", "nowhere.json"], 5, "nowhere.json: No such file or directory", id="no plan"),
-        pytest.param(["show", "policies/fleet.yaml"], 5, "policies/fleet.yaml: is not JSON", id="a plan that is none"),
-        pytest.param(
-            ["explain", "IdlingPolicy.spec.idleReplica"], 64, 'did you mean "idleReplicas"?', id="an unknown field"
-        ),
-        pytest.param(["explain", "Fleeet"], 64, 'did you mean "Fleet"?', id="an unknown kind"),
-        pytest.param(
-            ["explain", "api"],
-            64,
-            "; an OBJECT is CLUSTER/NAMESPACE/KIND/NAME or the first",
-            id="a name without its place",
-        ),
-        pytest.param(["schema", "Pod"], 64, '"Pod" is no kind', id="a schema of no kind"),
-        pytest.param(
-            ["explain", "eu-west/dev-a/deploy/nothing", *LOOK],
-            64,
-            "eu-west/dev-a/deploy/nothing: no such Service or workload was found",
-            id="an object that is not there",
-        ),
-        pytest.param(
-            ["explain", "eu-west/dev-a/deploy/ap", *LOOK], 64, 'found, did you mean "api"?', id="an object misspelt"
-        ),
-        pytest.param(
-            ["explain", "eu-wst/dev-a/deploy/api", *LOOK],
-            64,
-            'eu-wst/dev-a/deploy/api: "eu-wst" is not a cluster of the Fleet, did you mean "eu-west"?',
-            id="an object on an unknown cluster",
-        ),
-        pytest.param(
-            ["rank", "eu-west/batch", *LOOK],
-            64,
-            "eu-west/batch: names eu-west/batch/Deployment/worker, eu-west/batch/ReplicaSet/worker-6d4f9, expected one",
-            id="several objects to rank",
-        ),
-        pytest.param(
-            ["rank", "mars/batch/deploy/worker", *LOOK],
-            64,
-            'cluster "mars" cannot be looked at: it is not in the Fleet',
-            id="an unknown cluster to rank",
-        ),
-        pytest.param(
-            ["rank", "a/b/c/d/e", *LOOK], 64, "does not name an object, expected CLUSTER/NAMESPACE", id="too long"
-        ),
-        pytest.param(
-            ["restore", *LOOK, "--auto-approve"], 64, "restore: expected an OBJECT, --policy", id="restore nothing"
-        ),
-        pytest.param(
-            ["wake", "eu-west/dev-a", "--for", "long", *LOOK],
-            64,
-            '"long" is not a duration, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d',
-            id="a duration that is none",
-        ),
-    ],
-)
-def test_a_wrong_call(quickstart, monkeypatch, arguments, code, line):
+ON = "policies --snapshot snapshot --now"
+LOOKING = f"--snapshot snapshot --now {NOW}"
+NO_TIME = "is not a time, expected RFC 3339 with a zone and a year from 1970 to 9000"
+WRONG_CALLS = {
+    "misspelt verb": ("plann", 64, "error: No such command 'plann', did you mean \"plan\"?"),
+    "misspelt flag": ("plan --snapshto x", 64, "error: No such option"),
+    "a time that is none": (f"plan {ON} yesterday", 64, f'--now: "yesterday" {NO_TIME}, like 2026-11-20T15:41:23Z'),
+    "a time at the end of the calendar": (
+        f"plan {ON} 9999-12-30T00:00:00Z",
+        64,
+        f'--now: "9999-12-30T00:00:00Z" {NO_TIME}',
+    ),
+    "a time without a zone": (f"plan {ON} 2026-11-20T22:00:00", 64, '--now: "2026-11-20T22:00:00" is not a time'),
+    "a filter for an unknown cluster": (
+        f"plan policies {LOOKING} --cluster eu-wst",
+        64,
+        '--cluster: "eu-wst" matches none of 3 known, did you mean "eu-west"?',
+    ),
+    "a filter for an unknown policy": (
+        f"plan policies {LOOKING} --policy idle-dve",
+        64,
+        '--policy: "idle-dve" matches none of 5 known, did you mean "idle-dev"?',
+    ),
+    "a filter for an unknown namespace": (
+        f"plan policies {LOOKING} -n dev-z",
+        64,
+        '--namespace: "dev-z" matches none of',
+    ),
+    "labels": (f"plan policies {LOOKING} -l a=b=c", 64, '--selector: "a=b=c" is no label selector'),
+    "an unknown limit": (
+        f"plan policies {LOOKING} --allow-exceed flet",
+        64,
+        '--allow-exceed: "flet" is not a policy, expected a policy\'s name',
+    ),
+    "nobody to ask": (f"apply policies {LOOKING}", 64, "there is no terminal to ask on, expected --auto-approve"),
+    "no policies": (f"plan nowhere {LOOKING}", 3, "nowhere: does not exist, expected a directory with policy files"),
+    "no policies but manifests": (
+        f"plan snapshot/ap-south {LOOKING}",
+        3,
+        "snapshot/ap-south: has objects of Kubernetes and no policy in it, expected at least a Fleet",
+    ),
+    "no snapshot": (
+        f"plan policies --snapshot nowhere --now {NOW}",
+        3,
+        "nowhere: No such file or directory, expected a folder with a folder for each cluster",
+    ),
+    "no plan": ("show nowhere.json", 5, "nowhere.json: No such file or directory"),
+    "a plan that is none": ("show policies/fleet.yaml", 5, "policies/fleet.yaml: is not JSON"),
+    "an unknown field": ("explain IdlingPolicy.spec.idleReplica", 64, 'did you mean "idleReplicas"?'),
+    "an unknown kind": ("explain Fleeet", 64, 'did you mean "Fleet"?'),
+    "a name without its place": ("explain api", 64, "; an OBJECT is CLUSTER/NAMESPACE/KIND/NAME or the first"),
+    "a schema of no kind": ("schema Pod", 64, '"Pod" is no kind'),
+    "an object that is not there": (
+        f"explain eu-west/dev-a/deploy/nothing {LOOKING}",
+        64,
+        "eu-west/dev-a/deploy/nothing: no such Service or workload was found",
+    ),
+    "an object misspelt": (f"explain eu-west/dev-a/deploy/ap {LOOKING}", 64, 'found, did you mean "api"?'),
+    "an object on an unknown cluster": (
+        f"explain eu-wst/dev-a/deploy/api {LOOKING}",
+        64,
+        'eu-wst/dev-a/deploy/api: "eu-wst" is not a cluster of the Fleet, did you mean "eu-west"?',
+    ),
+    "several objects to rank": (
+        f"rank eu-west/batch {LOOKING}",
+        64,
+        "eu-west/batch: names eu-west/batch/Deployment/worker, eu-west/batch/ReplicaSet/worker-6d4f9, expected one",
+    ),
+    "an unknown cluster to rank": (
+        f"rank mars/batch/deploy/worker {LOOKING}",
+        64,
+        'cluster "mars" cannot be looked at: it is not in the Fleet',
+    ),
+    "too long": (f"rank a/b/c/d/e {LOOKING}", 64, "does not name an object, expected CLUSTER/NAMESPACE"),
+    "restore nothing": (f"restore {LOOKING} --auto-approve", 64, "restore: expected an OBJECT, --policy"),
+    "a duration that is none": (
+        f"wake eu-west/dev-a --for long {LOOKING}",
+        64,
+        '"long" is not a duration, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d',
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "code", "line"), WRONG_CALLS.values(), ids=WRONG_CALLS)
+def test_a_wrong_call(quickstart, monkeypatch, call, code, line):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     before = contents(quickstart)
-    said = quickstart.call(*arguments)
+    said = quickstart.call(*call.split())
     assert said.code == code, said
     assert line in said.err
     assert "Traceback" not in said.err

@@ -9,15 +9,12 @@ import pytest
 import yaml
 
 from tests.way.calls import Folder
-from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339, run, state
+from tests.way.test_week import FLEET, a_week, at, rfc3339, run, state
 
 
 @pytest.fixture
 def week(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path)
-    folder.write("policies/fleet.yaml", FLEET)
-    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
-    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    folder = a_week(tmp_path)
     folder.write("snapshot/dev/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: dev-1}\n")
     return folder
 

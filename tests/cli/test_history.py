@@ -47,7 +47,7 @@ from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.plan.decisions import a_decision
 from tests.way.calls import Folder
-from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339
+from tests.way.test_week import a_week, at, rfc3339
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 
@@ -217,10 +217,7 @@ def files(folder: Folder) -> dict[str, str]:
 
 @pytest.fixture
 def week(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path)
-    folder.write("policies/fleet.yaml", FLEET)
-    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
-    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    folder = a_week(tmp_path)
     (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
     folder.write(".git/HEAD", "ref: refs/heads/main\n")
     folder.write(".git/refs/heads/main", f"{COMMIT}\n")

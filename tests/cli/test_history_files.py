@@ -18,7 +18,7 @@ from reconciler.model import Run
 from tests.builders import NOW
 from tests.report.validators import output_schema, schema_file, validator_of
 from tests.way.calls import Folder
-from tests.way.test_week import FLEET, IDLING, at, manifests, rfc3339
+from tests.way.test_week import a_week, at, rfc3339
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 EVENING, LATER, MORNING = (rfc3339(at(text)) for text in ("2026-11-16 20:05", "2026-11-16 22:00", "2026-11-17 07:00"))
@@ -30,10 +30,7 @@ CHANGE = Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 
 
 @pytest.fixture
 def week(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path)
-    folder.write("policies/fleet.yaml", FLEET)
-    folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
-    folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
+    folder = a_week(tmp_path)
     folder.write(".git/HEAD", f"{COMMIT}\n")
     return folder
 

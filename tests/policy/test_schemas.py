@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import shutil
 import subprocess
@@ -18,22 +17,13 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from reconciler.cli.app import run
-from reconciler.connection_settings import ClusterConnection, PodPicker, PrometheusConnection
 from reconciler.errors import UsageError
 from reconciler.policy.explain import schema_of
 from reconciler.policy.json_schema import any_policy_schema, policy_schema
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import load
 from reconciler.policy.schemas import load_schema, schema_folder, validator_of
-from reconciler.policy.types import (
-    ClusterPreference,
-    DownscaleTarget,
-    FleetCluster,
-    ObjectSelector,
-    PolicySet,
-    WakeOrder,
-    WorkloadSelector,
-)
+from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
 from tests.policy.base import OF_ALL_KINDS
 
@@ -156,68 +146,6 @@ def test_no_field_takes_just_anything(kind):
 
 # Defaults
 
-_PICKER = {
-    "maxRetries": (PodPicker, "max_retries"),
-    "timeoutSeconds": (PodPicker, "timeout_seconds"),
-    "onError": (PodPicker, "on_error"),
-    "onTooFew": (PodPicker, "on_too_few"),
-    "http.port": (PodPicker, "port"),
-    "http.scheme": (PodPicker, "scheme"),
-    "http.path": (PodPicker, "path"),
-    "http.httpHeaders": (PodPicker, "headers"),
-    "http.allowInsecureAuth": (PodPicker, "allow_insecure_auth"),
-}
-
-DEFAULTS: dict[str, dict[str, tuple[type, str]]] = {
-    "Fleet": {
-        "spec.clusters[].connection.inCluster": (ClusterConnection, "in_cluster"),
-        "spec.clusters[].connection.kubeconfig": (ClusterConnection, "kubeconfig"),
-        "spec.clusters[].connection.context": (ClusterConnection, "context"),
-        "spec.clusters[].prometheus.bearerTokenFile": (PrometheusConnection, "bearer_token_file"),
-        "spec.clusters[].prometheus.caFile": (PrometheusConnection, "ca_file"),
-        "spec.clusters[].prometheus.certFile": (PrometheusConnection, "certificate_file"),
-        "spec.clusters[].prometheus.keyFile": (PrometheusConnection, "key_file"),
-        "spec.clusters[].prometheus.proxyUrl": (PrometheusConnection, "proxy_url"),
-        "spec.clusters[].state": (FleetCluster, "state"),
-    },
-    "IdlingPolicy": {
-        "spec.selector.clusters.include": (ObjectSelector, "include"),
-        "spec.selector.clusters.exclude": (ObjectSelector, "exclude"),
-        "spec.selector.workloads.kinds": (WorkloadSelector, "kinds"),
-        "spec.wakeOrder.tier": (WakeOrder, "tier"),
-        "spec.wakeOrder.perRun": (WakeOrder, "per_run"),
-    },
-    "FederatedReplicaSet": {
-        "spec.preferences.clusters.*.minReplicas": (ClusterPreference, "min_replicas"),
-        "spec.preferences.clusters.*.maxReplicas": (ClusterPreference, "max_replicas"),
-        "spec.preferences.clusters.*.weight": (ClusterPreference, "weight"),
-    },
-    "DownscalePolicy": {
-        "spec.target.min": (DownscaleTarget, "minimum"),
-        "spec.target.max": (DownscaleTarget, "maximum"),
-        "spec.target.direction": (DownscaleTarget, "direction"),
-        **{f"spec.podPicker.{field}": default for field, default in _PICKER.items()},
-    },
-}
-"""Types that the rooms below and beside policies make themselves, with a default of their own."""
-
-
-def struct_default(owner: type, field: str) -> Any:
-    return inspect.signature(owner).parameters[field].default
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "owner", "field"),
-    [
-        pytest.param(kind, path, owner, field, id=f"{kind} {path}")
-        for kind, table in DEFAULTS.items()
-        for path, (owner, field) in table.items()
-    ],
-)
-def test_a_default_is_that_of_the_program(kind, path, owner, field):
-    default = all_parts(kind)[path]["default"]
-    assert (tuple(default) if isinstance(default, list) else default) == struct_default(owner, field)
-
 
 @kinds
 def test_every_default_is_valid_itself(kind):
@@ -280,6 +208,7 @@ def read(folder: Path, documents: list[dict[str, Any]]) -> PolicySet:
 
 
 def test_defaults_written_out_change_nothing(tmp_path):
+    """So each of them is the one that the program has."""
     short = [least(kind) for kind in LEAST]
     spelt = [spelt_out(document, load_schema(document["kind"]), load_schema(document["kind"])) for document in short]
     assert spelt != short

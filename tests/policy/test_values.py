@@ -12,19 +12,14 @@ from msgspec.structs import astuple
 
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.kinds.fields import Share
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
     AnyOf,
-    ClusterDefaultLimit,
     ClusterPreference,
-    DefaultLimit,
-    DefaultLimits,
     DownscaleTarget,
     FleetCluster,
-    FleetLimits,
     Limits,
     MetricCriterion,
     ObjectSelector,
@@ -89,36 +84,6 @@ def test_the_least_of_each_kind_holds_what_it_states(least):
     assert (downscale.name, downscale.place) == ("least", Place("DownscalePolicy.yaml"))
     assert downscale.selector == Selector(workloads=WorkloadSelector())
     assert least.warnings == ()
-
-
-def test_defaults_are_those_of_the_documentation(least):
-    policy = least.idling[0]
-    assert (policy.min_age, policy.min_awake) == (timedelta(hours=1), timedelta(hours=2))
-    assert (policy.mode, policy.priority, policy.idle_replicas, policy.wake) == ("Enforce", 0, 0, "Automatic")
-    assert (policy.autoscalers.hpa, policy.autoscalers.keda, policy.mark_endpoints, policy.limits) == (
-        "Idle",
-        "Pause",
-        False,
-        Limits(),
-    )
-    federated = least.federated[0]
-    assert (federated.unschedulable_after, federated.waiting_replicas) == (timedelta(minutes=5), 2)
-    assert (federated.cluster_grace_period, federated.progress_deadline) == (timedelta(minutes=10),) * 2
-    assert (federated.rounding, federated.on_conflict, federated.on_delete) == ("Fair", "Overwrite", "Orphan")
-    assert (federated.rebalance, federated.paused, federated.min_ready_seconds) == (False, False, 0)
-    assert federated.clusters == {"*": ClusterPreference(weight=1)}
-    assert policy.wake_order == WakeOrder("least", 10, None)
-    downscale = least.downscale[0]
-    assert (downscale.mode, downscale.priority, downscale.strategy) == ("Enforce", 0, "Logarithmic")
-    assert (downscale.logarithm.base, downscale.zone_balanced.topology_key) == (2, "topology.kubernetes.io/zone")
-    assert (downscale.on_foreign_cost, downscale.settle_seconds, downscale.verify_seconds) == ("Skip", 2, 30)
-    assert (downscale.target, downscale.pod_picker) == (None, None)
-    assert least.fleet.limits == FleetLimits(
-        DefaultLimits(ClusterDefaultLimit(Share(0.25), 3), DefaultLimit(Share(0.1), 10))
-    )
-    assert (least.fleet.namespace, least.fleet.former_names) == ("reconciler", ())
-    assert least.fleet.pod_pickers.allowed_hosts == ("*.svc.cluster.local", "*.svc")
-    assert least.fleet.protected == {"kube-system", "kube-public", "kube-node-lease", "reconciler"}
 
 
 def test_the_documentation_as_values(samples):
@@ -281,6 +246,16 @@ UNION = (
 )
 def test_usual_policies_have_no_warnings_but_that_services_and_workloads_add_up(tmp_path, files, expected):
     assert warnings(tmp_path, files) == expected
+
+
+def test_a_policy_has_its_exclusions_and_keeps_its_selector(tmp_path):
+    excluded = "  exclude: [{workloads: {include: [db]}}, {services: {matchLabels: {keep: up}}}]\n  idleWhen:\n"
+    policy = read(tmp_path, edited("idling.yaml", "  idleWhen:\n", excluded)).idling[0]
+    assert policy.exclude == (
+        Selector(workloads=WorkloadSelector(objects=ObjectSelector(include=("db",)))),
+        Selector(services=ObjectSelector(labels=LabelSelector((("keep", "up"),)))),
+    )
+    assert policy.selector.workloads is None
 
 
 def test_a_duration_of_nothing_is_no_default(tmp_path):

@@ -43,14 +43,18 @@ def manifests(namespace: str) -> str:
     )
 
 
-@pytest.fixture
-def week(tmp_path: Path) -> Folder:
-    """One development namespace under one policy."""
-    folder = Folder(tmp_path)
+def a_week(path: Path) -> Folder:
+    """Return a folder with one development namespace under one policy."""
+    folder = Folder(path)
     folder.write("policies/fleet.yaml", FLEET)
     folder.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-1"))
     folder.write("snapshot/dev/dev-1.yaml", manifests("dev-1"))
     return folder
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Folder:
+    return a_week(tmp_path)
 
 
 def at(text: str) -> datetime:
