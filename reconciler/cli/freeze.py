@@ -73,8 +73,8 @@ def freeze_command(
 
 
 class FreezeRecords(Struct, frozen=True):
-    """The ConfigMaps that hold the freezes of `cluster` ("": all), and there of `namespace` ("": all): those of home and
-    of the clusters that it covers.
+    """The ConfigMaps with the freezes of `cluster` ("": all), and there of `namespace` ("": all): those of home and of
+    the clusters that it covers.
     """
 
     fleet: Fleet

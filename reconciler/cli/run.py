@@ -285,17 +285,9 @@ class RunOptions(Struct, frozen=True):
 
 
 _AS_GIVEN = (
-    "snapshot",
-    "allow_removed",
-    "verbose",
-    "summary",
-    "quiet",
-    "call_pickers",
-    "context",
-    "fleet_from",
-    "tenant",
+    *("snapshot", "allow_removed", "verbose", "summary", "quiet", "call_pickers", "context", "fleet_from", "tenant"),
+    *("shard", "report_dir", "progress", "metrics_file", "push_gateway"),
 )
-_AS_GIVEN += ("shard", "report_dir", "progress", "metrics_file", "push_gateway")
 """The flags that are options as they are given."""
 
 
