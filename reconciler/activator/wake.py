@@ -24,7 +24,7 @@ from reconciler.decide.annotations import (
     IDLED_AT,
     WAKE_REQUESTED_AT,
     format_time,
-    optional_instant,
+    read_time,
 )
 from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -171,7 +171,7 @@ class Waker:
 
         Return what is wrong, "" if nothing; so do all that follow here.
         """
-        known = optional_instant(service.annotations, WAKE_REQUESTED_AT)
+        known = read_time(service.annotations.get(WAKE_REQUESTED_AT))
         if known is not None and known >= record.idled_at:
             return ""
         wanted = {WAKE_REQUESTED_AT: format_time(now)}
@@ -258,7 +258,7 @@ class Waker:
         came, and nobody would know of it.
         """
         for workload in [undecided[ref] for ref in _targets(service, record) if ref in undecided]:
-            since = optional_instant(workload.annotations, AWAKE_SINCE)
+            since = read_time(workload.annotations.get(AWAKE_SINCE))
             if IDLED_AT in workload.annotations or (since is not None and since >= record.idled_at):
                 continue
             changes = (

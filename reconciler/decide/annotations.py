@@ -195,12 +195,6 @@ def annotated_time(text: str | None, key: str) -> datetime:
     return at
 
 
-def optional_instant(annotations: Mapping[str, str], key: str) -> datetime | None:
-    """Return the time in the annotation `key`, None where it is absent or cannot be read."""
-    text = annotations.get(key)
-    return None if text is None else parse_time(text)
-
-
 def parsed(text: str, key: str) -> Any:
     """Return the JSON value in the annotation `key`.
 
@@ -350,5 +344,5 @@ def json_object(text: str | None) -> dict[str, Any]:
 
 
 def read_time(text: Any) -> datetime | None:
-    """Return the time in a value of ours, None where it is none."""
+    """Return the time in an annotation or another value of ours, None where it is absent or cannot be read."""
     return parse_time(text) if isinstance(text, str) else None

@@ -17,7 +17,7 @@ from reconciler.decide.annotations import compact, format_time, parsed, read_tim
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
 from reconciler.errors import AnnotationError
-from reconciler.model import ConfigMap, ObservedCluster, ObservedState
+from reconciler.model import ObservedCluster, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster, Freeze
 
 CONFIG_MAP = "freeze"
@@ -96,13 +96,9 @@ def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freez
     """Return the freezes in force that are recorded in one cluster."""
     if "configmaps" in observed.unreadable:
         return () if fleet.from_context else (unreadable(observed.unreadable["configmaps"]),)
-    found = _config_map(observed, fleet.namespace)
+    named = {(one.ref.namespace, one.ref.name): one for one in observed.config_maps}
+    found = named.get((fleet.namespace, CONFIG_MAP))
     return () if found is None else freezes_in_force(found.data, now)
-
-
-def _config_map(observed: ObservedCluster, namespace: str) -> ConfigMap | None:
-    mine = (one for one in observed.config_maps if (one.ref.namespace, one.ref.name) == (namespace, CONFIG_MAP))
-    return next(mine, None)
 
 
 def restriction(cluster: FleetCluster, namespace: str) -> Reason | None:

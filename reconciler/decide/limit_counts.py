@@ -24,7 +24,6 @@ from reconciler.decide.annotations import (
     format_time,
     idling_owner,
     json_object,
-    optional_instant,
     read_time,
     stated,
 )
@@ -149,7 +148,7 @@ def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
     idled = last_idled(annotations).hours
     times = [idled.get(hours)]
     if times[0] is not None and times[0] == max(idled.values()):
-        times.append(optional_instant(annotations, AWAKE_SINCE))
+        times.append(read_time(annotations.get(AWAKE_SINCE)))
     return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
 
 

@@ -96,7 +96,7 @@ def within_limits(
     guarded = tuple(one for one in desired.held_back if not one.limits)
     still = [one for one in before.held_back if one.limits]
     limited = limits.hold_back(desired.wanted, still)
-    uses = {(one.name, one.unit, one.cluster): one for one in limited.uses}
+    uses = {(one.name, one.unit, one.cluster): one for one in limited.limits}
     for one in before.limits if still else ():
         key = (one.name, one.unit, one.cluster)
         uses[key] = max(one, uses.get(key, one), key=lambda use: use.used)
@@ -162,14 +162,6 @@ def _named(policies: PolicySet) -> Iterator[tuple[PolicyKey, IdlingPolicy | Down
     yield from ((("idling", one.name), one) for one in policies.idling)
     yield from ((("downscale", one.name), one) for one in policies.downscale)
     yield from ((("placement", one.key), one) for one in policies.federated)
-
-
-class Limited(Struct, frozen=True):
-    """What is left of the decisions, what is held back, and how much of each limit is used by all of them."""
-
-    decisions: tuple[Decision, ...]
-    held_back: tuple[HeldBack, ...]
-    uses: tuple[LimitUse, ...]
 
 
 def owner_of(decision: Decision) -> PolicyKey:
@@ -247,7 +239,7 @@ class RunLimits(Struct, frozen=True):
             return int(decision.idles)
         return self.bases.removed_by(decision)
 
-    def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> Limited:
+    def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> DesiredState:
         """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted.
 
         Of those that share a pool the one that takes most is held back first, until the others fit.
@@ -277,7 +269,8 @@ class RunLimits(Struct, frozen=True):
                     held.setdefault(owner, []).extend(gone)
                     used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
         whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
-        return Limited(remaining.all(), tuple(sorted(whole, key=lambda one: one.allow)), tuple(uses))
+        held_back = tuple(sorted(whole, key=lambda one: one.allow))
+        return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
 
     def _held_back(
         self, owner: PolicyKey, decisions: tuple[Decision, ...], exceeded: Sequence[LimitUse], counted: _Counted

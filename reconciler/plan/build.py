@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.status import unknown_since
@@ -96,7 +96,7 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
         for one in state.clusters[name].workloads
         if AWAKE_SINCE in one.annotations
         and one.owner is None
-        and (since := optional_instant(one.annotations, AWAKE_SINCE)) is not None
+        and (since := read_time(one.annotations.get(AWAKE_SINCE))) is not None
         and since > now - _LATELY
     )
 

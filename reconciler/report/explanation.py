@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, optional_instant, read_placed
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, read_placed, read_time
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
@@ -102,7 +102,7 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
 def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
     record = one.workload.annotations if one.workload is not None else {}
-    at, owner = optional_instant(record, IDLED_AT), idling_owner(record)
+    at, owner = read_time(record.get(IDLED_AT)), idling_owner(record)
     theirs = owner is not None and one.workload is not None and not one.workload.spec_replicas
     if at is None or not (theirs or any(found.idled for found in explanations)):
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, optional_instant
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, read_time
 from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.model import ObjectRef, ObservedState, Workload
@@ -94,7 +94,7 @@ def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
 
 def _idle_object(workload: Workload, told: PolicyExplanation, now: datetime) -> IdleObject:
     marks = workload.annotations
-    since, until = optional_instant(marks, IDLED_AT), optional_instant(marks, WAKE_DUE)
+    since, until = read_time(marks.get(IDLED_AT)), read_time(marks.get(WAKE_DUE))
     is_due = any(why.code in _DUE for why in told.reasons)
     if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
         until = None

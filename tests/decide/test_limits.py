@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_counts import LimitBases, limit_bases, weight_of
-from reconciler.decide.limits import Limited, LimitedPolicy, RunLimits, limited_policies, within_limits
+from reconciler.decide.limits import LimitedPolicy, RunLimits, limited_policies, within_limits
 from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (
@@ -68,7 +68,7 @@ def held(
     tenants: tuple[Tenant, ...] = (),
     idled: Mapping[Any, Any] | None = None,
     lifted: Mapping[str, int | None] | None = None,
-) -> Limited:
+) -> DesiredState:
     """Hold back of `decisions` on two clusters with 100 workloads each."""
     fleet = a_fleet("east", "west", limits=limits, tenants=tenants)
     found = a_policy_set(fleet, idling=policies or (a_policy(),))
@@ -84,7 +84,7 @@ def idles(count: int, policy: str = "idle-dev", cluster: str = "east", **fields:
     return [a_decision(ref.name, ref=ref, policy=policy, **fields) for ref in refs]
 
 
-def left(result: Limited) -> dict[tuple[str, str], int]:
+def left(result: DesiredState) -> dict[tuple[str, str], int]:
     """Return how many decisions of each policy are left on each cluster."""
     found: dict[tuple[str, str], int] = {}
     for one in result.decisions:
@@ -110,12 +110,12 @@ def left(result: Limited) -> dict[tuple[str, str], int]:
 def test_what_a_share_allows(share: float, at_least: int, base: int, expected: int) -> None:
     policies = a_policy_set(a_fleet(limits=fleet_limits(at_least, share=share)))
     bases = LimitBases(clusters={"east": {"workloads": base, "replicas": 0}})
-    uses = rules(policies, bases).hold_back([]).uses
+    uses = rules(policies, bases).hold_back([]).limits
     assert [(one.allowed, one.base) for one in uses if one.cluster and one.unit == "workloads"] == [(expected, base)]
 
 
 def test_the_default_for_replicas_is_at_least_ten() -> None:
-    uses = held([], limits=fleet_limits(0, fleet=0)).uses
+    uses = held([], limits=fleet_limits(0, fleet=0)).limits
     assert {one.unit: one.allowed for one in uses} == {"workloads": 0, "replicas": 10}
 
 

@@ -5,14 +5,14 @@ Each is looked at when a rule asks for it, once. What neighbours say is added la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum, auto
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, optional_instant
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
@@ -321,25 +321,19 @@ def _itself(facts: Facts) -> Fact | None:
 
 
 def _autoscaled(facts: Facts) -> Fact | None:
-    return next(_autoscalers(facts.subject), None)
-
-
-def _autoscalers(subject: Subject) -> Iterator[Fact]:
-    name, policies = FactName.AUTOSCALED, subject.verdict.policies
+    name, subject, policies = FactName.AUTOSCALED, facts.subject, facts.subject.verdict.policies
     if subject.controller:
-        yield fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
+        return fact(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
     if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
-        yield fact(name, ReasonCode.KEDA_LEFT)
-    paused_by = subject.scale.paused_by
-    if paused_by:
-        yield fact(name, ReasonCode.SET_BY_OTHERS, annotation=paused_by)
+        return fact(name, ReasonCode.KEDA_LEFT)
+    if subject.scale.paused_by:
+        return fact(name, ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
     if subject.autoscaler is None:
-        return
-    hpa = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}"
+        return None
+    hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
     if any(policy.autoscalers.hpa == "Leave" for policy in policies):
-        yield fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
-    if subject.autoscaler.problem:
-        yield fact(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=subject.autoscaler.problem)
+        return fact(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
+    return fact(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
 
 
 def _at_idle_replicas(facts: Facts) -> Fact | None:
@@ -351,7 +345,7 @@ def _at_idle_replicas(facts: Facts) -> Fact | None:
 def _time_unreadable(facts: Facts) -> Fact | None:
     annotations = facts.subject.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
-        if key in annotations and optional_instant(annotations, key) is None:
+        if key in annotations and read_time(annotations.get(key)) is None:
             code, expected = ReasonCode.ANNOTATION_UNREADABLE, "a time as in RFC 3339"
             return fact(FactName.TIME_UNREADABLE, code, annotation=key, value=annotations[key], expected=expected)
     return None
@@ -365,7 +359,7 @@ def _min_awake(facts: Facts) -> Fact | None:
 
 
 def _kept_awake(facts: Facts) -> Fact | None:
-    until = optional_instant(facts.subject.scale.written.annotations, AWAKE_UNTIL)
+    until = read_time(facts.subject.scale.written.annotations.get(AWAKE_UNTIL))
     if until is None or until <= facts.now:
         return None
     return Fact(FactName.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)

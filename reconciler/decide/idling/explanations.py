@@ -12,7 +12,7 @@ from reconciler.decide.annotations import (
     AWAKE_SINCE,
     LAST_IDLED,
     WAKE_REQUESTED_AT,
-    optional_instant,
+    read_time,
 )
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
@@ -263,7 +263,7 @@ def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
-    if WAKE_REQUESTED_AT in annotations and optional_instant(annotations, WAKE_REQUESTED_AT) is None:
+    if WAKE_REQUESTED_AT in annotations and read_time(annotations.get(WAKE_REQUESTED_AT)) is None:
         text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
         yield Notice("unreadableSignal", str(ref), text)
 

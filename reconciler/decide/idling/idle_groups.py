@@ -165,23 +165,15 @@ def _members(
     federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
 ) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
-    unread = next((name for name in sorted(_unread_on(federated, state)) if _may_run_on(federated, name)), "")
+    key = unreadable_namespace_key(federated.namespace)
+    unread_on = {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
+    preferred = [(name, federated.preference(name)) for name in sorted(unread_on)]
+    unread = next((name for name, own in preferred if own is not None and (own.weight or own.min_replicas)), "")
     held = fact(FactName.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:
         held = fact(FactName.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
-
-
-def _unread_on(federated: FederatedReplicaSet, state: ObservedState) -> set[str]:
-    """Return the clusters that did not answer, or of which the namespace of `federated` is unknown."""
-    key = unreadable_namespace_key(federated.namespace)
-    return {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
-
-
-def _may_run_on(federated: FederatedReplicaSet, cluster: str) -> bool:
-    own = federated.preference(cluster)
-    return own is not None and bool(own.weight or own.min_replicas)
 
 
 def _federated_together(

@@ -37,8 +37,8 @@ from reconciler.decide.annotations import (
     idling_owner,
     idling_owner_key,
     idling_owner_text,
-    optional_instant,
     parsed,
+    read_time,
     whole_number,
 )
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
@@ -121,8 +121,8 @@ def _own(workload: Workload, owner: tuple[str, str]) -> Record:
         idled_to=idled_to,
         fleet=owner[0],
         policy=owner[1],
-        wake_due=optional_instant(annotations, WAKE_DUE),
-        orphaned_since=optional_instant(annotations, ORPHANED_SINCE),
+        wake_due=read_time(annotations.get(WAKE_DUE)),
+        orphaned_since=read_time(annotations.get(ORPHANED_SINCE)),
         cause=annotations.get(CAUSE, ""),
     )
 
@@ -238,12 +238,12 @@ def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
 
 def scaled_at(workload: Workload, record: Record) -> datetime:
     """Return when we scaled `workload` last while `record` stood on it: its scale-time, which a new floor moves."""
-    return max(record.idled_at, optional_instant(workload.annotations, SCALE_TIME) or record.idled_at)
+    return max(record.idled_at, read_time(workload.annotations.get(SCALE_TIME)) or record.idled_at)
 
 
 def awake_since(workload: Workload) -> datetime | None:
     """Return when `workload` was woken last, None where that was never or cannot be read."""
-    return optional_instant(workload.annotations, AWAKE_SINCE)
+    return read_time(workload.annotations.get(AWAKE_SINCE))
 
 
 # The record on a Service (or its Endpoints): what it lists to be woken with it.
@@ -316,7 +316,7 @@ def _service_record(
         idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
         fleet=fleet,
         policy=policy,
-        wake_due=optional_instant(annotations, WAKE_DUE),
+        wake_due=read_time(annotations.get(WAKE_DUE)),
         cause=annotations.get(CAUSE, ""),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
@@ -197,11 +197,7 @@ def _is_chosen(choice: Choice, restoration: Restoration) -> bool:
 
 
 def _is_named(subject: Subject, objects: Callable[[ObjectRef], bool]) -> bool:
-    return any(objects(ref) for ref in _names(subject))
-
-
-def _names(subject: Subject) -> Iterable[ObjectRef]:
-    return (subject.ref, subject.scale.runs.ref, *(service.ref for service in subject.services))
+    return any(map(objects, (subject.ref, subject.scale.runs.ref, *(service.ref for service in subject.services))))
 
 
 def _origin(choice: Choice) -> Origin:

@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, optional_instant
+from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
@@ -165,7 +165,7 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
 
 def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
     """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
-    at = optional_instant(annotations, WAKE_REQUESTED_AT)
+    at = read_time(annotations.get(WAKE_REQUESTED_AT))
     return None if at is None else WakeRequest(at)
 
 

@@ -271,13 +271,10 @@ class _Writer(Struct, frozen=True):
         marked = {decision.verb: decision.key for decision in on_service}
         for decision in self.decisions(endpoints, steps):
             before = (marked[decision.verb],) if decision.verb is Verb.RECORD and decision.verb in marked else ()
-            needs = (self._own_key(need, endpoints, marked) for need in decision.needs)
+            # Where a need is the step before on the Service, it is the same step on the Endpoints here.
+            cleared, own = marked.get(Verb.CLEAR), decision_key(Verb.CLEAR, endpoints.ref)
+            needs = (own if need == cleared else need for need in decision.needs)
             yield replace(decision, needs=(*needs, *before), order=(*decision.order, 1))
-
-    @staticmethod
-    def _own_key(need: str, endpoints: Endpoints, on_service: Mapping[Verb, str]) -> str:
-        """Return `need`, or where that is the step before on the Service, the same step on the Endpoints."""
-        return decision_key(Verb.CLEAR, endpoints.ref) if need == on_service.get(Verb.CLEAR) else need
 
     def _wanted(self, step: _ServiceWrite, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
         if step.only_list:
