@@ -62,6 +62,7 @@ def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Cho
     """Return what is said of `choices` and of what they were made from, without any decision."""
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
+    equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
     unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
     return DesiredState(
         undecided=tuple(undecided(ordered, services)),
@@ -70,7 +71,7 @@ def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Cho
             *notices(ordered, services, run),
             *chain.from_iterable(unusable),
             *first_idles(ordered),
-            *undecided_by_equals(ordered),
+            *equal_priorities(equals, "newly idled"),
         ),
         explanations=tuple(idling_explanations(choices, services)),
     )
@@ -237,59 +238,60 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> 
         yield Notice(UNKNOWN_QUERY, f"{cluster}/{policy}", text, policy, reasons=(why,))
 
 
+def _about(ref: ObjectRef, kind: str, words: str, policy: str = "", reasons: Reasons = ()) -> Notice:
+    """Return the notice that says `words` of `ref`."""
+    return Notice(kind, str(ref), f"{ref}{words}", policy, reasons=reasons)
+
+
 def _service_notices(service: ServiceState) -> Iterator[Notice]:
+    ref, found = service.ref, service.exclusion
     if service.problem and not service.is_foreign:
-        yield Notice(
-            "setAside", str(service.ref), f"{service.ref}: {service.problem}; its annotations are left unchanged"
-        )
+        yield _about(ref, "setAside", f": {service.problem}; its annotations are left unchanged")
     elif service.is_foreign:
-        yield _foreign_mark(service.ref, service.foreign)
-    if service.exclusion is not None and service.exclusion.unreadable:
-        yield Notice(
-            "excludedUnreadable", str(service.ref), f"{service.ref}: {service.exclusion.reason}; it counts as excluded"
-        )
-    yield from _unreadable_request(service.ref, service.service.annotations)
+        yield _foreign_mark(ref, service.foreign)
+    if found is not None and found.unreadable:
+        yield _about(ref, "excludedUnreadable", f": {found.reason}; it counts as excluded")
+    yield from _unreadable_request(ref, service.service.annotations)
 
 
 def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    by = who_idled("" if record is None else record.fleet)
-    return Notice("foreignMark", str(ref), f"{ref} was idled by {by}")
+    return _about(ref, "foreignMark", f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
     if service.found.nothing and service.would_idle:
-        text = f"{service.ref}: no workload behind it can be idled: {service.found.nothing}"
-        yield Notice("nothingBehind", str(service.ref), text, service.verdict.won[0].policy.name)
+        words = f": no workload behind it can be idled: {service.found.nothing}"
+        yield _about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name)
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
     if WAKE_REQUESTED_AT in annotations and read_time(annotations.get(WAKE_REQUESTED_AT)) is None:
-        text = f'{ref}: {WAKE_REQUESTED_AT} is "{annotations[WAKE_REQUESTED_AT]}", expected a time as in RFC 3339'
-        yield Notice("unreadableSignal", str(ref), text)
+        found = annotations[WAKE_REQUESTED_AT]
+        words = f': {WAKE_REQUESTED_AT} is "{found}", expected a time as in RFC 3339'
+        yield _about(ref, "unreadableSignal", words)
 
 
 def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.action is IdleAction.DEFER:
+        yield _about(choice.ref, "perRun", f": {choice.why}", owner_policy(choice), choice.reasons)
     if choice.action is IdleAction.OVERDUE:
-        ours = choice.state not in NOT_OURS
-        kind, held = (
+        ours, words = choice.state not in NOT_OURS, f" should be awake ({choice.why}): "
+        kind, why = (
             ("overdueWake", choice.subject.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
         )
-        text = f"{choice.ref} should be awake ({choice.why}): {held}"
-        yield Notice(kind, str(choice.ref), text, owner_policy(choice), ours, choice.reasons)
-    if choice.action is IdleAction.DEFER:
-        text = f"{choice.ref}: {choice.why}"
-        yield Notice("perRun", str(choice.ref), text, owner_policy(choice), reasons=choice.reasons)
+        yield replace(_about(choice.ref, kind, words + why, owner_policy(choice), choice.reasons), partial=ours)
 
 
-def _unreadable_record(choice: Choice, _run: Run) -> Iterator[Notice]:
-    reading = choice.subject.reading
+def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
+    """What is not ours, or cannot be read; an exclusion on a Service has a notice of its own, about that Service."""
+    reading, found = choice.subject.reading, choice.subject.exclusion
     if choice.state is IdleState.UNREADABLE and reading is not None:
-        yield Notice("setAside", str(choice.ref), f"{choice.ref}: {reading.problem}; its replicas are left unchanged")
-
-
-def _idled_by_others(choice: Choice, _run: Run) -> Iterator[Notice]:
+        yield _about(choice.ref, "setAside", f": {reading.problem}; its replicas are left unchanged")
     if choice.state is IdleState.FOREIGN:
         yield _foreign_mark(choice.ref, choice.record)
+    if found is not None and found.unreadable and not found.on.startswith("Service/"):
+        yield _about(choice.ref, "excludedUnreadable", f": {found.on}: {found.reason}; it counts as excluded")
+    yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
 
 
 def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -302,11 +304,11 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
         why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
-        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; {then}")
+        yield _about(choice.ref, "unproven", f": {why}; {then}")
     elif choice.was_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
         why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
-        yield Notice("unproven", str(choice.ref), f"{choice.ref}: {why}; that is what it wakes to")
+        yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -316,62 +318,53 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
     for service in choice.subject.behind:
         policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
         if policies:
-            text = f"{service.ref}: no workload behind it is idled: {choice.why}"
-            yield Notice("heldTogether", str(service.ref), text, policies[0].name, reasons=choice.reasons)
+            words = f": no workload behind it is idled: {choice.why}"
+            yield _about(service.ref, "heldTogether", words, policies[0].name, choice.reasons)
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    ref = choice.subject.scale.runs.ref
     if choice.because_of(FactName.CUSTOM_KIND):
         selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
-        text = f"{ref}: {choice.why}; to idle it too, write {selector} in the selector of {policies}"
-        yield Notice("customKind", str(ref), text, owner_policy(choice), reasons=choice.reasons)
-
-
-def _unreadable_exclusion(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """An exclusion on a Service has a notice of its own, about that Service."""
-    found = choice.subject.exclusion
-    if found is not None and found.unreadable and not found.on.startswith("Service/"):
-        text = f"{choice.ref}: {found.on}: {found.reason}; it counts as excluded"
-        yield Notice("excludedUnreadable", str(choice.ref), text)
+        words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
+        yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
 
 
 def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
-        ref, policy = choice.subject.scale.runs.ref, owner_policy(choice)
-        yield Notice("autoscaler", str(ref), f"{ref}: {choice.why}", policy, reasons=choice.reasons)
     autoscaler = choice.autoscaler
+    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
+        ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
+        yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
     if autoscaler is not None and autoscaler.problem:
-        name, policy = autoscaler.hpa.ref, owner_policy(choice)
-        yield Notice("setAside", str(name), f"{name}: {autoscaler.problem}; its bounds are left unchanged", policy)
+        words = f": {autoscaler.problem}; its bounds are left unchanged"
+        yield _about(autoscaler.hpa.ref, "setAside", words, owner_policy(choice))
 
 
 def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
-    written = choice.subject.scale.written
-    if choice.state is IdleState.CONTESTED:
-        contest = contest_of(written, choice.subject.verdict.policy)
-        if contest is not None:
-            then = _advice(choice, contest.by, contest.autoscaler)
-            why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
-            text = f"{choice.ref} is {why}; {then}"
-            yield Notice("contested", str(choice.ref), text, owner_policy(choice), reasons=(why,))
-    last = insisted(written)
-    if last is not None and choice.stays_idle and not choice.because_of(FactName.INSISTS):
-        text = f"{choice.ref} was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        text = f"{text}; {_advice(choice, last.by)}"
-        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-    if choice.because_of(FactName.INSISTS) and choice.record is not None:
-        undo = undo_of(choice.subject, choice.record, run.now)
+    written, record = choice.subject.scale.written, choice.record
+    contest = contest_of(written, choice.subject.verdict.policy) if choice.state is IdleState.CONTESTED else None
+    if contest is not None:
+        why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
+        words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
+        yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
+    last, insists = insisted(written), choice.because_of(FactName.INSISTS)
+    if last is not None and choice.stays_idle and not insists:
+        words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
+        yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in _GOES_UP
+    if record is None or not (insists or undone):
+        return
+    undo = undo_of(choice.subject, record, run.now)
+    if insists:
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        text = f"{choice.ref} was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
-        yield Notice("contested", str(choice.ref), text, owner_policy(choice))
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED)
-    if undone and choice.action in (IdleAction.RELEASE, IdleAction.WAKE) and choice.record is not None:
-        undo = undo_of(choice.subject, choice.record, run.now)
-        if is_contested(choice.subject, undo):
-            then = _advice(choice, undo.by, undo.autoscaler)
-            text = f"{choice.ref} is contested by {undo.by}, which reverted it {undo.count} times; {then}"
-            yield Notice("contested", str(choice.ref), text, owner_policy(choice))
+        words = f" was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
+        yield _about(choice.ref, "contested", words, owner_policy(choice))
+    if undone and is_contested(choice.subject, undo):
+        words = f" is contested by {undo.by}, which reverted it {undo.count} times"
+        words = f"{words}; {_advice(choice, undo.by, undo.autoscaler)}"
+        yield _about(choice.ref, "contested", words, owner_policy(choice))
+
+
+_GOES_UP = (IdleAction.RELEASE, IdleAction.WAKE)
 
 
 def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
@@ -385,8 +378,8 @@ _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     scale = choice.subject.scale
     if choice.action in _SUSPENDS and scale.is_suspended_kind and scale.written.starting_deadline is None:
-        text = f"{choice.ref} has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-        yield Notice(MISSED_RUN, str(choice.ref), text, owner_policy(choice))
+        words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
+        yield _about(choice.ref, MISSED_RUN, words, owner_policy(choice))
 
 
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -394,8 +387,7 @@ def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     writer = choice.subject.scale.written.replicas_writer
     if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
-        text = f"{choice.ref} is idle, and {why}"
-        yield Notice("fieldManager", str(choice.ref), text, owner_policy(choice), reasons=(why,))
+        yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
 
 
 def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
@@ -414,27 +406,14 @@ def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
             yield Notice("otherWriter", cluster, text)
 
 
-def undecided_by_equals(choices: Iterable[Choice]) -> Iterator[Notice]:
-    """Yield for each set of policies of equal priority what they select together."""
-    found = ((choice.subject.verdict.equal_policies, choice.ref) for choice in choices)
-    return equal_priorities(found, "newly idled")
-
-
-def _unreadable_signal(choice: Choice, _run: Run) -> Iterator[Notice]:
-    yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
-
-
 _NOTICES = (
     _overdue,
-    _unreadable_record,
-    _idled_by_others,
+    _left_alone,
     _unproven,
     _held_together,
     _custom_kind,
-    _unreadable_exclusion,
     _autoscaled,
     _contested,
     _missed_run,
     _writer,
-    _unreadable_signal,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -116,9 +116,12 @@ def service_decisions(
     if service.problem:
         return ()
     steps = tuple(_service_writes(_service_targets(service, choices, inventory, context), context))
-    writer = _Writer(service, inventory, context)
-    on_service = tuple(writer.decisions(service.service, steps))
-    return (*on_service, *writer.endpoint_decisions(steps, on_service))
+    on_service, endpoints = tuple(_on_holder(service.service, steps, inventory, context)), service.endpoints
+    ours = service.on_endpoints is not None and service.on_endpoints.ours
+    asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
+    if endpoints is None or not (ours or asked):
+        return on_service
+    return (*on_service, *_following(on_service, _on_holder(endpoints, steps, inventory, context), endpoints))
 
 
 def _service_targets(
@@ -244,57 +247,56 @@ def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
     return min(bidding or names)
 
 
-class _Writer(Struct, frozen=True):
-    """Turns steps into decisions on one holder of records after the other; a later one finds what the earlier wrote."""
+def _on_holder(
+    holder: Service | Endpoints, steps: Sequence[_ServiceWrite], inventory: Inventory, context: WriteContext
+) -> Iterator[Decision]:
+    """Yield the decisions on one holder of records, one after the other: a later step finds what the earlier wrote."""
+    current: dict[str, str] = dict(holder.annotations)
+    for step in steps:
+        wanted = _wanted(step, current, isinstance(holder, Service), inventory, context)
+        changes = annotation_changes(current, wanted)
+        if changes:
+            tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
+            yield replace(_on(holder, step.decision), changes=(*changes, *tests))
+        current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
-    service: ServiceState
-    inventory: Inventory
-    context: WriteContext
 
-    def decisions(self, holder: Service | Endpoints, steps: Sequence[_ServiceWrite]) -> Iterator[Decision]:
-        current: dict[str, str] = dict(holder.annotations)
-        for step in steps:
-            wanted = self._wanted(step, current, isinstance(holder, Service))
-            changes = annotation_changes(current, wanted)
-            if changes:
-                tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
-                yield replace(_on(holder, step.decision), changes=(*changes, *tests))
-            current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
+def _following(
+    on_service: Sequence[Decision], decisions: Iterable[Decision], endpoints: Endpoints
+) -> Iterator[Decision]:
+    """Yield `decisions`, which are on the Endpoints, after those on the Service.
 
-    def endpoint_decisions(self, steps: Sequence[_ServiceWrite], on_service: Sequence[Decision]) -> Iterator[Decision]:
-        """Yield the writes on the Endpoints: they follow those on the Service, where a policy says so."""
-        endpoints = self.service.endpoints
-        ours = self.service.on_endpoints is not None and self.service.on_endpoints.ours
-        asked = any(verdict.policy.mark_endpoints for verdict in self.service.verdict.won)
-        if endpoints is None or not (ours or asked):
-            return
-        marked = {decision.verb: decision.key for decision in on_service}
-        for decision in self.decisions(endpoints, steps):
-            before = (marked[decision.verb],) if decision.verb is Verb.RECORD and decision.verb in marked else ()
-            # Where a need is the step before on the Service, it is the same step on the Endpoints here.
-            cleared, own = marked.get(Verb.CLEAR), decision_key(Verb.CLEAR, endpoints.ref)
-            needs = (own if need == cleared else need for need in decision.needs)
-            yield replace(decision, needs=(*needs, *before), order=(*decision.order, 1))
+    Where a need is the step before on the Service, it is the same step on the Endpoints here.
+    """
+    marked = {decision.verb: decision.key for decision in on_service}
+    cleared, own = marked.get(Verb.CLEAR), decision_key(Verb.CLEAR, endpoints.ref)
+    for decision in decisions:
+        before = (marked[decision.verb],) if decision.verb is Verb.RECORD and decision.verb in marked else ()
+        needs = (own if need == cleared else need for need in decision.needs)
+        yield replace(decision, needs=(*needs, *before), order=(*decision.order, 1))
 
-    def _wanted(self, step: _ServiceWrite, current: Mapping[str, str], is_service: bool) -> dict[str, str | None]:
-        if step.only_list:
-            return {UNIDLE_TARGETS: targets_text(step.after.targets if step.after is not None else ())}
-        wanted = service_record_annotations(step.after)
-        if step.after is None:
-            return wanted
-        reading = read_service_record(current, fleet_names(self.context.fleet), self.inventory.groups)
-        same = reading.record if reading is not None and reading.ours else None
-        if same is not None and same.idled_at == step.after.idled_at:
-            wanted[IDLED_AT] = current.get(IDLED_AT)
-        if same is not None and same.targets == step.after.targets:
-            wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
-        if not is_service:
-            return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
-        if same is not None and same == replace(step.after, cause=same.cause):
-            return {}
-        if stays_idle_as_before(step.decision.cause, current):
-            return wanted
-        return {**wanted, CAUSE: cause_text(step.decision.cause, self.context.run)}
+
+def _wanted(
+    step: _ServiceWrite, current: Mapping[str, str], is_service: bool, inventory: Inventory, context: WriteContext
+) -> dict[str, str | None]:
+    if step.only_list:
+        return {UNIDLE_TARGETS: targets_text(step.after.targets if step.after is not None else ())}
+    wanted = service_record_annotations(step.after)
+    if step.after is None:
+        return wanted
+    reading = read_service_record(current, fleet_names(context.fleet), inventory.groups)
+    same = reading.record if reading is not None and reading.ours else None
+    if same is not None and same.idled_at == step.after.idled_at:
+        wanted[IDLED_AT] = current.get(IDLED_AT)
+    if same is not None and same.targets == step.after.targets:
+        wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
+    if not is_service:
+        return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
+    if same is not None and same == replace(step.after, cause=same.cause):
+        return {}
+    if stays_idle_as_before(step.decision.cause, current):
+        return wanted
+    return {**wanted, CAUSE: cause_text(step.decision.cause, context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision) -> Decision:
