@@ -32,6 +32,7 @@ from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.groups import columns
+from reconciler.report.html import check_wake_form, render_status_page
 from reconciler.report.status import (
     FleetStatus,
     RunSummary,
@@ -41,7 +42,6 @@ from reconciler.report.status import (
     status_lines,
     status_values,
 )
-from reconciler.report.status_page import check_wake_form, render_status_page
 from reconciler.report.text import wrapped
 from reconciler.report.wording import stored_text_in_utc
 from reconciler.untrusted_text import one_line

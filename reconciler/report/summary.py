@@ -61,8 +61,10 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
 _AUTOSCALER = "autoscaler"
 _FROZEN = "frozen"
 _UNSETTLED = (_FROZEN, ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY)
-_VERBS = ("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release")
-_OTHERS = ("autoscaler", "update")
+_VERBS = (
+    *("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release"),
+    *("autoscaler", "update"),
+)
 
 
 class Held(Struct, frozen=True):
@@ -154,37 +156,26 @@ def _where(refs: Sequence[ObjectRef]) -> str:
     return one_line(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
 
 
-def _observed(plan: Plan) -> Block:
-    title = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
-    return Block(title, groups=grouped(plan, number(plan.observed)))
-
-
 def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
     named object by object.
     """
-    warnings = [notice for notice in plan.notices if notice.partial or notice.kind == UNKNOWN_QUERY]
+    clock = reasons_in(plan)
+    equal = tuple(("", one_line(one.text)) for one in plan.notices if one.kind == EQUAL_PRIORITIES)
+    frozen = tuple(_notice(one, clock) for one in plan.notices if one.kind == _FROZEN)
+    observed = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
+    warnings = tuple(_notice(one, clock) for one in plan.notices if one.partial or one.kind == UNKNOWN_QUERY)
     blocks = (
-        _equal_priorities(plan),
-        _frozen(plan),
+        Block("Equal priorities:", equal, always=True, first=True),
+        Block("Frozen:", frozen, always=True),
         _undecided(plan),
-        _observed(plan),
+        Block(observed, groups=grouped(plan, number(plan.observed))),
         _unknown(plan),
-        Block(f"Warnings: {len(warnings)}", tuple(_notice(one, reasons_in(plan)) for one in warnings)),
+        Block(f"Warnings: {len(warnings)}", warnings),
         _overridden(plan),
         _notices(plan, everything),
     )
     return tuple(block for block in blocks if block.entries or block.groups)
-
-
-def _equal_priorities(plan: Plan) -> Block:
-    entries = tuple(("", one_line(one.text)) for one in plan.notices if one.kind == EQUAL_PRIORITIES)
-    return Block("Equal priorities:", entries, always=True, first=True)
-
-
-def _frozen(plan: Plan) -> Block:
-    entries = tuple(_notice(one, reasons_in(plan)) for one in plan.notices if one.kind == _FROZEN)
-    return Block("Frozen:", entries, always=True)
 
 
 def _undecided(plan: Plan) -> Block:
@@ -262,19 +253,16 @@ def _plan_summary(plan: Plan, groups: Sequence[Group], everything: bool, nothing
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
     rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
+    dropped = [f"{counted(plan.dropped, 'change')} excluded by filters."] if plan.dropped else []
+    last = (*_without_workloads(plan), *dropped)
     if not lines and not rest:
         first = f"No scale changes. {shown}" if shown else _nothing(plan, nothing)
-        return (" ".join([first, *_kept_up(plan)]), *_without_workloads(plan), *_dropped(plan))
+        return (" ".join([first, *_kept_up(plan)]), *last)
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
-    return (
-        first,
-        f"{_replicas(lines)} {shown}".rstrip(),
-        *(_limits(plan.limits) if plan.held_back or any(map(_goes_down, lines)) else ()),
-        *_without_workloads(plan),
-        *_dropped(plan),
-    )
+    limits = _limits(plan.limits) if plan.held_back or any(map(_goes_down, lines)) else ()
+    return (first, f"{_replicas(lines)} {shown}".rstrip(), *limits, *last)
 
 
 def _nothing(plan: Plan, words: str) -> str:
@@ -354,7 +342,7 @@ def _kinds(lines: Iterable[Line]) -> str:
     for line in lines:
         steered = line.decision.ref.kind == "HorizontalPodAutoscaler"
         verbs["autoscaler" if steered else "move" if line.verb.startswith("move") else line.verb] += 1
-    return _joined(*((verbs[verb], verb) for verb in (*_VERBS, *_OTHERS)))
+    return _joined(*((verbs[verb], verb) for verb in _VERBS))
 
 
 def _joined(*counts: tuple[int, str]) -> str:
@@ -375,11 +363,6 @@ def _clusters(found: Counter[str]) -> str:
     if len(found) == 1:
         return next(iter(found))
     return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
-
-
-def _dropped(plan: Plan) -> Iterator[str]:
-    if plan.dropped:
-        yield f"{counted(plan.dropped, 'change')} excluded by filters."
 
 
 def _goes_down(line: Line) -> bool:

@@ -16,7 +16,7 @@ import urllib3
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.report.status_page import render_status_page
+from reconciler.report.html import render_status_page
 from tests.real.processes import Process, answers, on_a_free_port, ready
 from tests.report.test_status import a_status
 from tests.report.test_status_page import EXAMPLES, GITHUB

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.report.html import render_status_page, wake_address
 from reconciler.report.status import IdleObject
-from reconciler.report.status_page import render_status_page, wake_address
 from tests.builders import a_ref, said
 from tests.decide.idling.idling_policies import NIGHT
 from tests.report.rendered import Page, page_of_html
