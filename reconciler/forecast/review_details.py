@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.report.groups import Group, Line, grouped
 from reconciler.report.summary import blocks_of, held_of
-from reconciler.report.text import Style, block_entries, lines_of
+from reconciler.report.text import block_entries, lines_of
 from reconciler.report.wording import age, counted, name_of, weekday_and_time, what_of
 from reconciler.untrusted_text import escaped, one_line
 
@@ -200,14 +200,15 @@ def _said(made: Plan) -> Iterator[LineList]:
         yield LineList(block.title, (*block_entries(block), *_lines(block.groups)))
 
 
-def _beside(group: Group, instead: dict[ObjectRef, str]) -> Group:
+def _beside(group: Group, instead: Mapping[ObjectRef, str]) -> Group:
     """Return `group` with what its lines replace."""
-    return replace(group, lines=tuple(_instead(line, instead) for line in group.lines))
-
-
-def _instead(line: Line, instead: dict[ObjectRef, str]) -> Line:
-    former = instead.get(line.action.ref)
-    return line if former is None else replace(line, reason=f"{line.reason} (instead of {former})".lstrip())
+    lines = [
+        replace(line, reason=f"{line.reason} (instead of {instead[line.action.ref]})".lstrip())
+        if line.action.ref in instead
+        else line
+        for line in group.lines
+    ]
+    return replace(group, lines=tuple(lines))
 
 
 def _groups(groups: Iterable[Group]) -> Iterator[LineList]:
@@ -215,18 +216,15 @@ def _groups(groups: Iterable[Group]) -> Iterator[LineList]:
     for group in groups:
         updates += group.updates
         if group.lines:
-            yield LineList(group.heading, tuple(lines_of(group.lines, None, _PLAIN)))
+            yield LineList(group.heading, tuple(lines_of(group.lines)))
     if updates:
-        yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates, None, _PLAIN)))
+        yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates)))
 
 
 def _lines(groups: Iterable[Group]) -> Iterator[str]:
     for group in groups:
         yield group.heading
-        yield from lines_of((*group.lines, *group.updates), None, _PLAIN)
-
-
-_PLAIN = Style()
+        yield from lines_of((*group.lines, *group.updates))
 
 
 def _unjudged(review: Review) -> Part:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.decisions import Decision, PlacementView
+from reconciler.decide.decisions import Decision, PlacementRow
 from reconciler.errors import UsageError
 from reconciler.plan.model import Plan, added, counts_of, effect_of
 from reconciler.report.diff import fields_of
@@ -29,7 +29,7 @@ from reconciler.report.status import (
     run_lines,
 )
 from reconciler.report.summary import blocks_of, held_of, held_title, report_of, went_well, words_of
-from reconciler.report.wording import ReasonWords, age, counted
+from reconciler.report.wording import age, counted
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:
@@ -40,32 +40,21 @@ OBJECT, LENGTH, AWAKE_FOR = "{object}", "{for}", "3h"
 """What of the address of a form stands for the object and for how long it is kept awake, and that length."""
 
 
-class Bar(Struct, frozen=True):
-    """One cluster; None: unknown. `capacity` None: no limit known. `desired` None: as many as `after`."""
-
-    cluster: str
-    before: int | None
-    after: int | None
-    capacity: int | None = None
-    why: str = ""
-    desired: int | None = None
-
-
 class ReplicaDistribution(Struct, frozen=True):
-    """A row of bars under a title; all bars have the same scale, `top` is its end."""
+    """A row of bars under a title, one for each cluster; all bars have the same scale, `top` is its end."""
 
     title: str
-    bars: tuple[Bar, ...]
+    bars: tuple[PlacementRow, ...]
 
     @property
     def top(self) -> int:
-        numbers = (number for bar in self.bars for number in (bar.before, bar.after, bar.capacity))
+        numbers = (number for bar in self.bars for number in (bar.current, bar.spec_replicas, bar.capacity))
         return max((number for number in numbers if number is not None), default=0)
 
     @property
     def changes(self) -> bool:
         """Whether any cluster has another number afterwards."""
-        return any(bar.before != bar.after for bar in self.bars)
+        return any(bar.current != bar.spec_replicas for bar in self.bars)
 
     def percent(self, number: int | None) -> float:
         """Return how long the bar of `number` is, in percent of the whole width."""
@@ -75,8 +64,11 @@ class ReplicaDistribution(Struct, frozen=True):
 def distributions_of(plan: Plan) -> tuple[ReplicaDistribution, ...]:
     """Return all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
     changed = _changed([action.decision for action in plan.actions])
-    clock = reasons_in(plan)
-    return (*([changed] if changed.bars else []), *(_placement(view, clock) for view in plan.placements))
+    placed = [
+        ReplicaDistribution(f"{view.key}, {counted(view.total, 'replica')} desired", view.rows)
+        for view in plan.placements
+    ]
+    return (*([changed] if changed.bars else []), *placed)
 
 
 def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
@@ -85,25 +77,8 @@ def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
         if decision.removed or added(decision):
             before[decision.ref.cluster] += decision.replicas_before or 0
             after[decision.ref.cluster] += decision.replicas_after or 0
-    return ReplicaDistribution(
-        "All workloads this plan changes",
-        tuple(Bar(cluster, before[cluster], after[cluster]) for cluster in sorted(before)),
-    )
-
-
-def _placement(view: PlacementView, clock: ReasonWords) -> ReplicaDistribution:
-    bars = [
-        Bar(
-            row.cluster,
-            row.current,
-            row.spec_replicas,
-            row.capacity,
-            clock.reason(row.reasons),
-            None if row.desired == row.spec_replicas else row.desired,
-        )
-        for row in view.rows
-    ]
-    return ReplicaDistribution(f"{view.key}, {counted(view.total, 'replica')} desired", tuple(bars))
+    bars = (PlacementRow(name, after[name], after[name], before[name], running=None) for name in sorted(before))
+    return ReplicaDistribution("All workloads this plan changes", tuple(bars))
 
 
 def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
@@ -116,6 +91,7 @@ def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
         summary=shown.last,
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
         distributions=distributions_of(plan),
+        reason=reasons_in(plan).reason,
         groups=shown.groups,
         held_title=held_title(held),
         held=held,

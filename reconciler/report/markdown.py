@@ -34,7 +34,6 @@ MOST_ROWS = 100
 LONGEST_TEXT = 60_000
 """Characters; a comment on a pull request holds 65,536."""
 
-_PLAIN = Style()
 _FEWER_ROWS = (MOST_ROWS, 50, 25, 10, 5, 2, 1)
 
 
@@ -151,7 +150,7 @@ def _left_out(blocks: int) -> str:
 _PLACEMENTS = 10
 
 
-def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = _PLAIN) -> str:
+def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = Style()) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks; `style` has its words."""
     shown = report_of(plan, outcomes, title=style.title, nothing=style.nothing)
     first, *rest = shown.last
@@ -171,10 +170,10 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
 def _group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
     """Return each group under its heading, and folded away below them the metadata updates of all."""
     found = [group for group in groups if group.lines or group.updates]
-    blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes, _PLAIN))] for group in found if group.lines]
+    blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes))] for group in found if group.lines]
     updates = [line for group in found for line in group.updates]
     if updates:
-        blocks.append(details(updates_of(len(updates)), fence(lines_of(updates, outcomes, _PLAIN))))
+        blocks.append(details(updates_of(len(updates)), fence(lines_of(updates, outcomes))))
     return blocks
 
 

@@ -191,7 +191,10 @@ def _titled(group: Group, words: str, style: Style) -> str:
 
 
 def lines_of(
-    lines: Sequence[Line], outcomes: Mapping[int, Outcome] | None, style: Style, names: Mapping[int, str] = NOTHING
+    lines: Sequence[Line],
+    outcomes: Mapping[int, Outcome] | None = None,
+    style: Style = Style(),
+    names: Mapping[int, str] = NOTHING,
 ) -> Iterator[str]:
     """Yield `lines` below each other, in columns, with what else there is to say of each below it.
 

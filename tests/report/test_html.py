@@ -107,7 +107,7 @@ def test_an_apply_shows_what_went_wrong_first():
 def test_the_distribution_of_everything_the_plan_changes():
     plan = a_plan(a_scale(6, 2), an_idle(replicas=3), a_scale(2, 5, "db", cluster="us-east"), a_create(4), a_mark())
     changed = distributions_of(plan)[0]
-    assert [(bar.cluster, bar.before, bar.after) for bar in changed.bars] == [
+    assert [(bar.cluster, bar.current, bar.spec_replicas) for bar in changed.bars] == [
         ("ap-south", 0, 4),
         ("eu-west", 9, 2),
         ("us-east", 2, 5),
@@ -120,7 +120,7 @@ def test_the_distribution_of_a_federated_replica_set():
     plan = a_plan(placements=(PlacementView("shop/web", 8, rows), PlacementView("shop/api", 0, ())))
     web, api = distributions_of(plan)
     assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas desired", 6, True)
-    assert [(bar.cluster, bar.before, bar.after, bar.capacity) for bar in web.bars] == [
+    assert [(bar.cluster, bar.current, bar.spec_replicas, bar.capacity) for bar in web.bars] == [
         ("a", 6, 4, 3),
         ("b", None, None, None),
     ]
