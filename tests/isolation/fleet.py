@@ -24,51 +24,34 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.world import World, open_world
 from tests.decide.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
+from tests.real.objects import a_deployment, a_service, with_metadata, within
+from tests.way.manifests import UNLIMITED, documents, downscale, fleet, policy
 
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 CLUSTERS = ("east", "north", "west")
-POLICIES = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: test}
-spec:
-  home: HOME
-  clusters: [CLUSTERS]
-  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
-  podPickers: {allowedHosts: [picker.example]}
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: night}
-spec: {timeZone: UTC, downtime: ["Mon 00:00-Sun 24:00"]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [dev]}, services: {}}
-  idleWhen:
-    - schedule: {calendar: night}
-    - metric: {query: requests, atMost: 0, window: 30m}
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector: {namespaces: {include: [batch]}, workloads: {kinds: [ReplicaSet]}}
-  target: {replicas: 1}
-  podPicker: {http: {host: picker.example}, onError: skip}
-  settleSeconds: 0
-  verifySeconds: 1
-"""
+
+
+def policies(names: Sequence[str]) -> str:
+    metric = "metric: {query: requests, atMost: 0, window: 30m}"
+    picker = "podPicker: {http: {host: picker.example}, onError: skip}"
+    shrinking = "namespaces: {include: [batch]}, workloads: {kinds: [ReplicaSet]}"
+    return documents(
+        fleet(names, UNLIMITED, "podPickers: {allowedHosts: [picker.example]}", name="test"),
+        policy("Calendar", "night", "timeZone: UTC", 'downtime: ["Mon 00:00-Sun 24:00"]'),
+        policy(
+            "IdlingPolicy",
+            "nights",
+            "selector: {namespaces: {include: [dev]}, services: {}}",
+            f"idleWhen: [{{schedule: {{calendar: night}}}}, {{{metric}}}]",
+        ),
+        downscale(shrinking, 1, picker, "settleSeconds: 0", "verifySeconds: 1", name="workers"),
+    )
 
 
 def write(folder: Path, names: Sequence[str] = CLUSTERS) -> Path:
     """Write the policies and the clusters into `folder`, and return it."""
     (folder / "policies").mkdir(parents=True)
-    clusters = ", ".join(f"{{name: {name}}}" for name in names)
-    text = POLICIES.replace("HOME", names[0]).replace("CLUSTERS", clusters)
-    (folder / "policies" / "all.yaml").write_text(text)
+    (folder / "policies" / "all.yaml").write_text(policies(names))
     for name in names:
         (folder / "snapshot" / name).mkdir(parents=True)
         (folder / "snapshot" / name / "all.yaml").write_text(yaml.safe_dump_all(manifests(name)))
@@ -111,23 +94,8 @@ def _service_with_workload(name: str, replicas: int, marks: dict[str, str]) -> I
         record = {**marks, "idling.kubernetes.io/previous-scale": str(replicas)}
         targets = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": replicas}]
         marks = {**marks, "idling.kubernetes.io/unidle-targets": json.dumps(targets)}
-    metadata = {"name": name, "namespace": "dev"}
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {**metadata, **({"annotations": marks} if marks else {})},
-        "spec": {"selector": {"app": name}},
-    }
-    yield {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {**metadata, **({"annotations": record} if record else {})},
-        "spec": {
-            "replicas": 0 if record else replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}},
-        },
-    }
+    yield within("dev", a_service(name, **marks))
+    yield within("dev", with_metadata(a_deployment(name, 0 if record else replicas), annotations=record))
 
 
 class LastPicker:

@@ -49,15 +49,6 @@ KINDS: list[type[Exception]] = sorted(
 )
 
 
-def test_without_a_fault_all_clusters_reach_their_end(tmp_path: Path) -> None:
-    folder = fleet.write(tmp_path / "world")
-    code, _ = fleet.run(*fleet.opened(folder))
-    assert code is ExitCode.DONE
-    assert fleet.replicas(folder) == dict.fromkeys(CLUSTERS, AFTER)
-    _, again = fleet.run(*fleet.opened(folder))
-    assert again.outcomes == ()
-
-
 @tries(30)
 @given(
     kind=st.sampled_from(KINDS),

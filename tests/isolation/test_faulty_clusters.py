@@ -84,10 +84,6 @@ def failing_with(*faulty: frozenset[str], wakes: str = ""):
 @pytest.mark.parametrize(
     ("decided", "left_out", "wakes"),
     [
-        pytest.param(failing_with(), "", "", id="none"),
-        pytest.param(failing_with(frozenset("a")), "a", "a", id="the first"),
-        pytest.param(failing_with(frozenset("e")), "e", "e", id="the last"),
-        pytest.param(failing_with(*map(frozenset, "ace")), "ace", "ace", id="several"),
         pytest.param(failing_with(*map(frozenset, "abcde")), "abcde", "abcde", id="each"),
         pytest.param(failing_with(frozenset("bd")), "d", "d", id="two that fail together: the later one"),
         pytest.param(failing_with(frozenset("b"), frozenset("d"), wakes="d"), "bd", "b", id="one by its wakes too"),

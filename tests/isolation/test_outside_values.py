@@ -39,25 +39,16 @@ def test_h4_replicas_of_a_custom_kind_are_an_int32(value: object, count: int | N
     assert (count_at({"n": value}, ("n",)), number_at({"n": value}, ("n",))) == (count, number)
 
 
-KEYS = (
-    "idling.kubernetes.io/idled-at",
-    "idling.kubernetes.io/previous-scale",
-    "idling.kubernetes.io/unidle-targets",
-    "reconciler/wake-due",
-    "reconciler/wake-requested-at",
-    "reconciler/idled-to",
-    "reconciler/awake-since",
-    "reconciler/awake-until",
-    "reconciler/orphaned-since",
-    "reconciler/previous-bounds",
-    "reconciler/undone",
-    "reconciler/contested",
-    "reconciler/cause",
-    "reconciler/exclude-until",
-    "reconciler/observed-capacity",
-    "reconciler/placed",
-    "scale.kubernetes.io/scale-time",
+IDLING = ("idled-at", "previous-scale", "unidle-targets")
+OURS = (
+    *("wake-due", "wake-requested-at", "idled-to", "awake-since", "awake-until", "orphaned-since", "previous-bounds"),
+    *("undone", "contested", "cause", "exclude-until", "observed-capacity", "placed"),
 )
+KEYS = [
+    *(f"idling.kubernetes.io/{name}" for name in IDLING),
+    *(f"reconciler/{name}" for name in OURS),
+    "scale.kubernetes.io/scale-time",
+]
 OBJECTS = tuple(
     f'{{"kind":"Deployment","name":"due","group":"apps","replicas":{number},"at":"{at}","count":{number}}}'
     for number, at in zip(HUGE[:3], ENDS, strict=False)

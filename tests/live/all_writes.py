@@ -215,30 +215,19 @@ FIELDS = {
 }
 """Resources with a path that must have been changed."""
 
-MARKS = {
-    "annotations/idling.kubernetes.io/idled-at",
-    "annotations/idling.kubernetes.io/previous-scale",
-    "annotations/scale.kubernetes.io/scale-reason",
-    "annotations/scale.kubernetes.io/scale-time",
+_IDLING = ("idling.kubernetes.io/idled-at", "idling.kubernetes.io/previous-scale")
+_SCALING = ("scale.kubernetes.io/scale-reason", "scale.kubernetes.io/scale-time")
+_OURS = (
+    *("awake-since", "awake-until", "cause", "exclude-until", "idled-to", "observed-capacity", "on-delete", "owner"),
     *(
-        f"annotations/reconciler/{name}"
-        for name in (
-            "awake-since",
-            "awake-until",
-            "cause",
-            "exclude-until",
-            "idled-to",
-            "observed-capacity",
-            "on-delete",
-            "owner",
-            "policy-digest",
-            "previous-bounds",
-            "previous-suspend",
-            "undone",
-            "wake-begun-at",
-            "wake-due",
-            "wake-requested-at",
-        )
+        "policy-digest",
+        "previous-bounds",
+        "previous-suspend",
+        "undone",
+        "wake-begun-at",
+        "wake-due",
+        "wake-requested-at",
     ),
-}
+)
+MARKS = {f"annotations/{key}" for key in (*_IDLING, *_SCALING, *(f"reconciler/{name}" for name in _OURS))}
 """Marks of ours that must have been written or taken off somewhere."""

@@ -7,20 +7,13 @@ import shutil
 import pytest
 
 from tests.way.calls import Folder
-from tests.way.manifests import UNLIMITED, fleet, idling, placed, target_ref
+from tests.way.manifests import UNLIMITED, fleet, idling
 
 FLEET = fleet(["boutique", "guestbook", "cassandra"], UNLIMITED, name="real")
 NIGHT = idling(
     "namespaces: {include: [default]}, services: {}, "
     "workloads: {kinds: [Deployment, StatefulSet, ReplicationController]}",
     downtime='"22:00-06:00"',
-)
-SPREAD = placed(
-    7,
-    "rebalance: true, clusters: {boutique: {weight: 2}, guestbook: {weight: 1, minReplicas: 2}}",
-    target_ref(name="frontend"),
-    name="frontend",
-    namespace="default",
 )
 FILES = {
     "boutique": ["online-boutique/kubernetes-manifests.yaml"],
@@ -68,25 +61,3 @@ def test_a_night_and_a_morning(real):
     assert len(dark) == 18
     settled(real, MORNING)
     assert scales(real) == before
-
-
-def test_placement_over_deployments_of_others(real):
-    real.write("policies/spread.yaml", SPREAD)
-    for _ in range(4):
-        assert real.apply(NIGHT_TIME).code == 0
-    settled(real, NIGHT_TIME)
-    frontends = {key[0]: replicas for key, replicas in scales(real).items() if key[3] == "frontend"}
-    assert sum(frontends.values()) == 7
-    assert frontends == {"boutique": 3, "guestbook": 4}  # two first, then the other five by weight
-
-
-def test_idling_and_placement_together(real):
-    real.write("policies/night.yaml", NIGHT)
-    real.write("policies/spread.yaml", SPREAD)
-    for _ in range(4):
-        assert real.apply("2026-11-20T12:00:00Z").code == 0
-    placed = scales(real)
-    settled(real, NIGHT_TIME)
-    assert set(scales(real).values()) == {0}
-    settled(real, MORNING)
-    assert scales(real) == placed
