@@ -420,7 +420,9 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     outcomes = runs.outcomes()
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, run)
     run = replace(run, revision=made.revision or control.commit)
-    changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
+    requests = {one.written or one.ref: one.requests for one in made.explanations}
+    found = changes_of(chosen, outcomes, run, made.shard, requests)
+    changes = called_by(found, control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
     lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))

@@ -11,19 +11,20 @@ import binascii
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.apply.changes import Change, IdlePeriod, ended_periods, lasting_periods
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
-from reconciler.decide.annotations import IDLED_TO, UNDONE, format_time, json_object, parse_time
+from reconciler.decide.annotations import IDLED_AT, IDLED_TO, PREVIOUS_SCALE, UNDONE, format_time, json_object
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import (
@@ -34,9 +35,11 @@ from reconciler.errors import (
     StaleError,
     reason_of,
 )
-from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
+from reconciler.model import NOTHING, OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
+from reconciler.pod_requests import NO_REQUESTS, Hours, PodRequests
 from reconciler.policy.types import Fleet, Writes
+from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import workload_kind
 
 HISTORY_PREFIX = "reconciler-history-"
@@ -53,38 +56,36 @@ _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.C
 BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 
 
-class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
-    """One scale of one object."""
+class SavedBefore(Struct, frozen=True):
+    """What idling by one policy on one cluster had saved, in all idle periods that ended on earlier days."""
 
-    at: Annotated[str, Meta(description="When it was: RFC 3339 in UTC.")]
-    object: Annotated[str, Meta(description="CLUSTER/NAMESPACE/KIND/NAME.")]
-    verb: Annotated[str, Meta(description='What was done: "idle", "wake", "scale", ...')]
-    by: Annotated[str, Meta(description='Who wrote it: "reconciler", "activator", or the field manager of a hand.')]
-    before: Annotated[int | None, Meta(description="The replicas before; of a CronJob 1 is running, 0 suspended.")] = (
-        None
-    )
-    after: Annotated[int | None, Meta(description="The replicas after; absent where nobody knows.")] = None
-    policy: Annotated[str, Meta(description="The policy that decided it.")] = ""
-    place: Annotated[str, Meta(description="Where that policy stands, as file:line.")] = ""
-    commit: Annotated[str, Meta(description="The commit at which the policies were.")] = ""
-    run: Annotated[str, Meta(description="The id of the run.")] = ""
-    shard: Annotated[str, Meta(description="The shard whose run it was, INDEX/COUNT; absent without --shard.")] = ""
-    why: Annotated[str, Meta(description="The reason, for people.")] = ""
-    user: Annotated[
-        str, Meta(description="Who called wake or restore, as the API server calls them, else this machine.")
-    ] = ""
-
-    @property
-    def time(self) -> datetime:
-        """When it was."""
-        return parse_time(self.at) or datetime.fromtimestamp(0, UTC)
+    cluster: str
+    policy: str
+    hours: Hours = Hours()
 
 
-class Day(Struct, frozen=True):
-    """The changes of one day in the order in which they were recorded; `dropped`: so many older ones are not kept."""
+class Day(Struct, frozen=True, omit_defaults=True):
+    """The changes of one day in the order in which they were recorded; `dropped`: so many older ones are not kept.
+
+    `saved` is what idling had saved before.
+    """
 
     changes: tuple[Change, ...] = ()
     dropped: int = 0
+    saved: tuple[SavedBefore, ...] = ()
+
+    @property
+    def periods(self) -> tuple[IdlePeriod, ...]:
+        """The idle periods that ended on it."""
+        return tuple(ended_periods(self.changes))
+
+    def saved_in_all(self, lasting: Iterable[IdlePeriod] = ()) -> tuple[SavedBefore, ...]:
+        """Return what idling saved until its end, with what is `lasting`."""
+        found = {(one.cluster, one.policy): one.hours for one in self.saved}
+        for one in (*self.periods, *lasting):
+            key = (one.cluster, one.policy)
+            found[key] = found.get(key, Hours()).plus(one.saved(one.since, one.until))
+        return tuple(SavedBefore(*key, hours) for key, hours in sorted(found.items()))
 
 
 _LINE = msgspec.json.Decoder(Change)
@@ -93,14 +94,14 @@ _LINE = msgspec.json.Decoder(Change)
 def packed(day: Day) -> str:
     """Return what `binaryData` holds of `day`, in Base64; where that is too much, of its newer part."""
     while True:
-        first = [msgspec.json.encode({"dropped": day.dropped})] if day.dropped else []
-        lines = b"\n".join([*first, *map(msgspec.json.encode, day.changes)])
+        first = replace(day, changes=())
+        lines = b"\n".join(map(msgspec.json.encode, (*[first] * (first != Day()), *day.changes)))
         data = zlib.compress(lines, 6)
         fits = min(MOST_BYTES / len(data), MOST_UNPACKED_BYTES / max(1, len(lines)))
         if fits >= 1:
             return base64.b64encode(data).decode("ascii")
         less = len(day.changes) - int(len(day.changes) * 0.9 * fits)
-        day = Day(day.changes[less:], day.dropped + less)
+        day = Day(day.changes[less:], day.dropped + less, Day(day.changes[:less], saved=day.saved).saved_in_all())
 
 
 def unpacked(text: str) -> Day:
@@ -111,10 +112,10 @@ def unpacked(text: str) -> Day:
     """
     try:
         lines = _decompressed(base64.b64decode(text, validate=True)).split(b"\n")
-        dropped = 0
-        if lines[0].startswith(b'{"dropped"'):
-            dropped = int(msgspec.json.decode(lines.pop(0))["dropped"])
-        return Day(tuple(_LINE.decode(line) for line in lines if line), dropped)
+        first = Day()
+        if not lines[0].startswith(b'{"at"'):
+            first = msgspec.json.decode(lines.pop(0), type=Day)
+        return replace(first, changes=tuple(_LINE.decode(line) for line in lines if line))
     except (ValueError, TypeError, KeyError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
         raise MalformedAnswerError(f"{_KEY}: not the lines of a day ({error}), expected a history") from error
 
@@ -131,11 +132,17 @@ def _decompressed(data: bytes) -> bytes:
 # What is recorded of a run.
 
 
-def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
-    """Return the changes that a run made, and what it found that hands had done."""
+def changes_of(
+    actions: Sequence[Action],
+    outcomes: Sequence[Outcome],
+    run: Run,
+    shard: str = "",
+    requests: Mapping[ObjectRef, PodRequests] = NOTHING,
+) -> tuple[Change, ...]:
+    """Return the changes that a run made, and what it found that hands had done; `requests` are those of one pod."""
     applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     decisions = (action.decision for action in actions if action.id in applied)
-    found = (change for decision in decisions for change in _of(decision, run))
+    found = (change for decision in decisions for change in _of(decision, run, requests.get(decision.ref, NO_REQUESTS)))
     return tuple(replace(one, shard=shard) if shard else one for one in found)
 
 
@@ -161,9 +168,12 @@ def _user_on(access: Access, caller: str) -> str:
         return caller
 
 
-def _of(decision: Decision, run: Run) -> Iterator[Change]:
+def _of(decision: Decision, run: Run, requests: PodRequests) -> Iterator[Change]:
+    since, asleep = _idle_until_now(decision)
+    idle: dict[str, Any] = {"since": since, "asleep": asleep}
+    idle |= {"cpu": requests.cpu or None, "memory": requests.memory or None}
     if decision.verb is Verb.RELEASE:
-        yield from _by_hand(decision, run)
+        yield from (replace(one, **idle) for one in _by_hand(decision, run))
     if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:
         return
     before, after = _numbers(decision)
@@ -179,7 +189,19 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
         commit=run.revision,
         run=run.id,
         why=decision.cause.why,
+        **idle,
     )
+
+
+def _idle_until_now(decision: Decision) -> tuple[str, int]:
+    """Return since when the object was idle that `decision` takes the record off, and how many replicas fewer it had;
+    "" and 0 where it takes off none.
+    """
+    texts = {one.path[-1]: one.before for one in decision.changes if one.after != one.before}
+    since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
+    if decision.idles or since is None:
+        return "", 0
+    return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))
 
 
 def _numbers(decision: Decision) -> tuple[int | None, int | None]:
@@ -300,10 +322,34 @@ class History:
     def _try(self, changes: Sequence[Change], day: date) -> bool:
         """Add `changes` to those of `day` unless another one does meanwhile; return whether they are its first."""
         found = self._found(day)
-        known = Day() if found is None else _day(found)
-        text = packed(Day((*known.changes, *changes), known.dropped))
+        known = Day(saved=self.last(day).saved_in_all()) if found is None else _day(found)
+        text = packed(replace(known, changes=(*known.changes, *changes)))
         self._cluster.write(entry_write(self._ref(day), found, ("binaryData", _KEY), text, _LABELS))
         return found is None
+
+    def last(self, day: date) -> Day:
+        """Return the last day until `day` of which anything is kept; one without changes where none is.
+
+        Raises:
+            ClusterError: it cannot be read.
+        """
+        for back in range(KEPT.days + 1):
+            found = self._found(day - timedelta(days=back))
+            if found is not None:
+                return _day(found)
+        return Day()
+
+    def saved(self, made: Plan) -> tuple[SavedBefore, ...]:
+        """Return what idling saved until the run of `made` on its clusters, as far back as days follow one another.
+
+        Raises:
+            ClusterError: it cannot be read.
+        """
+        day = self.last(made.made_at.astimezone(UTC).date())
+        others = self.wakes_of_others(made.awake, (), Run(made.made_at, made.run))
+        ended = replace(day, changes=(*day.changes, *others))
+        found = ended.saved_in_all(lasting_periods(made, ended.periods))
+        return tuple(one for one in found if one.cluster in made.clusters)
 
     def _forget(self, day: date) -> None:
         """Delete what is too old, once a day; what was not deleted in a week stays.
@@ -369,5 +415,8 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
 
 def _woken(one: Awake, idled: Change) -> Change:
     values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
+    if idled.before is not None and idled.after is not None:
+        values |= {"since": idled.at, "asleep": max(0, idled.before - idled.after)}
+        values |= {"cpu": idled.cpu, "memory": idled.memory}
     by = one.by if one.by not in ("", BY_RECONCILER) else BY_ACTIVATOR
     return Change(format_time(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reconciler.apply.history import Change
+from reconciler.apply.changes import Change
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import HistoryError, reason_of
 from reconciler.model import Run

@@ -114,7 +114,7 @@ def _fresh(run: TrackedRun, control: Control, approval: Approval, told: Notifica
     options = run.options
     try:
         policies = options.policies(partly=True)
-        world = run.metrics.opened(options.world(policies.fleet))
+        world = run.metrics.opened(options.world(policies.fleet), policies.fleet)
         applied = apply(policies, world, options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
@@ -144,7 +144,7 @@ def _due_only(
     for line in lines:
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    world = run.metrics.opened(options.world(fleet))
+    world = run.metrics.opened(options.world(fleet), fleet)
     applied = apply_wakes_due(fleet, world, options.request(), control)
     told.about(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     _report(applied, approval, run)
@@ -159,7 +159,7 @@ def _saved(
     policies, fleet = policies_at_hand(flags["policies"])
     check_saved(made, fleet, file)
     then = replace(options, now=made.made_at, run_id=made.run, revision=made.revision)
-    world = run.metrics.opened(then.world(fleet))
+    world = run.metrics.opened(then.world(fleet), fleet)
     not_done = {**check_world(made, world, file, live=flags["live"]), **ended_idles(made, options.now)}
 
     def compare() -> Compared:

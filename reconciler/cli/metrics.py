@@ -10,13 +10,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from reconciler.apply.history import History, SavedBefore
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option, together
 from reconciler.cli.output import say
 from reconciler.cli.run import RunOptions
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import ExitCode, UsageError, reason_of
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan
+from reconciler.policy.types import Fleet
 from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World
@@ -38,6 +40,7 @@ class RunMetrics:
         self._stages: dict[str, float] = {}
         self._now: tuple[Stage, float] | None = None
         self._world: World | None = None
+        self._fleet: Fleet | None = None
         self._measured = Measured()
         self.ended_well = False
 
@@ -46,9 +49,9 @@ class RunMetrics:
         self._end_stage()
         self._now = (stage, time.monotonic())
 
-    def opened(self, world: World) -> World:
-        """Return `world`; what is exchanged with it counts."""
-        self._world = world
+    def opened(self, world: World, fleet: Fleet) -> World:
+        """Return `world`, that of `fleet`; what is exchanged with it counts."""
+        self._world, self._fleet = world, fleet
         return world
 
     def decided(self, plan: Plan, outcomes: Sequence[Outcome] = ()) -> None:
@@ -64,6 +67,17 @@ class RunMetrics:
         self._end_stage()
         traffic = {} if self._world is None else {name: so_far() for name, so_far in self._world.traffic.items()}
         return replace(self._measured, stages=dict(self._stages), traffic=traffic)
+
+    def saved(self) -> tuple[SavedBefore, ...]:
+        """Return what idling saved until this run; nothing where no plan says what is idle.
+
+        Raises:
+            ReconcilerError: the history cannot be read.
+        """
+        made = self._measured.plan
+        if made is None or not made.explanations or self._world is None or self._fleet is None:
+            return ()
+        return History(self._world.access(self._fleet.home).cluster, self._fleet.namespace).saved(made)
 
     def _end_stage(self) -> None:
         if self._now is not None:
@@ -89,8 +103,15 @@ def run_metrics(verb: str, options: RunOptions) -> Iterator[RunMetrics]:
     try:
         yield run
     finally:
-        found = run.measured() if shard is None else replace(run.measured(), shard=shard[0])
-        warnings = [
+        found, warnings = run.measured(), []
+        if file is not None or gateway is not None:
+            try:
+                found = replace(found, saved=run.saved())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other metrics are known
+                warnings.append(f"metrics: what idling saved is unknown: {reason_of(error)}")
+        if shard is not None:
+            found = replace(found, shard=shard[0])
+        warnings += [
             _written(file, found, run.ended_well) if file is not None else "",
             _pushed(gateway, verb, found, run.ended_well, options.limit) if gateway is not None else "",
         ]

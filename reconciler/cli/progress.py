@@ -318,7 +318,8 @@ class TrackedRun(Struct, frozen=True):
     def planned(self) -> Plan:
         """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
         policies = self.options.policies(partly=True)
-        made = plan(policies, self.metrics.opened(self.options.world(policies.fleet)), self.options.request())
+        world = self.metrics.opened(self.options.world(policies.fleet), policies.fleet)
+        made = plan(policies, world, self.options.request())
         self.metrics.decided(made)
         self.progress.close()
         return made

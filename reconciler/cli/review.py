@@ -80,7 +80,7 @@ def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Revie
     head = options.policies()
     before, problem = _base(options, base, head.only)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
-    world = run.metrics.opened(_world(options, with_fleet))
+    world = run.metrics.opened(_world(options, with_fleet), with_fleet.fleet)
     state, made = plan_and_state(with_fleet, world, options.request())
     labels = labels_in(state)
     run.metrics.decided(made)

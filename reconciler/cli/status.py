@@ -10,7 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.apply.history import Change, Day, History
+from reconciler.apply.changes import Change
+from reconciler.apply.history import Day, History
 from reconciler.apply.history_files import read_changes
 from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.fleet_source import fleet_options

@@ -22,6 +22,7 @@ GROUPS = {
         "apply": "Plan and apply, or apply exactly a saved plan.",
         "show": "Show a saved plan or report as text, JSON, Markdown or HTML.",
         "status": "Show what the Fleet is like now, on one screen.",
+        "savings": "Show what idling saved.",
         "history": "List who scaled what, when, from how many to how many, and why.",
         "rank": "List the pods that a scale down would delete first, and why.",
     },
@@ -138,6 +139,10 @@ EXAMPLES = {
     "status": (
         ("Show the whole Fleet", "status"),
         ("Show one FederatedReplicaSet, cluster by cluster", "status shop/web"),
+    ),
+    "savings": (
+        ("What did idling save in the last 30 days?", "savings"),
+        ("Of each tenant, in money", "savings --by tenant --price cpu=0.031 --price memory=0.0042"),
     ),
     "history": (
         ("What was scaled in the last week?", "history"),

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.reasons import Counterfactual, CounterfactualWhenAsked, Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
+from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import Writes
 
 Job = Literal["idling", "placement", "downscale"]
@@ -331,8 +332,9 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
     None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
-    idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that; 0
-    for a CronJob. `selected`: `policy` selects it; else it only owns the records.
+    idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that
+    since `idled_at`; 0 for a CronJob. `requests` are those of one of its pods. `selected`: `policy` selects it; else it
+    only owns the records.
     """
 
     ref: ObjectRef
@@ -343,6 +345,8 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     lift: Counterfactual | CounterfactualWhenAsked | None = None
     idled: tuple[ObjectRef, str] | None = None
     asleep: int = 0
+    idled_at: datetime | None = None
+    requests: PodRequests = NO_REQUESTS
     selected: bool = True
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind

@@ -49,9 +49,9 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
     """Return what is saved for certain, and as IfMetricsStay all of it if metrics stay as they were recorded."""
     return {
         "workloads": found.workloads,
-        "withoutPolicies": _hours(found.without),
-        "saved": _hours(found.saved),
-        "savedIfMetricsStay": _hours(found.possible),
+        "withoutPolicies": hours_values(found.without),
+        "saved": hours_values(found.saved),
+        "savedIfMetricsStay": hours_values(found.possible),
         "percent": round(found.percent(found.saved), 2),
         "percentIfMetricsStay": round(found.percent(found.possible), 2),
         **(
@@ -62,7 +62,8 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
     }
 
 
-def _hours(hours: Hours) -> dict[str, float]:
+def hours_values(hours: Hours) -> dict[str, float]:
+    """Return `hours` as JSON values."""
     return {
         "replicaHours": round(hours.replicas, 4),
         "cpuHours": round(hours.requests.cpu, 4),

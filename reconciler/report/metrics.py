@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from msgspec import Struct
 
+from reconciler.apply.history import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import EQUAL_PRIORITIES
@@ -40,14 +41,16 @@ class Family(Struct, frozen=True):
     values: Sequence[tuple[MetricLabels, float | Distribution]]
     unit: str = ""
     bounds: Sequence[float] = ()
+    counts: bool = False  # its numbers only grow
 
     def lines(self, more: MetricLabels) -> Iterator[str]:
         """Yield a line for each number; `more` are labels of all."""
+        total = "_total" if self.counts else ""
         ends = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]  # "1.0", as the format wants it
         for own, value in self.values:
             labels = {**own, **more}
             if not isinstance(value, Distribution):
-                yield f"{self.name}{_labels(labels)} {_number(value)}"
+                yield f"{self.name}{total}{_labels(labels)} {_number(value)}"
                 continue
             for end, count in zip(ends, accumulate(value.buckets), strict=True):
                 yield f"{self.name}_bucket{_labels({**labels, 'le': end})} {count}"
@@ -71,7 +74,8 @@ def open_metrics_text(families: Iterable[Family], labels: MetricLabels = NOTHING
 
 
 def _family(family: Family, labels: MetricLabels) -> Iterator[str]:
-    yield f"# TYPE {family.name} {'histogram' if family.bounds else 'gauge'}"
+    kind = "counter" if family.counts else "histogram" if family.bounds else "gauge"
+    yield f"# TYPE {family.name} {kind}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
     yield f"# HELP {family.name} {_escaped(family.explained)}"
@@ -108,6 +112,7 @@ class Measured(Struct, frozen=True):
 
     `last_success` is the time of the last run that ended well, this one or an earlier one, in seconds since the epoch;
     None: none is known. `stages` are seconds. `shard` is the index of the shard whose run it was, None: of all.
+    `saved` is what idling saved until then, as the history knows it.
     """
 
     plan: Plan | None = None
@@ -116,6 +121,7 @@ class Measured(Struct, frozen=True):
     traffic: Mapping[str, Traffic] = NOTHING
     last_success: float | None = None
     shard: int | None = None
+    saved: Sequence[SavedBefore] = ()
 
 
 def render_metrics(measured: Measured) -> str:
@@ -159,9 +165,21 @@ def _families(measured: Measured) -> Iterator[Family]:
         bounds=REQUEST_SECONDS,
     )
     if measured.plan is not None:
+        yield from _saved(measured.saved)
         yield _picker_failures(measured.plan, measured.outcomes)
         yield _forbidden_to_tenants(measured.plan, measured.outcomes)
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
+
+
+def _saved(saved: Sequence[SavedBefore]) -> Iterator[Family]:
+    labels = [{"cluster": one.cluster, "policy": one.policy or _NO_POLICY} for one in saved]
+    hours = [one.hours for one in saved]
+    for name, explained, values in (
+        ("replica_hours", "Replica-hours that workloads did not run while idle.", [one.replicas for one in hours]),
+        ("cpu_core_hours", "Core-hours that these request.", [one.requests.cpu for one in hours]),
+        ("memory_gib_hours", "GiB-hours that these request.", [one.requests.memory for one in hours]),
+    ):
+        yield Family(f"reconciler_saved_{name}", explained, list(zip(labels, values, strict=True)), counts=True)
 
 
 def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Family:

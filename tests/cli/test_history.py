@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from reconciler.apply import history
 from reconciler.apply.access import Access
+from reconciler.apply.changes import Change
 from reconciler.apply.history import (
     HISTORY_PREFIX,
     KEPT,
     MOST_BYTES,
-    Change,
     Day,
     History,
     HistoryRecord,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.history import Change
+from reconciler.apply.changes import Change
 from reconciler.apply.history_files import MAX_LINE, read_changes, write_changes
 from reconciler.cli.fleet_source import user_of_this_machine
 from reconciler.errors import HistoryError

@@ -115,6 +115,8 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
         until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         asleep=_asleep(choice),
+        idled_at=choice.record.idled_at if choice.record is not None and choice.was_idle else None,
+        requests=subject.scale.runs.requests,
         selected=False,
         written=choice.ref if subject.scale.is_paused_kind else None,
         services=tuple(service.ref for service in subject.services if is_recorded(service)),

@@ -1,0 +1,157 @@
+"""`reconciler savings`: what idling saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.apply.changes import IdlePeriod, ended_periods, lasting_periods
+from reconciler.apply.history import KEPT
+from reconciler.cli.exit_codes import no_cluster_read
+from reconciler.cli.forecast import price_option, prices_of
+from reconciler.cli.options import duration, option, output_option, path_argument, verb, world_options
+from reconciler.cli.output import say, show_document, show_lines
+from reconciler.cli.run import RunOptions
+from reconciler.cli.status import read_history
+from reconciler.decide.annotations import format_time
+from reconciler.errors import ExitCode, UsageError
+from reconciler.forecast.json import hours_values
+from reconciler.pipeline import plan
+from reconciler.plan.model import Plan
+from reconciler.pod_requests import Hours
+from reconciler.policy.types import Fleet, Prices
+from reconciler.report.groups import columns
+from reconciler.report.wording import common_zone, time_and_zone, weekday_and_time
+from reconciler.untrusted_text import one_line
+
+_NONE = "(none)"
+GROUPS = ("policy", "tenant", "namespace", "cluster")
+
+
+@verb("savings")
+@path_argument()
+@option("--since", "length", type=duration(), metavar="DURATION", default="30d", help="How far back; 35 days are kept.")
+@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)}.")
+@price_option
+@world_options
+@output_option("text", "json")
+def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...], output: str, **flags: Any) -> int:
+    """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
+
+    The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
+    written.
+    """
+    if by not in GROUPS:
+        raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
+    if not timedelta() < length <= KEPT:
+        raise UsageError(f"--since: is not what is kept, expected more than 0 and at most {KEPT.days}d")
+    options = RunOptions.of(path, flags)
+    stated, read = prices_of(price), options.policies()
+    world = options.world(read.fleet)
+    made = plan(read, world, options.request())
+    start = made.made_at - length
+    days, failures = read_history(read.fleet, world, (made.made_at - KEPT).astimezone(UTC).date())
+    for failure in failures:
+        say(f"error: {one_line(failure)}")
+    changes = [change for day in days for change in day.changes]
+    ended = tuple(one for one in ended_periods(changes) if one.until > start)
+    found = Savings(
+        made,
+        start,
+        min((one.time for one in changes), default=None),
+        _grouped((*ended, *lasting_periods(made, ended)), _group(by, read.fleet)),
+        stated.over(read.fleet.prices),
+    )
+    if output == "json":
+        show_document("Savings", found.values(by), output)
+    else:
+        show_lines(found.lines(by))
+    if no_cluster_read(made):
+        return ExitCode.NOTHING_DONE
+    return ExitCode.PARTIAL if failures or made.unknown else ExitCode.DONE
+
+
+class Savings(Struct, frozen=True):
+    """What idling saved from `start` until the plan was made, by group; the history has nothing before
+    `known_from`, and nothing at all where that is None."""
+
+    made: Plan
+    start: datetime
+    known_from: datetime | None
+    groups: Mapping[str, tuple[IdlePeriod, ...]]
+    prices: Prices
+
+    def lines(self, by: str) -> Iterator[str]:
+        """Yield what people read."""
+        zone = common_zone(self.made.time_zones)
+        begin, end = weekday_and_time(self.start, zone), time_and_zone(self.made.made_at, zone)
+        yield f"Savings of Fleet {one_line(self.made.fleet)}, {begin} to {end}"
+        if self.known_from is not None and self.known_from > self.start:
+            first = weekday_and_time(self.known_from, zone)
+            yield f"The history begins {first}; what ended before that is not known."
+        if not self.groups:
+            yield "Nothing was idle."
+            return
+        head = (by, "workloads", "replica-hours", "CPU-hours", "GiB-hours", *["money"] * self.prices.known)
+        rows = [self._row(one_line(name), periods) for name, periods in self._ordered()]
+        yield from (f"  {line}" for line in columns(head, [*rows, self._row("all", self._all)], numbers=True))
+
+    def values(self, by: str) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {
+            "fleet": self.made.fleet,
+            "from": format_time(self.start),
+            "to": format_time(self.made.made_at),
+            "knownFrom": None if self.known_from is None else format_time(self.known_from),
+            "by": by,
+            "groups": [{"name": name, **self._values(periods)} for name, periods in self._ordered()],
+            "all": self._values(self._all),
+        }
+
+    @property
+    def _all(self) -> tuple[IdlePeriod, ...]:
+        return tuple(one for periods in self.groups.values() for one in periods)
+
+    def _ordered(self) -> list[tuple[str, tuple[IdlePeriod, ...]]]:
+        return sorted(self.groups.items(), key=lambda pair: (-self._hours(pair[1]).replicas, pair[0]))
+
+    def _hours(self, periods: Iterable[IdlePeriod]) -> Hours:
+        found = Hours()
+        for one in periods:
+            found = found.plus(one.saved(self.start, self.made.made_at))
+        return found
+
+    def _row(self, name: str, periods: Sequence[IdlePeriod]) -> tuple[str, ...]:
+        hours, workloads = self._hours(periods), len({one.object for one in periods})
+        numbers = (workloads, hours.replicas, hours.requests.cpu, hours.requests.memory)
+        money = [f"{self.prices.cost(hours):,.2f}"] * self.prices.known
+        return name, *(f"{one:,.0f}" for one in numbers), *money
+
+    def _values(self, periods: Sequence[IdlePeriod]) -> dict[str, Any]:
+        hours = self._hours(periods)
+        money = {"money": round(self.prices.cost(hours), 4)} if self.prices.known else {}
+        return {"workloads": len({one.object for one in periods}), **hours_values(hours), **money}
+
+
+def _grouped(periods: Iterable[IdlePeriod], group: Callable[[IdlePeriod], str]) -> Mapping[str, tuple[IdlePeriod, ...]]:
+    found: dict[str, list[IdlePeriod]] = {}
+    for one in periods:
+        found.setdefault(group(one), []).append(one)
+    return {name: tuple(some) for name, some in found.items()}
+
+
+def _group(by: str, fleet: Fleet) -> Callable[[IdlePeriod], str]:
+    def tenant(one: IdlePeriod) -> str:
+        found = fleet.tenant_at(*one.object.split("/", 2)[:2])
+        return _NONE if found is None else found.name
+
+    known: dict[str, Callable[[IdlePeriod], str]] = {
+        "policy": lambda one: one.policy or _NONE,
+        "tenant": tenant,
+        "namespace": lambda one: "/".join(one.object.split("/", 2)[:2]),
+        "cluster": lambda one: one.cluster,
+    }
+    return known[by]

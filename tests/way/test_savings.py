@@ -1,0 +1,136 @@
+"""What idling saved: a week that was really run agrees with its forecast; what others woke; a total over many days."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconciler.apply.changes import Change, ended_periods
+from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
+from reconciler.errors import ExitCode
+from reconciler.pod_requests import Hours, PodRequests
+from tests.way.calls import Folder
+from tests.way.manifests import an_object, cron_job, documents, fleet, workload
+from tests.way.test_week import IDLING, at, rfc3339, run, scale
+
+START = at("2026-11-16T12:00")
+REQUESTS = "{requests: {cpu: 500m, memory: 2Gi}}"
+WEB = an_object(
+    "Deployment",
+    "web",
+    "dev-1",
+    "replicas: 3",
+    "selector: {matchLabels: {app: web}}",
+    f"template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: web, resources: {REQUESTS}}}]}}}}",
+    version="apps/v1",
+)
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/fleet.yaml", fleet(["dev"], name="week"))
+    folder.write(
+        "policies/dev.yaml",
+        IDLING.format(name="idle-dev", namespace="dev-1").replace("StatefulSet", "StatefulSet, Deployment"),
+    )
+    folder.write(
+        "snapshot/dev/dev-1.yaml",
+        documents(WEB, workload("db", "dev-1", 2, kind="StatefulSet"), cron_job("nightly", "dev-1")),
+    )
+    return folder
+
+
+def saved(folder: Folder, now: datetime, *more: str) -> dict:
+    said = folder.call("savings", "--snapshot", "snapshot", "--now", rfc3339(now), "-o", "json", *more)
+    assert (said.code, said.err) == (0, ""), said
+    return json.loads(said.out)
+
+
+def totals(metrics: Path) -> dict[str, float]:
+    lines = (line for line in metrics.read_text().splitlines() if line.startswith("reconciler_saved_"))
+    return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_a_week_saved_what_its_forecast_said(week: Folder) -> None:
+    shutil.copytree(week.path / "snapshot", week.path / "before")
+    found = week.call(
+        "forecast", "policies", "--snapshot", "before", "--now", rfc3339(START), "--days", "7", "-o", "json", "-q"
+    )
+    promised = json.loads(found.out)["savings"]["saved"]
+    counted = []
+    metrics = week.path / "metrics.prom"
+    for hour in range(7 * 24 + 1):
+        run(week, START + timedelta(hours=hour), "--metrics-file", str(metrics))
+        counted.append(totals(metrics).get("reconciler_saved_replica_hours_total", 0.0))
+    end = START + timedelta(days=7)
+    kept = saved(week, end, "--since", "7d", "--price", "cpu=0.5")["all"]
+    assert {key: kept[key] for key in promised} == pytest.approx(promised, rel=0.01)
+    assert kept["replicaHours"] == 5 * (4 * 11 + 59)  # four nights of eleven hours, and a weekend
+    assert kept["money"] == pytest.approx(0.5 * 0.5 * 3 * (4 * 11 + 59))
+    assert counted == sorted(counted), "a total never becomes smaller"
+    assert totals(metrics) == {
+        "reconciler_saved_replica_hours_total": pytest.approx(kept["replicaHours"]),
+        "reconciler_saved_cpu_core_hours_total": pytest.approx(kept["cpuHours"]),
+        "reconciler_saved_memory_gib_hours_total": pytest.approx(kept["memoryGiBHours"]),
+    }
+
+
+def test_what_lasts_counts_until_now_and_what_is_older_only_from_then_on(week: Folder) -> None:
+    run(week, at("2026-11-16T20:00"))
+    by = saved(week, at("2026-11-16T22:00"), "--by", "namespace")
+    assert [(one["name"], one["workloads"], one["replicaHours"]) for one in by["groups"]] == [("dev/dev-1", 3, 10.0)]
+    assert saved(week, at("2026-11-16T22:00"), "--since", "1h")["all"]["replicaHours"] == 5.0
+
+
+def test_what_a_hand_woke_counts_until_then(week: Folder) -> None:
+    run(week, at("2026-11-16T20:00"))
+    scale(week, "web", 3)
+    run(week, at("2026-11-16T23:00"))
+    run(week, at("2026-11-17T07:00"))
+    kept = saved(week, at("2026-11-17T12:00"))["all"]
+    assert kept["replicaHours"] == pytest.approx(3 * 3 + 2 * 11)
+    assert kept["cpuHours"] == pytest.approx(0.5 * 3 * 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param(("--by", "team"), '--by: "team" is no group, expected one of', id="group"),
+        pytest.param(("--since", "36d"), "--since: is not what is kept, expected more than 0", id="time"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(week: Folder, flags: tuple[str, ...], expected: str) -> None:
+    said = week.call("savings", "--snapshot", "snapshot", *flags)
+    assert (said.code, said.out) == (ExitCode.USAGE, "")
+    assert expected in said.err
+
+
+def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
+    said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(START))
+    assert said.out.splitlines()[1:] == ["Nothing was idle."]
+
+
+def woken(name: str, hours: int, **more: object) -> Change:
+    until = datetime(2026, 11, 20, 7, tzinfo=UTC)
+    since = (until - timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
+    values = {"since": since, "asleep": 2, "cpu": 0.5, "policy": "p", **more}
+    return Change("2026-11-20T07:00:00Z", f"east/a/Deployment/{name}", "wake", "reconciler", **values)  # type: ignore[arg-type]
+
+
+def test_a_wake_that_two_runs_recorded_counts_once_and_one_without_a_record_not() -> None:
+    changes = [woken("a", 3), woken("a", 3), woken("b", 5, since="")]
+    assert [(one.object, one.asleep) for one in ended_periods(changes)] == [("east/a/Deployment/a", 2)]
+
+
+def test_a_day_carries_what_was_saved_before_also_in_changes_that_it_drops() -> None:
+    day = Day(tuple(woken(f"{number}", 2, why="x" * 50 + str(number)) for number in range(30)))
+    again = Day((woken("z", 1),), saved=day.saved_in_all())
+    assert unpacked(packed(again)) == again
+    expected = Hours(30 * 4 + 2, PodRequests(30 * 2 + 1, 0.0))
+    assert [one.hours for one in again.saved_in_all()] == [expected]
+    assert len(packed(again)) < MOST_BYTES
