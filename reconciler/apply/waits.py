@@ -111,7 +111,7 @@ class Readiness:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._looking: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._looked: dict[int, float] = {}
+        self._looked: defaultdict[int, float] = defaultdict(lambda: -inf)
         self._ready: set[int] = set()
 
     def of(self, action: Action, access: Access) -> bool:
@@ -121,14 +121,11 @@ class Readiness:
         with self._guard:
             looking = self._looking[action.id]
         with looking:  # who comes second waits for what the first one sees
-            if action.id not in self._ready and self._is_due(action.id, access.limit.now()):
+            if action.id not in self._ready and access.limit.now() - self._looked[action.id] >= _NEWS_SECONDS:
                 if is_ready(action, access):
                     self._ready.add(action.id)
                 self._looked[action.id] = access.limit.now()
         return action.id in self._ready
-
-    def _is_due(self, action: int, now: float) -> bool:
-        return action not in self._looked or now - self._looked[action] >= _NEWS_SECONDS
 
 
 ACCEPTED_WITHIN_SECONDS = 15.0

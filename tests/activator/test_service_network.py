@@ -158,17 +158,6 @@ def test_the_first_connection_to_an_idle_service_is_answered_by_a_pod(town: Town
     assert activator.metric("woken_total") == 1
 
 
-@pytest.mark.soak
-def test_a_thousand_connections_at_once_wake_once_and_are_all_answered(town: Town, activators) -> None:
-    activators("--held-per-service", "1000")
-    address = town.open("web")
-    town.idle("web")
-    with ThreadPoolExecutor(1000) as clients:
-        answers = list(clients.map(lambda number: ask(address, b"%d" % number), range(1000)))
-    assert [one.split()[1] for one in answers] == [str(number) for number in range(1000)]
-    assert (town.need_pods(), town.woken()) == (["web"], ["web"])
-
-
 def test_a_datagram_wakes_and_later_ones_are_answered(town: Town, activators) -> None:
     activators()
     address = town.open("web")
@@ -282,31 +271,6 @@ def leases(town: Town, activator: ActivatorProcess) -> list[str]:
     labels = f"reconciler/activator-pod={activator.uid}"
     found = town.api.items("/apis/coordination.k8s.io/v1/namespaces/reconciler/leases", labelSelector=labels)
     return [one["metadata"]["name"] for one in found]
-
-
-@pytest.mark.soak
-def test_a_pod_that_is_ready_before_it_listens_answers_all_the_same(town: Town, activators) -> None:
-    activators()
-    address = town.open("web", annotations={"test/listens-after": "4"})
-    town.idle("web")
-    assert ask(address).startswith("web-")
-
-
-@pytest.mark.soak
-def test_where_no_pod_gets_ready_clients_are_reset_in_time(town: Town, activators) -> None:
-    activator = activators("--hold-timeout", "3")
-    address = town.open("web")
-    town.idle("web")
-    never = {"spec": {"template": {"metadata": {"annotations": {"test/never-ready": "true"}}}}}
-    town.api.patch(f"/apis/apps/v1/namespaces/{town.namespace}/deployments/web", never)
-    with pytest.raises(ConnectionResetError):
-        ask(address)
-    wait_until(lambda: town.replicas("web") == 1, "the wake")
-    assert activator.metric("held") == 0
-    assert 'refused_total{reason="timeout"} 1' in activator.get("/metrics")[1]
-    ready = {"spec": {"template": {"metadata": {"annotations": {"test/never-ready": None}}}}}
-    town.api.patch(f"/apis/apps/v1/namespaces/{town.namespace}/deployments/web", ready)
-    wait_until(lambda: answers(address), "an answer, now that pods get ready")
 
 
 @pytest.mark.soak

@@ -315,12 +315,6 @@ def test_addresses_that_lead_nowhere(url: str) -> None:
     assert ", expected " in answer.error
 
 
-def test_an_answer_without_end(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
-    monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1000)
-    httpserver.expect_request(QUERY).respond_with_data(" " * 1001)
-    assert "the answer is longer than 1000 bytes, expected fewer series" in asked(httpserver).error
-
-
 def test_the_connection_is_kept_between_queries() -> None:
     body = json.dumps(a_vector()).encode()
     whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -409,10 +403,6 @@ def test_a_certificate_that_nobody_vouches_for(
         answer = a_source(f"https://localhost:{server.port}", ca_file=file, bearer_token_file=token_file).query("up")
         assert words in answer.error
         assert server.received == []
-
-
-def test_https_where_http_is_spoken(httpserver: HTTPServer) -> None:
-    assert "TLS failed (" in a_source(f"https://127.0.0.1:{httpserver.port}").query("up").error
 
 
 def test_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path) -> None:

@@ -277,7 +277,8 @@ def _asked_one_by_one(
     for group in groups:
         for version in group.versions or ():
             try:
-                found += _of_version(client, cluster, group.name, version)
+                path = f"/apis/{version.group_version}"
+                found += _resources_at(client, cluster, path, group.name, version.version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
                 if group.name in _BUILT_IN_GROUPS:
                     raise
@@ -292,10 +293,6 @@ def core_kinds(client: ApiClient, cluster: str) -> list[Served]:
         ClusterError: the cluster does not say.
     """
     return _resources_at(client, cluster, "/api/v1", "", "v1")
-
-
-def _of_version(client: ApiClient, cluster: str, group: str, version: _OldVersion) -> list[Served]:
-    return _resources_at(client, cluster, f"/apis/{version.group_version}", group, version.version)
 
 
 def _resources_at(client: ApiClient, cluster: str, path: str, group: str, version: str) -> list[Served]:

@@ -87,17 +87,13 @@ def scan(directory: Path, root: str) -> Scan:
 
     Links may lead anywhere below `root`.
     """
-    found = find_files(str(directory), is_manifest_name, root)
+    found, home = find_files(str(directory), is_manifest_name, root), os.path.realpath(directory)
     apart = {os.path.join(directory, name) for name in (*METRICS_FILES, RECORDING_FILE)}
     return Scan(
         files={path: _signature(status) for path, status in found.files.items() if path not in apart},
         problems=found.problems,
-        leftovers=[path for path in found.hidden if path.endswith(_NEW) and _is_own(directory, path)],
+        leftovers=[path for path in found.hidden if path.endswith(_NEW) and is_inside(os.path.dirname(path), home)],
     )
-
-
-def _is_own(directory: Path, path: str) -> bool:
-    return is_inside(os.path.dirname(path), os.path.realpath(directory))
 
 
 def read_beside(directory: Path, name: str, root: str | Path, shape: type[W]) -> Beside[W]:
