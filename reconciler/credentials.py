@@ -12,7 +12,6 @@ import html
 import json
 import re
 import threading
-from collections.abc import Iterable
 
 _IN_ANSWERS = "***"
 _IN_OUTPUTS = "(secret)"
@@ -28,42 +27,25 @@ _MOST = 10_000
 """How many are known, in a process that goes on for months and gets a token every hour."""
 
 
-class _Credentials:
-    """Each with the forms in which a server may repeat it; `True`: it is no secret elsewhere."""
+_known: dict[str, bool] = {}
+"""Each in the forms in which a server may repeat it; `True`: it is no secret elsewhere."""
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._known: dict[str, bool] = {}
-
-    def add(self, credential: str, *, is_public: bool) -> None:
-        forms = {credential, json.dumps(credential, ensure_ascii=False)[1:-1], credential.replace("/", "\\/")}
-        with self._guard:
-            for form in forms:
-                self._known[form] = is_public and self._known.get(form, True)
-            while len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]
-
-    def forget(self) -> None:
-        with self._guard:
-            self._known.clear()
-
-    def in_answers(self) -> list[str]:
-        with self._guard:
-            return sorted(self._known, key=len, reverse=True)
-
-    def in_outputs(self) -> Iterable[str]:
-        with self._guard:
-            found = [one for one, is_public in self._known.items() if not is_public and len(one) >= _LEAST]
-        return sorted((one for one in found if not one.isdecimal()), key=len, reverse=True)
+_guard = threading.Lock()
 
 
-_SENT = _Credentials()
+def _add(credential: str, *, is_public: bool) -> None:
+    forms = {credential, json.dumps(credential, ensure_ascii=False)[1:-1], credential.replace("/", "\\/")}
+    with _guard:
+        for form in forms:
+            _known[form] = is_public and _known.get(form, True)
+        while len(_known) > _MOST:
+            del _known[next(iter(_known))]
 
 
 def remember(credential: str) -> None:
     """Take `credential`, a token or a password that is to be sent, out of all that is printed from now on."""
     if len(credential) >= _LEAST_WORD:
-        _SENT.add(credential, is_public=False)
+        _add(credential, is_public=False)
 
 
 def remember_authorization(value: str | None) -> None:
@@ -87,17 +69,20 @@ def remember_authorization(value: str | None) -> None:
 def remember_header(value: str) -> None:
     """Take the value of a header that stands in the policies out of what servers say: it should be no secret."""
     if len(value) >= _LEAST_WORD:
-        _SENT.add(value, is_public=True)
+        _add(value, is_public=True)
 
 
 def forget() -> None:
     """Let nothing be known."""
-    _SENT.forget()
+    with _guard:
+        _known.clear()
 
 
 def without_credentials(said: str) -> str:
     """Return what a server said, as part of an error or a warning, without what it was sent. It must not be cut yet."""
-    for one in _SENT.in_answers():
+    with _guard:
+        sent = sorted(_known, key=len, reverse=True)
+    for one in sent:
         if one not in said:
             continue
         if len(one) >= _LEAST:
@@ -112,7 +97,9 @@ def printable_without_credentials(text: str) -> str:
 
     Short ones, and those of digits alone, stay: they are part of too many other texts.
     """
-    for one in _SENT.in_outputs():
+    with _guard:
+        secrets = [one for one, is_public in _known.items() if not is_public and len(one) >= _LEAST]
+    for one in sorted((one for one in secrets if not one.isdecimal()), key=len, reverse=True):
         for form in {one, html.escape(one)}:
             if form in text:
                 text = text.replace(form, _IN_OUTPUTS)

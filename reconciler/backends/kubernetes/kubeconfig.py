@@ -352,20 +352,12 @@ def _by_name(entries: Any, where: str) -> dict[Any, Any]:
 
 
 def _required(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any, files: str) -> ConfigNode:
-    found = _found(parsed, part, name)
-    if found is None:
-        raise KubeconfigError(f"no {name} in {part} of {files}")
-    return found
-
-
-def _found(parsed: Sequence[tuple[str, _Parts]], part: str, name: Any) -> ConfigNode | None:
     """Return a copy of the entry of that name of the first file that has one: paths in it start from that file."""
-    nodes = (
-        ConfigNode(f"{path}/{part}[name={name}]", copy.deepcopy(parts[part][name]), str(Path(path).absolute().parent))
-        for path, parts in parsed
-        if name in parts[part]
-    )
-    return next(nodes, None)
+    for path, parts in parsed:
+        if name in parts[part]:
+            folder = str(Path(path).absolute().parent)
+            return ConfigNode(f"{path}/{part}[name={name}]", copy.deepcopy(parts[part][name]), folder)
+    raise KubeconfigError(f"no {name} in {part} of {files}")
 
 
 def _check_files(fields: ConfigNode) -> None:
