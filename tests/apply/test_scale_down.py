@@ -13,7 +13,6 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.scale_down import shrink
 from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, PickerError, UnreachableError
-from reconciler.labels import LabelRequirement, LabelSelector, parse_label_selector, selector_text
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
@@ -120,25 +119,26 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
     assert_clean(world)
 
 
-def test_a_failed_call_falls_back_to_the_controller(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("on_error", "status", "words", "left"),
+    [
+        pytest.param(
+            "fallback",
+            OutcomeStatus.APPLIED,
+            "tried 1 times; the controller chose (onError: fallback)",
+            3,
+            id="fallback",
+        ),
+        pytest.param("skip", OutcomeStatus.DEFERRED, "left to the next run (onError: skip)", 6, id="skip"),
+    ],
+)
+def test_a_failed_call(tmp_path: Path, on_error: Any, status: OutcomeStatus, words: str, left: int) -> None:
     picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=picker)
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error=on_error), picker=picker)
     outcome = outcome_of(world)
-    assert outcome.status is OutcomeStatus.APPLIED
-    assert outcome.message.endswith("tried 1 times; the controller chose (onError: fallback)")
-    assert outcome.picker_failed
-    assert world.names() == ["web-3", "web-4", "web-5"]
+    assert (outcome.status, words in outcome.message, outcome.picker_failed) == (status, True, True)
+    assert world.names() == ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"][-left:]
     assert_clean(world)
-
-
-def test_a_failed_call_can_leave_the_workload_alone(tmp_path: Path) -> None:
-    picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error="skip"), picker=picker)
-    outcome = outcome_of(world)
-    assert outcome.status is OutcomeStatus.DEFERRED
-    assert "left to the next run (onError: skip)" in outcome.message
-    assert outcome.picker_failed
-    assert len(world.names()) == 6
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,6 @@ def test_what_a_picker_may_say(
     assert outcome_of(world).status is status
     assert world.names() == left
     assert_clean(world)
-
-
-def test_the_note_of_a_filled_choice(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=Picker(PickerAnswer((), ("web-5",))))
-    assert outcome_of(world).message == "the picker named 1 of 3, the controller's order filled up"
 
 
 # While it settles
@@ -233,21 +228,25 @@ def test_what_changes_while_it_settles_undoes_it(
     assert world.costs() == ({"web-3": "5"} if "no longer marked" in words else {})
 
 
-def test_a_new_pod_undoes_it(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def make_a_pod(world: World) -> None:
     manifest = a_pod_manifest(9, ("ReplicaSet", "web-1"))
-    ref = ObjectRef("east", "shop", "Pod", "web-9")
-    outcome = meanwhile(world, lambda _: world.cluster.write(Write("create", ref, "v1", manifest=manifest)))
-    assert (outcome.status, "web-9 is new" in outcome.message) == (OutcomeStatus.DEFERRED, True)
-    assert len(world.names()) == 7
-    assert_clean(world)
+    world.cluster.write(Write("create", ObjectRef("east", "shop", "Pod", "web-9"), "v1", manifest=manifest))
 
 
-def test_a_rollout_undoes_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("happens", "words", "left"),
+    [
+        pytest.param(make_a_pod, "web-9 is new", 7, id="a new pod"),
+        pytest.param(begin_rollout, "a rollout has begun", 6, id="a rollout"),
+    ],
+)
+def test_what_changes_of_a_deployment_while_it_settles_undoes_it(
+    tmp_path: Path, happens: Callable[[World], None], words: str, left: int
+) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
-    outcome = meanwhile(world, begin_rollout)
-    assert (outcome.status, "a rollout has begun" in outcome.message) == (OutcomeStatus.DEFERRED, True)
-    assert len(world.names()) == 6
+    outcome = meanwhile(world, happens)
+    assert (outcome.status, words in outcome.message) == (OutcomeStatus.DEFERRED, True)
+    assert len(world.names()) == left
     assert_clean(world)
 
 
@@ -351,53 +350,47 @@ def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: 
 # Before it begins
 
 
-def test_replicas_that_changed_since_the_plan(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
-    [decision] = world.decided(a_run())
-    world.scale(8)
-    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
-    assert outcome == Outcome(
-        1, OutcomeStatus.STALE, "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
-    )
-
-
-def test_our_own_namespace_is_never_scaled(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
-    [decision] = world.decided(a_run())
-    assert shrink(Action(1, decision), world.access(), a_run(), "shop").status is OutcomeStatus.FAILED
-    assert len(world.names()) == 6
-
-
-def autoscaler(disabled: bool) -> dict[str, Any]:
-    behavior = {"behavior": {"scaleDown": {"selectPolicy": "Disabled"}}} if disabled else {}
+def add_autoscaler(world: World, **behavior: Any) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {
+    manifest = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9} | behavior,
     }
-
-
-@pytest.mark.parametrize(("disabled", "status"), [(False, OutcomeStatus.DEFERRED), (True, OutcomeStatus.APPLIED)])
-def test_an_autoscaler_that_turned_up(tmp_path: Path, disabled: bool, status: OutcomeStatus) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
-    [decision] = world.decided(a_run())
     ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=autoscaler(disabled)))
-    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
-    assert outcome.status is status
-    assert len(world.names()) == (6 if status is OutcomeStatus.DEFERRED else 3)
-    assert_clean(world)
+    world.cluster.write(Write("create", ref, "autoscaling/v2", manifest=manifest))
 
 
-def test_a_rollout_that_began(tmp_path: Path) -> None:
+def add_disabled_autoscaler(world: World) -> None:
+    add_autoscaler(world, behavior={"scaleDown": {"selectPolicy": "Disabled"}})
+
+
+SCALED = "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
+
+
+@pytest.mark.parametrize(
+    ("happens", "ours", "status", "words", "left"),
+    [
+        pytest.param(lambda world: world.scale(8), "reconciler", OutcomeStatus.STALE, SCALED, 6, id="scaled"),
+        pytest.param(begin_rollout, "reconciler", OutcomeStatus.DEFERRED, "rollout", 6, id="a rollout began"),
+        pytest.param(add_autoscaler, "reconciler", OutcomeStatus.DEFERRED, "", 6, id="an autoscaler turned up"),
+        pytest.param(
+            add_disabled_autoscaler, "reconciler", OutcomeStatus.APPLIED, "", 3, id="an autoscaler that only scales up"
+        ),
+        pytest.param(lambda _: None, "shop", OutcomeStatus.FAILED, "", 6, id="our own namespace is never scaled"),
+    ],
+)
+def test_what_is_found_before_it_begins(
+    tmp_path: Path, happens: Callable[[World], None], ours: str, status: OutcomeStatus, words: str, left: int
+) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
-    begin_rollout(world)
-    outcome = shrink(Action(1, decision), world.access(), a_run(), "reconciler")
-    assert (outcome.status, "rollout" in outcome.message) == (OutcomeStatus.DEFERRED, True)
-    assert len(world.names()) == 6
+    happens(world)
+    outcome = shrink(Action(1, decision), world.access(), a_run(), ours)
+    assert (outcome.status, words in outcome.message) == (status, True)
+    assert len(world.names()) == left
+    assert_clean(world)
 
 
 # What the controller does, and what the server does
@@ -558,28 +551,6 @@ def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
     assert outcome.status is OutcomeStatus.DEFERRED
     assert list(world.costs().values()) == ["5"]
     assert_clean(world)
-
-
-@pytest.mark.parametrize(
-    "selector",
-    [
-        LabelSelector((("app", "web"), ("tier", "x"))),
-        LabelSelector(
-            (("app", "web"),),
-            (
-                LabelRequirement("a", "In", ("b", "c")),
-                LabelRequirement("d", "NotIn", ("e",)),
-                LabelRequirement("f", "Exists"),
-                LabelRequirement("g", "DoesNotExist"),
-            ),
-        ),
-    ],
-)
-def test_a_selector_as_text_selects_the_same(selector: LabelSelector) -> None:
-    read = parse_label_selector(selector_text(selector))
-    for labels in ({"app": "web", "tier": "x"}, {"app": "web", "a": "b", "f": ""}, {"app": "web", "g": "1"}, {}):
-        assert read.matches(labels) == selector.matches(labels)
-    assert selector_text(None) == ""
 
 
 def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.decisions import Phase, Verb
-from reconciler.labels import LabelSelector
+from reconciler.decide.decisions import Phase
 from reconciler.plan.build import doable, in_order, number
-from reconciler.plan.filters import Filters, kept_groups
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 
@@ -99,24 +97,3 @@ def test_what_needs_an_action_that_was_left_out_is_left_out_too():
     actions = number(in_order([mark, idle, other]))
     left = doable([action for action in actions if action.decision.key != "mark"])
     assert [action.decision.key for action in left] == ["other"]
-
-
-EAST = a_decision("a", ref=a_ref("a"), group="one")
-WEST = a_decision("b", ref=a_ref("b", cluster="west", namespace="dev-1"), group="one", policy="idle-dev")
-ALONE = a_decision("c", ref=a_ref("c", namespace="dev-1"), group="two", policy="idle-qa")
-MEMORY = a_decision("m", ref=a_ref("m", namespace="reconciler", kind="ConfigMap"), group="two", verb=Verb.REMEMBER)
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        pytest.param(Filters(), {"one", "two"}, id="no filter keeps all"),
-        pytest.param(Filters(clusters=("east",)), {"two"}, id="a group that reaches another cluster goes whole"),
-        pytest.param(Filters(clusters=("*",)), {"one", "two"}, id="globs"),
-        pytest.param(Filters(policies=("idle-qa",)), {"two"}, id="a group with an action of another policy goes whole"),
-        pytest.param(Filters(namespaces=("dev-*",)), {"two"}, id="memory lies in our own namespace and does not count"),
-        pytest.param(Filters(labels=LabelSelector((("tier", "web"),))), set(), id="objects without the label go"),
-    ],
-)
-def test_filters_keep_or_drop_whole_groups(filters, expected):
-    assert kept_groups([EAST, WEST, ALONE, MEMORY], filters, {}) == expected

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.placement.local_replica_sets import PodCounts, is_calm, pod_counts
-from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
 
@@ -153,25 +152,6 @@ def test_available_replicas_of_a_kind_that_may_have_no_such_field(fields, availa
 def test_available_replicas(fields, available):
     workload = a_workload(**({"replicas": 5, "kind": "ReplicaSet"} | fields))
     assert pod_counts(workload, some_pods(5), a_federated(), NOW).available == available
-
-
-PROGRESSING = Condition("Progressing", "True", "ReplicaSetUpdated")
-GIVEN_UP = Condition("Progressing", "False", "ProgressDeadlineExceeded")
-
-
-@pytest.mark.parametrize(
-    ("fields", "rolling"),
-    [
-        pytest.param({}, False, id="settled"),
-        pytest.param({"generation": 2}, True, id="controller has not looked yet"),
-        pytest.param({"updated_replicas": 1, "conditions": (PROGRESSING,)}, True, id="one of three is new"),
-        pytest.param({"updated_replicas": None}, True, id="none is new"),
-        pytest.param({"updated_replicas": 1, "conditions": (GIVEN_UP,)}, False, id="past its deadline"),
-        pytest.param({"updated_replicas": 1, "kind": "StatefulSet"}, False, id="another kind"),
-    ],
-)
-def test_a_rollout(fields, rolling):
-    assert replaces_replica_sets(a_workload(**({"replicas": 3} | fields))) is rolling
 
 
 def test_times_with_microseconds_are_exact():

@@ -403,13 +403,6 @@ def test_from_which_total_on_there_is_one_more(total, clusters, expected):
     assert {flip_of(one) for one in desired.explanations} == expected
 
 
-def test_no_total_is_known_while_the_minimums_are_cut():
-    federated = a_federated(5, clusters={"*": ClusterPreference(4, None, 1)})
-    assert {flip_of(one) for one in place(a_cluster("east"), a_cluster("west"), federated=federated).explanations} == {
-        ""
-    }
-
-
 def test_a_held_cluster_that_has_more_than_all_leaves_nothing_for_the_others():
     desired = place(
         settled("east", 2), settled("west", 5), fleet=a_fleet_with("Frozen", "east", "west"), federated=a_federated(3)

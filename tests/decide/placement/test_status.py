@@ -13,7 +13,7 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, flip_of
 
-from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_status, numbers, place, settled
+from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_status, place, settled
 
 
 def status_of(desired):
@@ -93,25 +93,11 @@ def test_one_that_cannot_be_read_knows_nothing(text):
     assert (status.desired, status.spec_replicas("east")) == (None, None)
 
 
-def test_what_the_first_run_writes_stands_once_it_is_carried_out():
-    first = place(a_cluster("east"), a_cluster("west"), federated=a_federated(rebalance=False))
-    assert numbers(first) == {"east": "create 0 -> 3", "west": "create 0 -> 3"}
-    text = json.dumps(status_of(first), sort_keys=True, separators=(",", ":"))
-    east = settled("east", 3, config_maps=(a_status(text),))
-    assert place(east, settled("west", 3), federated=a_federated(rebalance=False)).decisions == ()
-
-
-def test_nothing_is_written_to_a_read_only_home():
-    assert place(settled("east", 6), lost=("west",), fleet=_home_in("ReadOnly")).decisions == ()
-
-
-def test_a_frozen_home_keeps_its_records():
-    written = place(settled("east", 6), lost=("west",), fleet=_home_in("Frozen")).decisions
-    assert {(one.verb, one.ref.cluster, one.ref.kind) for one in written} == {(Verb.REMEMBER, "east", "ConfigMap")}
-
-
-def _home_in(state):
-    return replace(a_fleet_with(state, "west", "east"), home="east")
+@pytest.mark.parametrize(("state", "expected"), [("ReadOnly", []), ("Frozen", [(Verb.REMEMBER, "east", "ConfigMap")])])
+def test_a_frozen_home_keeps_its_records_and_a_read_only_one_keeps_none(state, expected):
+    fleet = replace(a_fleet_with(state, "west", "east"), home="east")
+    written = place(settled("east", 6), lost=("west",), fleet=fleet).decisions
+    assert sorted({(one.verb, one.ref.cluster, one.ref.kind) for one in written}) == expected
 
 
 PREFERENCES = {
