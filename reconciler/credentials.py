@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import html
 import json
 import re
 import threading
@@ -100,7 +99,9 @@ def printable_without_credentials(text: str) -> str:
     with _guard:
         secrets = [one for one, is_public in _known.items() if not is_public and len(one) >= _LEAST]
     for one in sorted((one for one in secrets if not one.isdecimal()), key=len, reverse=True):
-        for form in {one, html.escape(one)}:
+        from html import escape
+
+        for form in {one, escape(one)}:
             if form in text:
                 text = text.replace(form, _IN_OUTPUTS)
     return text

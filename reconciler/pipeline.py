@@ -6,18 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.events import fleet_events
-from reconciler.apply.history import called_by, changes_of, keeper, record
-from reconciler.apply.history_files import write_changes
-from reconciler.apply.locks import LeftOut, Locks
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.refusals import remember_refusals
-from reconciler.apply.run import ActionRuns, OutcomeProgress
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
@@ -31,13 +25,16 @@ from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
-from reconciler.plan.differences import Compared
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
-from reconciler.plan.model import Action, Plan
+from reconciler.plan.model import Action, Compared, Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.world import World
+
+if TYPE_CHECKING:  # what only apply needs is imported by it
+    from reconciler.apply.locks import LeftOut, Locks
+    from reconciler.apply.run import OutcomeProgress
 
 _ROUNDS = 8
 
@@ -246,6 +243,8 @@ def apply(
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
     """
+    from reconciler.apply.locks import Locks
+
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world.noting_locks(), request, decide), control, locks)
         applied = early.before(_applied(early, control, locks))
@@ -256,6 +255,9 @@ def apply(
 
 def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
     """Write the Events about what `made` leaves alone; yield why one was not written: no run fails for that."""
+    from reconciler.apply.events import fleet_events
+    from reconciler.apply.history import keeper
+
     home = keeper(made, world.accesses, fleet)
     if home is None:
         return
@@ -368,6 +370,8 @@ def apply_saved(
     saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
 ) -> Applied:
     """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
+    from reconciler.apply.locks import Locks
+
     callbacks.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
@@ -404,6 +408,11 @@ def _with_stale(applied: Applied, found: Compared) -> Applied:
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
+    from reconciler.apply.history import called_by, changes_of, record
+    from reconciler.apply.history_files import write_changes
+    from reconciler.apply.refusals import remember_refusals
+    from reconciler.apply.run import ActionRuns
+
     chosen = control.choose(made)
     run = Run(made.made_at, made.run, made.revision)
     runs = ActionRuns(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -134,8 +132,8 @@ def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> 
 
 def _holder(fleet: Fleet) -> str:
     """Return who holds a lock: like nobody else, where host and process are the same in two containers too."""
-    run = secrets.token_hex(4)
-    return f"reconciler {fleet.name} on {socket.gethostname()}, process {os.getpid()}, {run}"
+    run = os.urandom(4).hex()
+    return f"reconciler {fleet.name} on {os.uname().nodename}, process {os.getpid()}, {run}"
 
 
 def _access(fleet: Fleet, backend: Backend, readers: Readers, limit: TimeLimit) -> Access | None:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from reconciler.apply.history import History, SavedBefore
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.options import option, together
 from reconciler.cli.output import say
@@ -23,6 +23,9 @@ from reconciler.report.metrics import Measured, last_success_in, render_metrics
 from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World
 from reconciler.yaml.files import write_new
+
+if TYPE_CHECKING:
+    from reconciler.apply.history import SavedBefore
 
 _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # the last, where --fail-on asks for it
 _FOR_COLLECTORS = 0o644
@@ -77,6 +80,8 @@ class RunMetrics:
         made = self._measured.plan
         if made is None or not made.explanations or self._world is None or self._fleet is None:
             return ()
+        from reconciler.apply.history import History
+
         return History(self._world.access(self._fleet.home).cluster, self._fleet.namespace).saved(made)
 
     def _end_stage(self) -> None:

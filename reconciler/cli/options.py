@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -478,7 +477,11 @@ def colored(choice: str) -> bool:
 
 def text_width() -> int:
     """Return how wide text on stdout may be: as wide as the terminal, 0 (no limit) in a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not sys.stdout.isatty():
+        return 0
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
 def filters_of(flags: Mapping[str, Any]) -> Filters:

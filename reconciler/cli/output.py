@@ -21,12 +21,10 @@ import click
 from reconciler.apply.outcomes import Outcome
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode, Problem, ReconcilerError
-from reconciler.plan.json import plan_to_dict, plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION
-from reconciler.yaml.writer import block_text
 
 _COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
 _VALUES = ("json", "yaml")
@@ -118,6 +116,8 @@ def _property(text: str) -> str:
 def as_text(value: object, output: str) -> str:
     """Return JSON values as JSON or YAML text."""
     if output == "yaml":
+        from reconciler.yaml.writer import block_text
+
         with suppress(UnicodeEncodeError):  # half a character has no form in YAML but that of JSON, which is YAML too
             return block_text(value)
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
@@ -141,6 +141,8 @@ def _html(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
 
 
 def _json(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+    from reconciler.plan.json import plan_to_json
+
     return plan_to_json(made) if outcomes is None else as_text(_values_of(made, outcomes), "json")
 
 
@@ -150,6 +152,8 @@ def _yaml(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
 
 def _values_of(made: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
     if outcomes is None:
+        from reconciler.plan.json import plan_to_dict
+
         return plan_to_dict(made)
     from reconciler.report.json import report_to_dict
 

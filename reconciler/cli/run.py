@@ -37,7 +37,6 @@ from reconciler.messages import nearest
 from reconciler.observe.clusters import EVERYTHING, Scope
 from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
-from reconciler.plan.json import plan_to_json
 from reconciler.plan.model import Plan
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_policies
@@ -397,6 +396,8 @@ def save(made: Plan, file: str | None) -> ExitCode:
     """
     try:
         if file is not None:
+            from reconciler.plan.json import plan_to_json
+
             write_private(file, plan_to_json(made))
     except OSError as error:
         say(f"error: --out: {file}: {error.strerror}, expected a file that can be written")

@@ -5,9 +5,7 @@ What it has in common with decisions is defined there.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import UnionType
@@ -30,6 +28,7 @@ from reconciler.decide.decisions import (
     VictimForecast,
 )
 from reconciler.decide.reasons import ReasonCode
+from reconciler.plan.model import json_value
 
 PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
 PLAN_SCHEMA = Meta(
@@ -319,39 +318,3 @@ class PlanDocument(JsonObject, frozen=True):
             "people, else in UTC."
         ),
     ]
-
-
-# Any value as a JSON value.
-
-
-def json_value(value: Any) -> Any:
-    """Return `value` made of dict, list, str, int, float, bool and None alone; mappings sorted by key.
-
-    A number JSON cannot hold becomes "NaN", "+Inf" or "-Inf" as Prometheus writes them, a time RFC 3339, a duration its
-    seconds, a set a sorted list, anything else its text.
-    """
-    if value is None or type(value) in (str, bool, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _not_finite(value)
-    if isinstance(value, Mapping):
-        return {str(key): json_value(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted((json_value(item) for item in value), key=str)
-    return _text(value)
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "+Inf" if value > 0 else "-Inf"
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return int(value) if isinstance(value, int) else str(value)

@@ -6,6 +6,7 @@ Nothing that `apply` could trip over is read: a saved plan is a file that somebo
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
@@ -36,6 +37,7 @@ from reconciler.plan.documents import (
     PLAN_VERSION,
     CauseDocument,
     ChangeDocument,
+    Counts,
     DigestsDocument,
     DownscaleDocument,
     HeldBackDocument,
@@ -49,9 +51,8 @@ from reconciler.plan.documents import (
     ReplicasDocument,
     UndecidedDocument,
     VictimsDocument,
-    json_value,
 )
-from reconciler.plan.model import Action, Plan, counts_of, pointer
+from reconciler.plan.model import Action, Effect, Plan, effect_of, fewer, json_value, more, pointer
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
@@ -70,6 +71,31 @@ def json_text(document: msgspec.Struct) -> str:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return `plan` as JSON values, as schemas/plan.schema.json says. `explanations` is left out."""
     return cast("dict[str, Any]", msgspec.to_builtins(plan_document(plan)))
+
+
+def counts_of(plan: Plan) -> Counts:
+    """Return the counts of `plan`; what is held back or only observed is counted apart."""
+    decisions = [action.decision for action in plan.actions]
+    effects = Counter(map(effect_of, decisions))
+    return Counts(
+        to_idle=effects[Effect.IDLE],
+        to_wake=effects[Effect.WAKE],
+        to_scale_up=effects[Effect.UP],
+        to_scale_down=effects[Effect.DOWN],
+        to_create=effects[Effect.CREATE],
+        to_overwrite=effects[Effect.OVERWRITE],
+        to_delete=effects[Effect.DELETE],
+        to_update=effects[Effect.UPDATE],
+        metadata_updates=effects[Effect.METADATA],
+        held_back=sum(len(held.decisions) for held in plan.held_back),
+        observed=len(plan.observed),
+        undecided=len(plan.undecided),
+        overridden=len(plan.overridden),
+        unknown=len(plan.unknown),
+        dropped=plan.dropped,
+        replicas_fewer=fewer(decisions),
+        replicas_more=more(decisions),
+    )
 
 
 def plan_document(plan: Plan) -> PlanDocument:

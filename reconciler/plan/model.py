@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import OUR_ANNOTATIONS
 from reconciler.decide.decisions import (
+    Cause,
     Decision,
     FieldChange,
     HeldBack,
@@ -25,7 +26,7 @@ from reconciler.decide.decisions import (
     Verb,
 )
 from reconciler.model import NOTHING, ObjectRef, PatchOperation, QueryKey, Write
-from reconciler.plan.documents import Counts
+from reconciler.untrusted_text import short
 
 
 class Action(Struct, frozen=True):
@@ -175,31 +176,6 @@ def added(decision: Decision) -> int:
     return max(0, (decision.replicas_after or 0) - (decision.replicas_before or 0))
 
 
-def counts_of(plan: Plan) -> Counts:
-    """Return the counts of `plan`; what is held back or only observed is counted apart."""
-    decisions = [action.decision for action in plan.actions]
-    effects = Counter(map(effect_of, decisions))
-    return Counts(
-        to_idle=effects[Effect.IDLE],
-        to_wake=effects[Effect.WAKE],
-        to_scale_up=effects[Effect.UP],
-        to_scale_down=effects[Effect.DOWN],
-        to_create=effects[Effect.CREATE],
-        to_overwrite=effects[Effect.OVERWRITE],
-        to_delete=effects[Effect.DELETE],
-        to_update=effects[Effect.UPDATE],
-        metadata_updates=effects[Effect.METADATA],
-        held_back=sum(len(held.decisions) for held in plan.held_back),
-        observed=len(plan.observed),
-        undecided=len(plan.undecided),
-        overridden=len(plan.overridden),
-        unknown=len(plan.unknown),
-        dropped=plan.dropped,
-        replicas_fewer=fewer(decisions),
-        replicas_more=more(decisions),
-    )
-
-
 def fewer(decisions: Iterable[Decision]) -> int:
     """Return how many replicas `decisions` take away in all."""
     return sum(decision.removed for decision in decisions)
@@ -255,3 +231,64 @@ def _operation(change: FieldChange) -> PatchOperation:
     if change.after is None:
         return PatchOperation("remove", path)
     return PatchOperation("add" if change.before is None else "replace", path, change.after)
+
+
+# What differs between a saved plan and a fresh one.
+
+
+class Difference(Struct, frozen=True):
+    """One field of an action: its value in the saved plan, and in the fresh one; None where there is none."""
+
+    field: str
+    saved: Any
+    fresh: Any
+
+    def __str__(self) -> str:
+        fresh = "nothing" if self.fresh is None else short(repr(self.fresh))
+        return f"{short(self.field)} is {short(repr(self.saved))}, a fresh plan has {fresh}"
+
+
+class Compared(Struct, frozen=True):
+    """`differing`: why actions of a saved plan are not those of a fresh one, by id, and `fields` in what. `causes`:
+    those of the others, in the fresh plan's words.
+    """
+
+    differing: Mapping[int, str] = NOTHING
+    causes: Mapping[int, Cause] = NOTHING
+    fields: Mapping[int, tuple[Difference, ...]] = NOTHING
+
+
+# Any value as a JSON value.
+
+
+def json_value(value: Any) -> Any:
+    """Return `value` made of dict, list, str, int, float, bool and None alone; mappings sorted by key.
+
+    A number JSON cannot hold becomes "NaN", "+Inf" or "-Inf" as Prometheus writes them, a time RFC 3339, a duration its
+    seconds, a set a sorted list, anything else its text.
+    """
+    if value is None or type(value) in (str, bool, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _not_finite(value)
+    if isinstance(value, Mapping):
+        return {str(key): json_value(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((json_value(item) for item in value), key=str)
+    return _text(value)
+
+
+def _not_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return int(value) if isinstance(value, int) else str(value)

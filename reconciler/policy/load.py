@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem
@@ -22,8 +22,7 @@ from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
 from reconciler.yaml.documents import Document
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     """What came of the documents so far. `fleet` None: there is not exactly one, or none yet."""
 
     problems: list[Problem] = field(default_factory=list)

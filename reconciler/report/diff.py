@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
 from itertools import groupby, zip_longest
 from typing import Any
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
-from reconciler.plan.documents import json_value
-from reconciler.plan.model import Plan
+from reconciler.plan.model import Plan, json_value
 from reconciler.report.wording import name_of, value_text
 from reconciler.untrusted_text import one_line
 
@@ -69,6 +67,8 @@ def _put(into: Manifest, path: Sequence[str], value: Any) -> None:
 
 
 def _lines(name: str, before: Manifest | None, after: Manifest | None) -> Iterator[str]:
+    from difflib import unified_diff
+
     from reconciler.yaml.writer import block_text
 
     old = [] if before is None else block_text(masked(before, after, "before")).splitlines()

@@ -15,7 +15,8 @@ from msgspec import Struct
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Decision, PlacementRow
 from reconciler.errors import UsageError
-from reconciler.plan.model import Plan, added, counts_of, effect_of
+from reconciler.plan.json import counts_of
+from reconciler.plan.model import Plan, added, effect_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Line, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of

@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from reconciler.apply.history import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import EQUAL_PRIORITIES
@@ -17,6 +17,9 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.report.wording import is_metadata
 from reconciler.workload_kinds import workload_kind
+
+if TYPE_CHECKING:
+    from reconciler.apply.history import SavedBefore
 
 MetricLabels = Mapping[str, str]
 

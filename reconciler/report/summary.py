@@ -24,7 +24,6 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import Action, Effect, Plan, added, effect_of
 from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
-from reconciler.report.json import totals_of
 from reconciler.report.wording import ReasonWords, age, counted
 from reconciler.untrusted_text import one_line
 
@@ -312,6 +311,8 @@ def _kept_up(plan: Plan) -> Iterator[str]:
 
 
 def _apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    from reconciler.report.json import totals_of
+
     totals = totals_of(plan, outcomes)
     groups = grouped(plan, plan.actions)
     lines = [line for group in groups for line in group.lines]

@@ -28,8 +28,7 @@ from reconciler.decide.reasons import (
     stable,
 )
 from reconciler.model import JOURNAL, ObjectRef
-from reconciler.plan.documents import json_value
-from reconciler.plan.model import Effect, effect_of, is_acted_on
+from reconciler.plan.model import Effect, effect_of, is_acted_on, json_value
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import workload_kind
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, dotted
@@ -15,8 +16,7 @@ MarkedValue = tuple[Any, Marks]
 """A value, and the marks of all collections in it."""
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """One document of a file. `line` and `column` are where its first value starts, 1-based.
 
     `text` is its own text: from the start of the file, or its `---`, to where the next document starts; before it stand

@@ -11,7 +11,8 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.errors import Problem
 
@@ -25,8 +26,7 @@ _NOT_REGULAR = "is no regular file"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
-@dataclass(slots=True)
-class FoundFiles:
+class FoundFiles(Struct):
     """Files by path, sorted by the names on it; hidden entries, none of which is entered; what is wrong."""
 
     files: dict[str, os.stat_result] = field(default_factory=dict)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, NamedTuple
 
 import yaml
+from msgspec import Struct, field
 from yaml import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
@@ -84,8 +84,7 @@ _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = (None, "!", f"{_TAG}map", f"{_TAG}seq")
 
 
-@dataclass(slots=True)
-class Documents:
+class Documents(Struct):
     """The documents of a file that hold anything, and all that is wrong.
 
     `complete` is False where something could not be read to its end, and is left out. Of a single value that cannot be

@@ -52,6 +52,18 @@ def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(reposi
     }
 
 
+def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repository):
+    example = repository / "examples" / "quickstart"
+    loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"))
+    assert "reconciler.report.text" in loaded
+    of_json = {"reconciler.plan.documents", "reconciler.plan.json", "reconciler.report.json"}
+    assert not loaded & {*of_json, "difflib", "html", "queue", "secrets", "socket"}
+    assert {one for one in loaded if one.startswith("reconciler.apply.")} == {
+        "reconciler.apply.access",
+        "reconciler.apply.outcomes",
+    }
+
+
 LEAVING = """
 import atexit, sys
 

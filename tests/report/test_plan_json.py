@@ -15,8 +15,8 @@ from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
 from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, Overridden, Undecided, VictimForecast
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
-from reconciler.plan.documents import json_value
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
+from reconciler.plan.model import json_value
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle

@@ -12,11 +12,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
 from reconciler.backends.decode.shapes import decoded_value
@@ -41,8 +41,7 @@ Signature = tuple[int, int, int]
 """Time of change in nanoseconds, size and inode: another one whenever the file was written."""
 
 
-@dataclass
-class Scan:
+class Scan(Struct):
     """The manifest files of a folder by path, what could not be looked at, and what crashes left behind."""
 
     files: dict[str, Signature] = field(default_factory=dict)

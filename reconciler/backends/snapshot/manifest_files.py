@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
@@ -177,8 +176,7 @@ _NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 _EMPTY_BRACKETS = re.compile(r"\[\]|\{\}")
 
 
-@dataclass(slots=True)
-class ManifestFile:
+class ManifestFile(Struct):
     """What stood in a file when it was read. `others` are the documents for no cluster, such as a Kustomization."""
 
     path: str
@@ -187,7 +185,7 @@ class ManifestFile:
     entries: list[ManifestEntry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     others: list[Any] = field(default_factory=list)
-    _last: tuple[Document, Any] | None = field(default=None, repr=False, compare=False)
+    _last: tuple[Document, Any] | None = None
 
     @property
     def is_of_one(self) -> bool:
