@@ -23,6 +23,7 @@ from reconciler.cli.options import (
     style_options,
     tenant_option,
     tick_option,
+    together,
     verb,
     world_options,
 )
@@ -31,13 +32,13 @@ from reconciler.cli.progress import TrackedRun, planned_run, progress_options
 from reconciler.cli.run import RunOptions, check_out, save
 from reconciler.errors import ExitCode, UsageError, first_exit_code
 
+_of_clusters = together(path_argument(), context_option, world_options)
+_of_plans = together(detailed_exitcode_option, fail_on_option, filter_options, shard_option, tenant_option, run_options)
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 
 
 @verb("plan")
-@path_argument()
-@context_option
-@world_options
+@_of_clusters
 @output_option(*FORMATS)
 @option("--out", metavar="FILE", help="Save the plan there too, for `reconciler apply FILE`.")
 @option("--base", metavar="PATH", help="Compare with these policies, over the coming days: what a change of them does.")
@@ -56,12 +57,7 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
     help="With --base: refuse a snapshot that was recorded longer before --now.",
 )
 @option("--call-pickers", is_flag=True, help="Call the pod pickers; apply calls them again.")
-@detailed_exitcode_option
-@fail_on_option
-@filter_options
-@shard_option
-@tenant_option
-@run_options
+@_of_plans
 @style_options
 @progress_options
 def plan_command(path: str, output: str, base: str | None, **flags: Any) -> int:
@@ -101,15 +97,8 @@ def _planned(run: TrackedRun, output: str, base: str | None, flags: dict[str, An
 
 
 @verb("diff")
-@path_argument()
-@context_option
-@world_options
-@detailed_exitcode_option
-@fail_on_option
-@filter_options
-@shard_option
-@tenant_option
-@run_options
+@_of_clusters
+@_of_plans
 @color_option
 @progress_options
 def diff_command(path: str, detailed_exitcode: bool, **flags: Any) -> int:

@@ -40,9 +40,8 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_policies
-from reconciler.policy.shards import own_clusters
 from reconciler.policy.tenants import part_of
-from reconciler.policy.types import Fleet, PolicySet, Tenant
+from reconciler.policy.types import Fleet, PolicySet, Tenant, own_clusters
 from reconciler.report.text import Style
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import whole_number_in
