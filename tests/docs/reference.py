@@ -48,7 +48,8 @@ default; as an option it is an error. Options that may be repeated take several 
 between them (folders with `:`).
 
 Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; kubectl's short names work, and a prefix stands for all below it.
-stdout is the result, stderr is progress, warnings and errors; [exit codes](exit-codes.md) says what a run ends with.
+stdout is the result, in the form of `-o, --output`, by default the first of those listed. stderr is progress, warnings
+and errors. [Exit codes](exit-codes.md) says what a run ends with.
 """
 
 
@@ -241,8 +242,8 @@ def cli_page() -> str:
         parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
         own = [row for row in rows[verb].values() if row not in shared]
         parts += [_OPTIONS, *own, ""] if own else []
-        common = ", ".join(named_together([name for name, row in rows[verb].items() if row in shared]))
-        parts += [f"[Also](#options-of-several-verbs): {common}.", ""] if common else []
+        common = [*named_together([name for name, row in rows[verb].items() if row in shared]), *forms_of(command)]
+        parts += [f"[Also](#options-of-several-verbs): {', '.join(common)}.", ""] if common else []
     ordered = dict.fromkeys(row for options in rows.values() for row in options.values() if row in shared)
     together = [f"- {title}: {', '.join(f'`{name}`' for name in names)}." for title, names in TOGETHER.items()]
     return "\n".join([*parts, "## Options of several verbs\n", *together, "", _OPTIONS, *ordered, ""])
@@ -275,9 +276,18 @@ def options_of(command: click.Command, context: click.Context) -> dict[str, str]
     return {
         max(option.opts, key=len): f"| {cell(names)}{default_of(option)} | {cell(option.help or '')} |"
         for option in command.get_params(context)
-        if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts
+        if isinstance(option, click.Option) and not option.hidden and not {"--help", "--output"} & {*option.opts}
         for names in [f"`{', '.join(option.opts)}{value_of(option)}`"]
     }
+
+
+def forms_of(command: click.Command) -> list[str]:
+    """Return the option for the form of stdout, with all forms, the default first."""
+    return [
+        f"`-o {'|'.join(option.type.choices)}`"
+        for option in command.params
+        if option.name == "output" and isinstance(option.type, click.Choice)
+    ]
 
 
 def value_of(option: click.Option) -> str:
