@@ -226,11 +226,11 @@ def test_one_cluster_that_is_named_twice_in_a_fleet(quickstart):
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param('[[".new.yaml.reconciler-new", "new.yaml"]]', id="C1 a new file"),
-        pytest.param('[["../../hook", "../../hooks/post-checkout"], [null, "../../policies/fleet.yaml"]]', id="C1 out"),
+        pytest.param('[[".new.yaml.reconciler-new", "new.yaml"]]', id="a new file"),
+        pytest.param('[["../../hook", "../../hooks/post-checkout"], [null, "../../policies/fleet.yaml"]]', id="out"),
     ],
 )
-def test_c1_nobody_carries_out_what_a_hidden_file_of_a_snapshot_says(quickstart, steps):
+def test_nobody_carries_out_what_a_hidden_file_of_a_snapshot_says(quickstart, steps):
     """Earlier versions wrote down there what they were about to change."""
     new = "{apiVersion: v1, kind: Namespace, metadata: {name: new}}"
     quickstart.write("snapshot/eu-west/.new.yaml.reconciler-new", new)
@@ -249,7 +249,7 @@ def test_c1_nobody_carries_out_what_a_hidden_file_of_a_snapshot_says(quickstart,
     assert all(path.is_relative_to(snapshot) for path in after.keys() - before.keys())
 
 
-def test_r5_a_token_behind_a_link_is_never_shown(quickstart):
+def test_a_token_behind_a_link_is_never_shown(quickstart):
     quickstart.write("token", "s3cr3t-token")
     (quickstart.path / "policies" / "token.yaml").symlink_to("../token")
     (quickstart.path / "snapshot" / "eu-west" / "token.yaml").symlink_to("../../token")

@@ -42,7 +42,7 @@ def test_where_no_plan_can_be_saved_is_seen_before_and_is_one_json_document(quic
     assert json.loads(said.out)["errors"] == [words]
 
 
-def test_r8_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link(quickstart):
+def test_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link(quickstart):
     (quickstart.path / "precious").write_text("x")
     (quickstart.path / "link.json").symlink_to("precious")
     for file, code in (("plan.json", 0), ("link.json", 64)):
@@ -74,7 +74,7 @@ def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_pla
 
 
 @pytest.mark.parametrize("file", ["pipe", "/dev/full"])
-def test_r8_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
+def test_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
     os.mkfifo(quickstart.path / "pipe")
     call = [sys.executable, "-m", "reconciler", "plan", "policies", "--snapshot", "snapshot", "--now", NOW]
     where = {**os.environ, "PYTHONPATH": str(repository)}
@@ -106,7 +106,7 @@ def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstar
     assert done.stdout == quickstart.plan(NOW, "-o", form).out
 
 
-def test_r8_a_saved_plan_is_readable_by_nobody_else(quickstart):
+def test_a_saved_plan_is_readable_by_nobody_else(quickstart):
     former = os.umask(0o022)
     try:
         (quickstart.path / "there.json").write_text("")

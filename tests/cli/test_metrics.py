@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: st
 
 
 @pytest.mark.parametrize("planted", ["link", "file"])
-def test_r8_metrics_are_not_written_through_a_link_beside_them_and_a_collector_can_read_them(
+def test_metrics_are_not_written_through_a_link_beside_them_and_a_collector_can_read_them(
     quickstart: Folder, planted: str
 ) -> None:
     """The file beside may also be left from a run that was killed: in containers the process has the same number."""
@@ -229,11 +229,11 @@ OURS = "reconciler/owner: quickstart/IdlingPolicy/idle-dev"
 @pytest.mark.parametrize(
     "annotations",
     [
-        pytest.param(f"{OURS}, idling.kubernetes.io/previous-scale: many", id="H9 a record that cannot be read"),
+        pytest.param(f"{OURS}, idling.kubernetes.io/previous-scale: many", id="a record that cannot be read"),
         pytest.param(
             "reconciler/owner: other/IdlingPolicy/x, idling.kubernetes.io/previous-scale: '1',"
             " idling.kubernetes.io/idled-at: '2026-11-20T00:00:00Z', reconciler/wake-due: '2026-11-20T01:00:00Z'",
-            id="H9 a wake of another Fleet that is overdue",
+            id="a wake of another Fleet that is overdue",
         ),
     ],
 )

@@ -74,7 +74,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
-def test_r6_names_with_control_characters_print_none(quickstart, arguments):
+def test_names_with_control_characters_print_none(quickstart, arguments):
     said = with_hostile_names(quickstart).call(*arguments)
     check_clean(said)
     assert said.code in (0, 4, 6, 64), said
@@ -104,7 +104,7 @@ def test_yaml_is_read_as_what_json_says(quickstart, arguments):
 
 
 @pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
-def test_t5_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quickstart):
+def test_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quickstart):
     """What is carried out is named as it is: only what is printed has no credential in it."""
     token = "ey4x0123456789.abc"
     for file in sorted((quickstart.path / "snapshot").rglob("*.yaml")):
@@ -123,7 +123,7 @@ def test_t5_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, qui
     assert (applied.code, token in applied.out + applied.err) == (0, False), applied
 
 
-def test_r6_the_names_are_there_all_the_same(quickstart):
+def test_the_names_are_there_all_the_same(quickstart):
     """Else the test above would pass with nothing printed."""
     folder = with_hostile_names(quickstart)
     text = folder.plan(NOW).out
@@ -174,7 +174,7 @@ CALLS = [
 
 @pytest.mark.parametrize("surrogate", ["", "\udc9b"], ids=["", "with a byte that is no UTF-8"])
 @pytest.mark.parametrize("number", range(len(CALLS)))
-def test_r6_arguments_with_control_characters_print_none(quickstart, number, surrogate):
+def test_arguments_with_control_characters_print_none(quickstart, number, surrogate):
     arguments = [one.replace(HOSTILE, HOSTILE + surrogate) for one in CALLS[number]]
     said = quickstart.call(*arguments)
     check_clean(said, commands="github" in arguments)
@@ -182,7 +182,7 @@ def test_r6_arguments_with_control_characters_print_none(quickstart, number, sur
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])
-def test_r6_a_file_named_like_a_command(quickstart, form):
+def test_a_file_named_like_a_command(quickstart, form):
     with inside(quickstart.path):
         Path("policies", f"a,b:c%{HOSTILE.replace('/', '')}.yaml").write_text("kind: IdlingPolicy\nx: [\n")
     said = quickstart.call("validate", "policies", "-o", form)
@@ -194,7 +194,7 @@ def test_r6_a_file_named_like_a_command(quickstart, form):
         assert r"\r\n%3A%3Aerror%3A%3Ay" in lines[0]
 
 
-def test_r6_what_a_snapshot_calls_its_files_and_fields(quickstart):
+def test_what_a_snapshot_calls_its_files_and_fields(quickstart):
     quickstart.write(f"snapshot/eu-west/{HOSTILE}.yaml", f"kind: Deployment\nspec: {json.dumps(HOSTILE)}\n")
     said = quickstart.plan(NOW)
     assert said.code == 3
@@ -206,7 +206,7 @@ def test_r6_what_a_snapshot_calls_its_files_and_fields(quickstart):
     check_clean(said)
 
 
-def test_r6_a_saved_plan_with_names_of_its_own(quickstart):
+def test_a_saved_plan_with_names_of_its_own(quickstart):
     quickstart.plan(NOW, "--out", "plan.json")
     file = quickstart.path / "plan.json"
     made = json.loads(file.read_text())
@@ -221,14 +221,14 @@ def test_r6_a_saved_plan_with_names_of_its_own(quickstart):
     check_clean(quickstart.call("apply", "plan.json", *LOOK))
 
 
-def test_r6_colours_are_ours_alone(quickstart):
+def test_colours_are_ours_alone(quickstart):
     said = with_hostile_names(quickstart).plan(NOW, "--color", "always")
     assert "\x1b[31m" in said.out
     assert "\x1b[2J" not in said.out
     assert not any(one in said.out for one in TELLING if one != "\x1b")
 
 
-def test_r6_nothing_prints_but_one_module(repository):
+def test_nothing_prints_but_one_module(repository):
     """A `print` or an `echo` elsewhere would not be escaped. The help, which holds nothing from outside, may."""
     found = set()
     for file in sorted((repository / "reconciler").rglob("*.py")):

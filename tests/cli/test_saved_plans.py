@@ -165,7 +165,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("edit", "words"), NEVER)
-def test_r4_what_no_run_plans_is_refused_even_if_approved(quickstart, edit, words):
+def test_what_no_run_plans_is_refused_even_if_approved(quickstart, edit, words):
     before = quickstart.objects()
     said = edited(quickstart, edit, "--approve-differences")
     assert (said.code, said.out) == (5, ""), said
@@ -173,7 +173,7 @@ def test_r4_what_no_run_plans_is_refused_even_if_approved(quickstart, edit, word
     assert quickstart.objects() == before
 
 
-def test_r4_what_no_run_plans_is_refused_without_a_flag(quickstart):
+def test_what_no_run_plans_is_refused_without_a_flag(quickstart):
     said = edited(quickstart, created("v1", "Pod", "x", "dev-a", **POD))
     assert (said.code, said.out) == (5, ""), said
 
@@ -247,7 +247,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("edit", "about"), DIFFERENT)
-def test_r4_what_this_run_would_not_plan_is_left_undone(quickstart, edit, about):
+def test_what_this_run_would_not_plan_is_left_undone(quickstart, edit, about):
     before = {key: one for key, one in quickstart.objects().items() if key[2:] == about}
     said = edited(quickstart, edit)
     assert said.code in (5, 6), said
@@ -264,16 +264,16 @@ def changed(value: Any, *path: str) -> Edit:
 @pytest.mark.parametrize(
     "edit",
     [
-        pytest.param(changed("2000000000", "after", RECORD), id="R4 a record"),
-        pytest.param(changed("worker", "object", "name"), id="R4 another object"),
-        pytest.param(changed("x", "object", "uid"), id="R4 another uid"),
-        pytest.param(both(changed("x", "group"), changed([], "needs")), id="R4 a group of its own"),
-        pytest.param(changed("x", "key"), id="R4 another key"),
-        pytest.param(changed("remember", "verb"), id="R4 no more than a record"),
-        pytest.param(setting("Service", "api", "x", "object", "uid"), id="R4 the other half"),
+        pytest.param(changed("2000000000", "after", RECORD), id="a record"),
+        pytest.param(changed("worker", "object", "name"), id="another object"),
+        pytest.param(changed("x", "object", "uid"), id="another uid"),
+        pytest.param(both(changed("x", "group"), changed([], "needs")), id="a group of its own"),
+        pytest.param(changed("x", "key"), id="another key"),
+        pytest.param(changed("remember", "verb"), id="no more than a record"),
+        pytest.param(setting("Service", "api", "x", "object", "uid"), id="the other half"),
     ],
 )
-def test_r4_nothing_of_a_group_is_done_where_one_action_of_it_was_changed(quickstart, edit):
+def test_nothing_of_a_group_is_done_where_one_action_of_it_was_changed(quickstart, edit):
     assert quickstart.plan(NOW, "--out", "plan.json").code in (0, 4)
     made = json.loads((quickstart.path / "plan.json").read_text())
     group = action(made, "Service", "api")["group"]
@@ -287,7 +287,7 @@ def test_r4_nothing_of_a_group_is_done_where_one_action_of_it_was_changed(quicks
     assert re.search("\nApplied: [1-9]", said.out), "the other groups are done"
 
 
-def test_r4_what_a_limit_holds_back_is_not_let_through(quickstart):
+def test_what_a_limit_holds_back_is_not_let_through(quickstart):
     file = quickstart.path / "policies" / "fleet.yaml"
     file.write_text(file.read_text().replace(USUAL, NOTHING))
     said = edited(quickstart, moved_in)
@@ -318,7 +318,7 @@ def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
 
 
-def test_r4_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
+def test_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
     said = edited(quickstart, setting("StatefulSet", "runner", "forged", "cause", "reason"))
     assert said.code == 0
     written = "".join(file.read_text() for file in (quickstart.path / "snapshot").rglob("*") if file.is_file())
@@ -334,7 +334,7 @@ def test_differences_are_done_when_somebody_says_so(quickstart):
 
 
 @pytest.mark.parametrize("replicas", [3, 50, 2**31 - 1])
-def test_r4_nobody_can_approve_more_replicas_than_the_record_says(quickstart, replicas):
+def test_nobody_can_approve_more_replicas_than_the_record_says(quickstart, replicas):
     before = quickstart.objects()
     said = edited(quickstart, to(replicas), "--approve-differences")
     assert (said.code, quickstart.objects()) == (5, before)
@@ -351,7 +351,7 @@ def test_r4_nobody_can_approve_more_replicas_than_the_record_says(quickstart, re
         ("reconciler~1placed", '{"previous":2147483647,"replicas":0,"owner":"x"}'),
     ],
 )
-def test_r4_nobody_can_approve_a_record_of_more_replicas_than_there_are(quickstart, key, value):
+def test_nobody_can_approve_a_record_of_more_replicas_than_there_are(quickstart, key, value):
     before = quickstart.objects()
     path = f"/metadata/annotations/{key}"
     edit = both(setting("Deployment", "api", None, "before", path), setting("Deployment", "api", value, "after", path))
@@ -392,7 +392,7 @@ MANY = '[{"kind":"Deployment","name":"api","group":"apps","replicas":2147483647}
         pytest.param("HorizontalPodAutoscaler", "/spec/maxReplicas", 2**31 - 1, id="a bound"),
     ],
 )
-def test_r4_nobody_can_approve_more_replicas_beside_the_workload(quickstart, kind, path, value):
+def test_nobody_can_approve_more_replicas_beside_the_workload(quickstart, kind, path, value):
     with_autoscaler(quickstart)
     before = quickstart.objects()
     said = edited(quickstart, setting(kind, "api", value, "after", path), "--approve-differences")
@@ -449,7 +449,7 @@ def created_with(made: dict[str, Any]) -> None:
         pytest.param(unchanged("Service", "api", EXCLUDED, "true"), id="an exclusion in one without annotations"),
     ],
 )
-def test_r4_what_a_plan_says_of_before_lets_nobody_approve_more(quickstart, edit):
+def test_what_a_plan_says_of_before_lets_nobody_approve_more(quickstart, edit):
     with_autoscaler(quickstart)
     before = quickstart.objects()
     said = edited(quickstart, edit, "--approve-differences")
@@ -470,14 +470,14 @@ def test_r4_what_a_plan_says_of_before_lets_nobody_approve_more(quickstart, edit
         ),
     ],
 )
-def test_r4_nobody_can_approve_more_replicas_in_any_record(quickstart, edit):
+def test_nobody_can_approve_more_replicas_in_any_record(quickstart, edit):
     before = quickstart.objects()
     said = edited(quickstart, edit, "--approve-differences")
     assert (said.code, quickstart.objects()) == (5, before), said
     assert "asks for 2147483647 replicas, expected at most " in said.err
 
 
-def test_r4_nothing_is_approved_of_what_cannot_be_read_nor_of_its_group(quickstart, monkeypatch):
+def test_nothing_is_approved_of_what_cannot_be_read_nor_of_its_group(quickstart, monkeypatch):
     with_autoscaler(quickstart)
     get = SnapshotCluster.get
 
@@ -513,7 +513,7 @@ def test_what_an_autoscaler_has_and_a_service_lists_may_be_approved(quickstart):
 
 
 @pytest.mark.parametrize("key", ["reconciler/exclude", "reconciler/exclude-until"])
-def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
+def test_nobody_can_approve_what_excludes_a_workload(quickstart, key):
     before = quickstart.objects()
 
     def edit(made: dict[str, Any]) -> None:
@@ -532,7 +532,7 @@ def test_r4_nobody_can_approve_what_excludes_a_workload(quickstart, key):
         ("reconciler/awake-since", "2099-01-01T00:00:00Z"),
     ],
 )
-def test_r4_nobody_can_approve_what_keeps_a_workload_from_being_idled(quickstart, key, value):
+def test_nobody_can_approve_what_keeps_a_workload_from_being_idled(quickstart, key, value):
     before, path = quickstart.objects(), f"/metadata/annotations/{key.replace('/', '~1')}"
     edit = both(setting("Deployment", "api", None, "before", path), setting("Deployment", "api", value, "after", path))
     said = edited(quickstart, edit, "--approve-differences")
@@ -541,7 +541,7 @@ def test_r4_nobody_can_approve_what_keeps_a_workload_from_being_idled(quickstart
     assert "it would not be idled; plan again" in said.err
 
 
-def test_r4_every_field_that_differs_is_shown_before_it_is_done(quickstart):
+def test_every_field_that_differs_is_shown_before_it_is_done(quickstart):
     path = "/metadata/annotations/idling.kubernetes.io~1unidle-targets"
     text = MANY.replace("2147483647", "1")
     said = edited(quickstart, both(to(1), setting("Service", "api", text, "after", path)), "--approve-differences")
@@ -551,7 +551,7 @@ def test_r4_every_field_that_differs_is_shown_before_it_is_done(quickstart):
     assert f"after {path} is {short(repr(text))}, a fresh plan has " in said.err
 
 
-def test_r4_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quickstart, monkeypatch):
+def test_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quickstart, monkeypatch):
     def fail(_: SnapshotCluster) -> Any:
         raise ClusterError("the connection was refused")
 
@@ -615,7 +615,7 @@ def test_what_is_idle_until_a_time_that_has_passed_by_now_is_stale(quickstart):
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
 
 
-def test_r4_without_policies_nothing_is_compared_and_nothing_done(quickstart, tmp_path):
+def test_without_policies_nothing_is_compared_and_nothing_done(quickstart, tmp_path):
     assert quickstart.plan(NOW, "--out", "plan.json").code == 0
     shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
     before = quickstart.objects()

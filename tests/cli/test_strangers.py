@@ -82,7 +82,7 @@ def with_plugin(folder: Folder, server: str, file: str = "kubeconfig") -> str:
 
 
 @pytest.mark.parametrize("verb", LIVE, ids=" ".join)
-def test_r3_no_program_is_run_with_no_exec(folder, closed, monkeypatch, verb):
+def test_no_program_is_run_with_no_exec(folder, closed, monkeypatch, verb):
     monkeypatch.setenv("KUBECONFIG", with_plugin(folder, closed))
     a_fleet(folder)
     said = folder.call(*verb, "--no-exec")
@@ -94,7 +94,7 @@ def test_r3_no_program_is_run_with_no_exec(folder, closed, monkeypatch, verb):
     assert ran(folder), "it is the flag that keeps it from being run"
 
 
-def test_r3_no_exec_is_said_once_for_all_verbs_by_its_variable(folder, closed, monkeypatch):
+def test_no_exec_is_said_once_for_all_verbs_by_its_variable(folder, closed, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", with_plugin(folder, closed))
     monkeypatch.setenv("RECONCILER_NO_EXEC", "1")
     a_fleet(folder)
@@ -107,7 +107,7 @@ def test_r3_no_exec_is_said_once_for_all_verbs_by_its_variable(folder, closed, m
 
 
 @pytest.mark.parametrize("name", ["oidc", "gcp", "azure", "anything"])
-def test_r3_no_auth_provider_is_asked_with_no_exec(folder, closed, monkeypatch, name):
+def test_no_auth_provider_is_asked_with_no_exec(folder, closed, monkeypatch, name):
     user = {"auth-provider": {"name": name, "config": {"id-token": "a.b.c", "access-token": "t", "cmd-path": "/x"}}}
     monkeypatch.setenv("KUBECONFIG", a_kubeconfig(folder.path / "kubeconfig", user, {"server": closed}))
     a_fleet(folder)
@@ -122,7 +122,7 @@ def test_a_token_is_no_plugin(folder, closed, monkeypatch):
 
 
 @pytest.mark.parametrize("verb", LIVE, ids=" ".join)
-def test_r3_a_kubeconfig_beside_the_policies_is_not_used(folder, closed, verb):
+def test_a_kubeconfig_beside_the_policies_is_not_used(folder, closed, verb):
     a_fleet(folder, connection={"kubeconfig": with_plugin(folder, closed, "policies/kubeconfig.txt")})
     said = folder.call(*verb)
     assert not ran(folder)
@@ -144,7 +144,7 @@ def test_every_file_that_a_fleet_may_name_is_judged():
 
 
 @pytest.mark.parametrize(("field", "inside"), [("bearerTokenFile", ""), ("passwordFile", "basicAuth"), ("caFile", "")])
-def test_r3_no_file_is_sent_to_a_metrics_source(folder, closed, monkeypatch, httpserver: HTTPServer, field, inside):
+def test_no_file_is_sent_to_a_metrics_source(folder, closed, monkeypatch, httpserver: HTTPServer, field, inside):
     monkeypatch.setenv("KUBECONFIG", a_kubeconfig(folder.path / "k", {"token": "t"}, {"server": closed}))
     secret = folder.path / "secret"
     secret.write_text(TOKEN)
@@ -170,7 +170,7 @@ def reached(tmp_path: Path, file: str, *folders: str) -> str:
         return ""
 
 
-def test_r3_links_are_followed_before_a_file_is_judged(tmp_path, monkeypatch):
+def test_links_are_followed_before_a_file_is_judged(tmp_path, monkeypatch):
     allowed, other = tmp_path / "allowed", tmp_path / "allowed-too"
     for one in (allowed / "..data", other):
         one.mkdir(parents=True)
@@ -204,7 +204,7 @@ OWN_TOKENS = (
 
 
 @pytest.mark.parametrize(("folder", "name"), OWN_TOKENS)
-def test_r3_a_token_of_the_pod_is_sent_only_where_its_own_folder_is_named(tmp_path, monkeypatch, folder, name):
+def test_a_token_of_the_pod_is_sent_only_where_its_own_folder_is_named(tmp_path, monkeypatch, folder, name):
     secrets = tmp_path / "secrets"
     own = secrets / folder
     (own / "..2026").mkdir(parents=True)
@@ -243,7 +243,7 @@ def changed(quickstart: Folder, old: str, new: str, *more: str) -> Said:
     return quickstart.call("plan", "head", "--base", "policies", *LOOK, "-o", "markdown", "-q", *more)
 
 
-def test_r3_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
+def test_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     base = quickstart.path / "policies" / "fleet.yaml"
     base.write_text(base.read_text().replace("share: 10%, atLeast: 10", "share: 0%, atLeast: 0"))
     lifted = ("share: 0%, atLeast: 0", "share: 100%, atLeast: 100")
@@ -260,7 +260,7 @@ def test_an_unchanged_fleet_is_not_told(quickstart):
     assert "The Fleet is changed" not in changed(quickstart, "region: eu", "region: eu", "--fleet-from", "base").out
 
 
-def test_r3_a_cluster_of_the_head_alone_is_not_looked_at(quickstart):
+def test_a_cluster_of_the_head_alone_is_not_looked_at(quickstart):
     said = changed(
         quickstart,
         "- name: us-east\n      labels: {region: us}",
@@ -278,7 +278,7 @@ def test_r3_a_cluster_of_the_head_alone_is_not_looked_at(quickstart):
     assert "us-east2/" not in said.out
 
 
-def test_r3_nothing_of_the_fleet_of_the_head_is_opened(folder, closed):
+def test_nothing_of_the_fleet_of_the_head_is_opened(folder, closed):
     kubeconfig = a_kubeconfig(folder.path / "k", {"token": "t"}, {"server": closed})
     a_fleet(folder, connection={"kubeconfig": kubeconfig})
     a_fleet(folder, "head", connection={"kubeconfig": with_plugin(folder, closed)})

@@ -158,14 +158,14 @@ def answering(start: bytes, *, tls: bool = False, drips: bool = False) -> Any:
         pytest.param(in_connect, "no connection in time", id="connect"),
         pytest.param(answering(b"", tls=True), "no TLS handshake in time", id="TLS"),
         pytest.param(answering(b""), "no answer in time", id="no answer"),
-        pytest.param(answering(b"HTTP/1.1 200 OK\r\nX: ", drips=True), "no answer in time", id="H1 headers"),
+        pytest.param(answering(b"HTTP/1.1 200 OK\r\nX: ", drips=True), "no answer in time", id="headers"),
         pytest.param(
             answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", drips=True), "in time|too long", id="body"
         ),
         pytest.param(in_plugin, "no credentials in time", id="exec plugin"),
     ],
 )
-def test_h6_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
+def test_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
     with phase(tmp_path) as hanging:
         kubeconfig = a_kubeconfig(tmp_path / "config", hanging.user, {"server": hanging.server})
         made = Folder(tmp_path)

@@ -122,7 +122,7 @@ def test_a_record_that_cannot_be_read_is_told_and_nothing_is_asked(tmp_path):
 
 
 @pytest.mark.parametrize("marks", [LISTED, {**LISTED, **OWNED}], ids=["somebody's list", "a list that names us"])
-def test_r2_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, marks):
+def test_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, marks):
     folder = a_folder(tmp_path, a_deployment(), a_service(**marks))
     said = wake(folder, "east/shop/svc/web")
     assert said.code == 6

@@ -64,7 +64,7 @@ def replicas(folder: Folder) -> list[int]:
     return [folder.replicas(cluster, "shop", "Deployment", "web") for cluster in ("east", "west")]
 
 
-def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Folder) -> None:
+def test_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Folder) -> None:
     folder.write("policies/web.yaml", POLICY + "  progressDeadline: 800000d\n")
     said = folder.apply(NOW)
     assert said.code == 3
@@ -76,9 +76,9 @@ def test_h10_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param("reconciler.cli.run.read_policies", id="H10 while they are read"),
-        pytest.param("reconciler.decide.decide.decide_placement", id="H10 while they decide"),
-        pytest.param("reconciler.decide.decide.within_limits", id="H10 while limits are counted"),
+        pytest.param("reconciler.cli.run.read_policies", id="while they are read"),
+        pytest.param("reconciler.decide.decide.decide_placement", id="while they decide"),
+        pytest.param("reconciler.decide.decide.within_limits", id="while limits are counted"),
     ],
 )
 def test_a_bug_that_policies_bring_about_lets_the_wakes_through(
@@ -129,21 +129,21 @@ TYPO = FLEET.replace("atLeast", "atLest")
 @pytest.mark.parametrize(
     ("fleet", "problem", "after"),
     [
-        pytest.param(TYPO, "policies/fleet.yaml:7:42: spec.limits", [3, 3], id="H11 a typo in the limits"),
-        pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="H11 home"),
-        pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="H11 pod pickers"),
-        pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="H11 labels"),
+        pytest.param(TYPO, "policies/fleet.yaml:7:42: spec.limits", [3, 3], id="a typo in the limits"),
+        pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="home"),
+        pytest.param(FLEET + "  podPickers: 7\n", "spec.podPickers", [3, 3], id="pod pickers"),
+        pytest.param(FLEET.replace("{name: west}", "{name: west, labels: {a: 1}}"), "labels", [3, 3], id="labels"),
         pytest.param(
             FLEET.replace("{name: west}", "{name: west, conection: {inCluster: true}}"),
             "spec.clusters[1].conection",
             [3, 0],
-            id="H11 how a cluster is reached: that one is left out",
+            id="how a cluster is reached: that one is left out",
         ),
         pytest.param(
             FLEET.replace("{name: west}", "{name: west, state: frozn}"),
             "spec.clusters[1].state",
             [3, 0],
-            id="H11 the state of a cluster: that one is left out",
+            id="the state of a cluster: that one is left out",
         ),
     ],
 )
@@ -254,7 +254,7 @@ spec:
         pytest.param(TYPO, 7, id="a typo that has nothing to do with it"),
     ],
 )
-def test_1_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
+def test_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
     """What somebody else idled there stays as it is on requested wakes; what is ours is woken all the same."""
     folder.write("policies/fleet.yaml", fleet)
     folder.write("snapshot/east/pay.yaml", FOREIGN)
@@ -263,7 +263,7 @@ def test_1_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, f
     assert replicas(folder) == [3, 3]
 
 
-def test_1_a_wake_says_that_the_protected_namespaces_cannot_be_read(folder: Folder) -> None:
+def test_a_wake_says_that_the_protected_namespaces_cannot_be_read(folder: Folder) -> None:
     folder.write("policies/fleet.yaml", FLEET + "  protectedNamespace: [pay]\n")
     folder.write("snapshot/east/pay.yaml", FOREIGN)
     said = folder.call("wake", "east/pay/deploy/db", "--snapshot", "snapshot", "--now", NOW)

@@ -54,9 +54,9 @@ MORE = "holds {}, expected plain text with no more than {{{{ cluster }}}}, {{{{ 
         pytest.param(
             '{{ 1.5|round(9999999999,"floor") }}',
             MORE.format('"{{ 1.5|round(9999999999,"floor") }}"'),
-            id="H10 a filter that does not end",
+            id="a filter that does not end",
         ),
-        pytest.param('{{ "inf"|float|int }}', MORE.format('"{{ "inf"|float|int }}"'), id="H10 a filter that fails"),
+        pytest.param('{{ "inf"|float|int }}', MORE.format('"{{ "inf"|float|int }}"'), id="a filter that fails"),
     ],
 )
 def test_a_wrong_query(text, fault):

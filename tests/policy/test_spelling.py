@@ -177,7 +177,7 @@ OWN_HOURS = "{timeZone: UTC, uptime: []}"
 
 
 @pytest.mark.parametrize("file", ["calendar.yaml", "idling.yaml"])
-def test_13_an_uptime_without_hours_is_one_problem(tmp_path, file):
+def test_an_uptime_without_hours_is_one_problem(tmp_path, file):
     hours = 'downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]'
     inside = ("\n        calendar: nights", f" {OWN_HOURS}")
     files = edited(file, hours, "uptime: []") if file == "calendar.yaml" else edited(file, *inside)
@@ -209,7 +209,7 @@ TURNED = "states the opposite"
         pytest.param('downtime: ["Mon-Fri 00:00-06:00", "Mon-Fri 12:00-13:00"]', [], id="at noon and at night"),
     ],
 )
-def test_13_warnings_of_hours(tmp_path, hours, warnings):
+def test_warnings_of_hours(tmp_path, hours, warnings):
     (tmp_path / "policies").mkdir()
     for name, text in {**FILES, "hours.yaml": CALENDAR.format(hours=hours)}.items():
         (tmp_path / "policies" / name).write_text(text)
@@ -287,7 +287,7 @@ def values_of(schema) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_15_pages_quote_policies_as_they_are_spelt(page):
+def test_pages_quote_policies_as_they_are_spelt(page):
     allowed: dict[str, set[str]] = {}
     for kind in OWN_KINDS:
         for name, value in values_of(load_schema(kind)):

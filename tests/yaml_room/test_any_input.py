@@ -129,8 +129,8 @@ WIDE = "a: &a [x, x]\n" + "".join(
 LIMITS = pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(chained(20, 60), DEEP, id="R9 20 chained anchors of 60 levels"),
-        pytest.param(chained(20, 90), DEEP, id="R9 20 chained anchors of 90 levels"),
+        pytest.param(chained(20, 60), DEEP, id="20 chained anchors of 60 levels"),
+        pytest.param(chained(20, 90), DEEP, id="20 chained anchors of 90 levels"),
         pytest.param("[" * 300_000, DEEP, id="open lists"),
         pytest.param("? " * 5_000 + "a", DEEP, id="keys inside keys"),
         pytest.param(WIDE, f"aliases stand for more than {MAX_ALIASED_NODES} values, expected fewer", id="a bomb"),
@@ -139,13 +139,13 @@ LIMITS = pytest.mark.parametrize(
 
 
 @LIMITS
-def test_r9_the_limits_are_the_same_for_policies_and_for_manifests(tmp_path: Path, text: str, message: str) -> None:
+def test_the_limits_are_the_same_for_policies_and_for_manifests(tmp_path: Path, text: str, message: str) -> None:
     (of_a_policy,) = load(a_folder(tmp_path, {"a.yaml": text})).problems
     (of_a_manifest,) = a_snapshot_cluster(tmp_path, {}).problems()
     assert (of_a_policy.message, of_a_manifest) == (message, of_a_policy)
 
 
-def test_r9_json_has_the_same_depth(tmp_path: Path) -> None:
+def test_json_has_the_same_depth(tmp_path: Path) -> None:
     head = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "x": '
     for levels, problems in ((MAX_DEPTH - 1, 0), (MAX_DEPTH, 1), (900, 1)):
         text = head + '["]", ' * levels + "1" + "]" * levels + "}"

@@ -47,18 +47,18 @@ def a_root(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("link", "target"),
     [
-        pytest.param("a.yaml", "../outside/token.yaml", id="R5 a file outside"),
-        pytest.param("a.yaml", "{root}/outside/token.yaml", id="R5 its absolute path"),
-        pytest.param("a.yaml", "../inside-too.yaml", id="R5 beside, of a longer name"),
-        pytest.param("a", "../outside", id="R5 a folder outside"),
-        pytest.param("a", "/", id="R5 all there is"),
-        pytest.param("a", "..", id="R5 the folder above"),
-        pytest.param("a.yaml", "/dev/zero", id="R5 a device without end"),
-        pytest.param("a.yaml", "b", id="R5 by way of another link"),
-        pytest.param("a.yaml", "/proc/self/environ", id="R5 the environment"),
+        pytest.param("a.yaml", "../outside/token.yaml", id="a file outside"),
+        pytest.param("a.yaml", "{root}/outside/token.yaml", id="its absolute path"),
+        pytest.param("a.yaml", "../inside-too.yaml", id="beside, of a longer name"),
+        pytest.param("a", "../outside", id="a folder outside"),
+        pytest.param("a", "/", id="all there is"),
+        pytest.param("a", "..", id="the folder above"),
+        pytest.param("a.yaml", "/dev/zero", id="a device without end"),
+        pytest.param("a.yaml", "b", id="by way of another link"),
+        pytest.param("a.yaml", "/proc/self/environ", id="the environment"),
     ],
 )
-def test_r5_no_link_leads_out(tmp_path: Path, said_of: Callable[[Path], str], link: str, target: str) -> None:
+def test_no_link_leads_out(tmp_path: Path, said_of: Callable[[Path], str], link: str, target: str) -> None:
     root = a_root(tmp_path)
     (root / "inside-too.yaml").write_text(SECRET)
     (root / "inside" / "b").symlink_to("../outside/token.yaml")
@@ -69,13 +69,13 @@ def test_r5_no_link_leads_out(tmp_path: Path, said_of: Callable[[Path], str], li
 
 
 @BOTH
-def test_r5_pipes_are_not_waited_for(tmp_path: Path, said_of: Callable[[Path], str]) -> None:
+def test_pipes_are_not_waited_for(tmp_path: Path, said_of: Callable[[Path], str]) -> None:
     os.mkfifo(a_root(tmp_path) / "inside" / "a.yaml")
     assert said_of(tmp_path) == f"{tmp_path}/inside/a.yaml:1:1: is no regular file, expected one"
 
 
 @BOTH
-def test_r9_folders_inside_one_another_are_counted(tmp_path: Path, said_of: Callable[[Path], str]) -> None:
+def test_folders_inside_one_another_are_counted(tmp_path: Path, said_of: Callable[[Path], str]) -> None:
     here = os.open(a_root(tmp_path) / "inside", os.O_RDONLY)
     for _ in range(600):
         os.mkdir("d", dir_fd=here)
@@ -97,7 +97,7 @@ def test_a_file_has_a_largest_size(tmp_path: Path, said_of: Callable[[Path], str
     )
 
 
-def test_r5_a_single_policy_file_that_is_a_link_stays_in_its_folder(tmp_path: Path) -> None:
+def test_a_single_policy_file_that_is_a_link_stays_in_its_folder(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     (root / "inside" / "a.yaml").symlink_to("../outside/token.yaml")
     (root / "inside" / "b.yaml").symlink_to("fleet.yaml")
@@ -114,7 +114,7 @@ def mounted(folder: Path) -> None:
     (folder / "sub").symlink_to("..data/sub")
 
 
-def test_r5_a_mounted_config_map_is_read_and_so_is_a_link_to_the_root_itself(tmp_path: Path) -> None:
+def test_a_mounted_config_map_is_read_and_so_is_a_link_to_the_root_itself(tmp_path: Path) -> None:
     mounted(tmp_path / "inside")
     (tmp_path / "link").symlink_to("inside")
     for root in (tmp_path / "inside", tmp_path / "link"):
@@ -123,7 +123,7 @@ def test_r5_a_mounted_config_map_is_read_and_so_is_a_link_to_the_root_itself(tmp
         assert len(a_snapshot_cluster(root, {}).list(SERVICES)) == 1
 
 
-def test_r5_links_between_the_clusters_of_a_snapshot_are_read_and_not_written_through(tmp_path: Path) -> None:
+def test_links_between_the_clusters_of_a_snapshot_are_read_and_not_written_through(tmp_path: Path) -> None:
     a_folder(tmp_path, {"..data/east/a.yaml": SERVICE, "common/b.yaml": SERVICE.replace("web", "shared")})
     (tmp_path / "east").symlink_to("..data/east")
     (tmp_path / "..data/east/b.yaml").symlink_to("../../common/b.yaml")
@@ -139,7 +139,7 @@ def test_r5_links_between_the_clusters_of_a_snapshot_are_read_and_not_written_th
 @pytest.mark.parametrize(
     "name", ["east", *(f"east/{name}" for name in (*METRICS_FILES, RECORDING_FILE)), "metrics.yaml"]
 )
-def test_r5_no_part_of_a_snapshot_is_a_link_out_of_it(tmp_path: Path, name: str) -> None:
+def test_no_part_of_a_snapshot_is_a_link_out_of_it(tmp_path: Path, name: str) -> None:
     root = a_folder(tmp_path, {"outside/token.yaml": SECRET, "snapshot/west/a.yaml": SERVICE})
     if name != "east":
         a_folder(root, {"snapshot/east/a.yaml": SERVICE})
@@ -151,7 +151,7 @@ def test_r5_no_part_of_a_snapshot_is_a_link_out_of_it(tmp_path: Path, name: str)
     )
 
 
-def test_r5_a_new_content_is_never_written_through_a_link(tmp_path: Path) -> None:
+def test_a_new_content_is_never_written_through_a_link(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(tmp_path / "east", {"a.yaml": SERVICE})
     (tmp_path / "precious").write_text("x")
     (tmp_path / "east" / ".a.yaml.reconciler-new").symlink_to("../precious")
@@ -178,7 +178,7 @@ def test_a_byte_order_mark_tells_the_encoding(codec: str) -> None:
     assert text[2] + text[0].encode(text[1]) == "a: é\n".encode(codec)
 
 
-def test_r8_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path) -> None:
+def test_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("old")
     (tmp_path / "plan.json").chmod(0o644)
     (tmp_path / "link.json").symlink_to("plan.json")
@@ -191,7 +191,7 @@ def test_r8_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("read", [False, True], ids=["R8 nobody reads it", "R8 somebody reads it"])
-def test_r8_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
+def test_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else None
     code = "import sys; from reconciler.yaml.files import write_private; write_private(sys.argv[1], 'x')"
