@@ -16,7 +16,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.cli import preflight
+from reconciler.cli import doctor
 from reconciler.cli.doctor_findings import clock_finding
 from reconciler.decide.freeze import freezes_text
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
@@ -274,14 +274,14 @@ def test_an_unexpected_error_of_one_cluster_is_its_own(
 def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
     pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside = preflight.decide
+    inside = doctor.decide
 
     def fails(policies: Any, state: Any, run: Any) -> Any:
         if "west" in state.clusters:
             raise OverflowError("date value out of range")
         return inside(policies, state, run)
 
-    monkeypatch.setattr(preflight, "decide", fails)
+    monkeypatch.setattr(doctor, "decide", fails)
     found = pair(6)
     assert found["west", "objects"]["state"] == "FAIL"
     assert "unexpected OverflowError (date value out of range) at " in found["west", "objects"]["text"]
