@@ -15,7 +15,7 @@ from tests.activator.services import IDLE
 from tests.live import deployed
 from tests.real.api import JSON_PATCH, MERGE_PATCH, Api
 from tests.real.control_plane import ControlPlane
-from tests.real.objects import a_deployment, a_namespace, a_service, an_object
+from tests.real.objects import a_deployment, a_namespace, a_service, an_autoscaler, an_object, with_metadata
 from tests.real.worlds import create, create_missing, deployment_path, wait_until
 
 POD = "activator-thief"
@@ -33,16 +33,6 @@ def a_lease(name: str) -> dict[str, Any]:
     return an_object("coordination.k8s.io/v1", "Lease", name, spec={"holderIdentity": "somebody"})
 
 
-def noted(one: dict[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
-    return {**one, "metadata": {**one["metadata"], "annotations": dict(annotations)}}
-
-
-def an_autoscaler(name: str, bounds: tuple[int, int], annotations: Mapping[str, str]) -> dict[str, Any]:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    spec = {"scaleTargetRef": target, "minReplicas": bounds[0], "maxReplicas": bounds[1]}
-    return noted(an_object("autoscaling/v2", "HorizontalPodAutoscaler", name, spec=spec), annotations)
-
-
 class Theft:
     """A namespace where Service and Deployment `web` are idle and `api` is not, and the token of an activator."""
 
@@ -53,16 +43,16 @@ class Theft:
         self.pod = a_pod_of_ours(plane, POD, [ADDRESS, ADDRESS_6])
         self.token = self.api(pod=self.pod)
         objects = [
-            noted(a_service("web"), IDLE),
+            with_metadata(a_service("web"), annotations=IDLE),
             a_service("api"),
-            noted(a_service("floor"), {**IDLE, "reconciler/idled-to": "1"}),
-            noted(a_deployment("web", 0), RECORD),
+            with_metadata(a_service("floor"), annotations={**IDLE, "reconciler/idled-to": "1"}),
+            with_metadata(a_deployment("web", 0), annotations=RECORD),
             a_deployment("api", 2),
-            an_autoscaler("web", (1, 1), BOUNDS),
-            an_autoscaler("api", (1, 10), {}),
+            with_metadata(an_autoscaler("web", 1, 1), annotations=BOUNDS),
+            an_autoscaler("api", 1, 10),
         ]
         create(self.admin, objects, namespace)
-        create_missing(self.admin, [noted(a_service("kube-dns"), IDLE)], "kube-system")
+        create_missing(self.admin, [with_metadata(a_service("kube-dns"), annotations=IDLE)], "kube-system")
 
     def api(self, pod: Mapping[str, Any] | None = None) -> Api:
         return Api(self.plane.url, self.plane.ca_file, self.plane.service_account(OWN, ACCOUNT, pod=pod))

@@ -16,7 +16,7 @@ from reconciler.apply.access import Access
 from reconciler.apply.waits import Acceptance
 from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
-from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
+from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
 from reconciler.decide.idling.activators import announced, announcements, clusters_to_ask, with_activators
 from reconciler.errors import ForbiddenError
 from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, ObservedState, Service
@@ -26,6 +26,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_service, a_state
 from tests.decide.idling.idling_policies import a_policy
+from tests.plan.decisions import a_decision
 from tests.way.calls import Folder
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "an-activator-takes-over"
@@ -37,27 +38,11 @@ LIVES = (ActivatorReplica("uid-a", True),)
 def a_record(name: str = "web", *, idled_to: str = "0") -> Decision:
     changes = (FieldChange(("metadata", "annotations", "reconciler/idled-to"), None, idled_to),)
     ref = replace(SERVICE, name=name)
-    return a_decision(f"record/{name}", Verb.RECORD, ref, changes=changes)
+    return a_decision(key=f"record/{name}", verb=Verb.RECORD, ref=ref, policy="sleep", changes=changes)
 
 
 def an_idle(name: str = "web", *needs: str) -> Decision:
-    return replace(a_decision(f"idle/{name}", Verb.IDLE, a_ref(name)), idles=True, needs=needs or (f"record/{name}",))
-
-
-def a_decision(key: str, verb: Verb, ref: ObjectRef, **more: Any) -> Decision:
-    more = {"changes": (), **more}
-    return Decision(
-        key=key,
-        job="idling",
-        verb=verb,
-        phase=Phase.DECREASE,
-        ref=ref,
-        api_version="v1",
-        uid="x",
-        cause=Cause("sleep", "", ()),
-        group=f"idling/{ref.name}",
-        **more,
-    )
+    return a_decision(name, key=f"idle/{name}", needs=needs or (f"record/{name}",))
 
 
 def a_slice(service: str = "web", activator: str = "uid-a") -> EndpointSlice:
