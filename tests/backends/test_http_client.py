@@ -36,70 +36,11 @@ from reconciler.backends.http.exchange import (
     TooLargeError,
 )
 from reconciler.time_limit import TimeLimit
+from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
 from tests.real.faults import gzipped_zeros
 from tests.real.worlds import wait_until
 
-Answer = Callable[[socket.socket], None]
-HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-AUTHORITY = trustme.CA()
 QUICK = RetryPolicy(first_pause=0.01)
-
-
-class Server:
-    """Answers the nth request with the nth of `answers`, the last one from then on; keeps the requests."""
-
-    def __init__(self, *answers: Answer | bytes, tls: bool = False, port: int = 0) -> None:
-        self.requests: list[bytes] = []
-        self.connections = 0
-        self._answers = answers
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
-        if self._tls is not None:
-            AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)
-        self.port: int = self._listener.getsockname()[1]
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, name="test", daemon=True).start()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                self.connections += 1
-                threading.Thread(target=self._serve, args=(client,), name="test", daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), client:
-            opened = client if self._tls is None else self._tls.wrap_socket(client, server_side=True)
-            with opened, opened.makefile("rb") as stream:
-                while line := stream.readline():
-                    head = line
-                    while (line := stream.readline()).strip():
-                        head += line
-                    length = int(dict(_headers(head)).get(b"content-length", 0))
-                    body = stream.read(length)
-                    if len(body) < length:
-                        return  # nothing that a server could act on
-                    self.requests.append(head + body)
-                    answer = self._answers[min(len(self.requests), len(self._answers)) - 1]
-                    opened.sendall(answer) if isinstance(answer, bytes) else answer(opened)
-
-
-def _headers(head: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for line in head.splitlines()[1:]:
-        name, _, value = line.partition(b":")
-        yield name.strip().lower(), value.strip()
-
-
-def hang(_: socket.socket) -> None:
-    time.sleep(30)
 
 
 def cut(client: socket.socket) -> None:
@@ -133,7 +74,7 @@ def test_a_header_may_repeat_its_name() -> None:
     groups = [("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")]
     with Server(HELLO) as server:
         a_client().exchange(HttpRequest("GET", server.url, groups), TimeLimit(5))
-        assert [found for found in _headers(server.requests[0]) if found[0].startswith(b"imp")] == [
+        assert [found for found in headers_in(server.requests[0]) if found[0].startswith(b"imp")] == [
             (b"impersonate-group", b"dev"),
             (b"impersonate-group", b"ops"),
         ]

@@ -22,7 +22,7 @@ from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.time_limit import TimeLimit
-from tests.backends.picker_server import PickerServer, drip, raw, reply, says, silent
+from tests.backends.servers import PickerServer, drip, raw, reply, says, silent
 
 SECRET = "s3cr3t-T0ken"
 PODS = ("web-1", "web-2", "web-3", "web-4")

@@ -24,7 +24,7 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryAnswer, RangeAnswer, Sample
 from reconciler.time_limit import TimeLimit
-from tests.backends.picker_server import PickerServer, drip, raw, reply, silent
+from tests.backends.servers import PickerServer, drip, raw, reply, silent
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
 TOKEN = "s3cr3t.T0ken"

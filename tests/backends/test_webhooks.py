@@ -11,7 +11,7 @@ import pytest
 from reconciler.backends.webhooks import SECONDS, deliver, message_to
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
-from tests.backends.picker_server import PickerServer, drip, reply, silent
+from tests.backends.servers import PickerServer, drip, reply, silent
 
 LATE = "127.0.0.1: no answer within 2 s, expected the message to be taken"
 STEP = 0.1

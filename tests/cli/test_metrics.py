@@ -13,7 +13,7 @@ import urllib3
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pytest_httpserver import HTTPServer
 
-from tests.backends.picker_server import PickerServer, silent
+from tests.backends.servers import PickerServer, silent
 from tests.real.processes import Process, answers, on_a_free_port, ready
 from tests.way.calls import Folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytest_httpserver import HTTPServer
 
-from tests.backends.picker_server import PickerServer, silent
+from tests.backends.servers import PickerServer, silent
 from tests.cli.receivers import CONTENT_TYPES, EVERYTHING, MOST_BYTES, SCHEMAS, events_to, received, told
 from tests.cli.test_exit_words import in_conflict, limited, lost, malformed, overdue
 from tests.way.calls import Folder

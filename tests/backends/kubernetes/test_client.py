@@ -29,7 +29,7 @@ from reconciler.errors import (
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.test_auth import a_kubeconfig
-from tests.backends.test_http_client import HELLO, Server, hang
+from tests.backends.servers import HELLO, Server, hang
 from tests.builders import NOW
 
 assert kubernetes.client.rest
