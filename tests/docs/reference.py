@@ -36,7 +36,6 @@ FederatedReplicaSet, and a Deployment with `spec.downscalePodPicker` as a Downsc
 `apiVersion: reconciler/v1alpha1`, its `kind`, `metadata` ([Metadata](#metadata), where nothing else is said below) and
 `spec`.
 """
-_OPTIONS = "| option, default | meaning |\n|---|---|"
 SEVERAL = 3  # an option that as many verbs have is described once
 _CLI = """\
 # Command line
@@ -49,7 +48,7 @@ between them (folders with `:`).
 
 Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; kubectl's short names work, and a prefix stands for all below it.
 stdout is the result, in the form of `-o, --output`, by default the first of those listed. stderr is progress, warnings
-and errors. [Exit codes](exit-codes.md) says what a run ends with.
+and errors. Defaults stand in brackets. [Exit codes](exit-codes.md) says what a run ends with.
 """
 
 
@@ -241,12 +240,22 @@ def cli_page() -> str:
         examples = "\n".join(example_lines(verb))
         parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
         own = [row for row in rows[verb].values() if row not in shared]
-        parts += [_OPTIONS, *own, ""] if own else []
+        parts += [*own, ""] if own else []
         common = [*named_together([name for name, row in rows[verb].items() if row in shared]), *forms_of(command)]
         parts += [f"[Also](#options-of-several-verbs): {', '.join(common)}.", ""] if common else []
     ordered = dict.fromkeys(row for options in rows.values() for row in options.values() if row in shared)
     together = [f"- {title}: {', '.join(f'`{name}`' for name in names)}." for title, names in TOGETHER.items()]
-    return "\n".join([*parts, "## Options of several verbs\n", *together, "", _OPTIONS, *ordered, ""])
+    return "\n".join(
+        [
+            *parts,
+            "## Options of several verbs\n",
+            "By name of what belongs together:\n",
+            *together,
+            "\nEach:\n",
+            *ordered,
+            "",
+        ]
+    )
 
 
 TOGETHER = {
@@ -274,7 +283,7 @@ def named_together(names: Sequence[str]) -> Iterator[str]:
 def options_of(command: click.Command, context: click.Context) -> dict[str, str]:
     """Return the row of each option, by its long name."""
     return {
-        max(option.opts, key=len): f"| {cell(names)}{default_of(option)} | {cell(option.help or '')} |"
+        max(option.opts, key=len): f"- {names}{default_of(option)}: {option.help or ''}"
         for option in command.get_params(context)
         if isinstance(option, click.Option) and not option.hidden and not {"--help", "--output"} & {*option.opts}
         for names in [f"`{', '.join(option.opts)}{value_of(option)}`"]
@@ -301,7 +310,7 @@ def value_of(option: click.Option) -> str:
 
 def default_of(option: click.Option) -> str:
     words = str(getattr(option, "default_words", ""))
-    return "" if not words else f", `{words}`" if " " not in words else f", {words}"
+    return "" if not words else f" (`{words}`)" if " " not in words else f" ({words})"
 
 
 PAGES = {
