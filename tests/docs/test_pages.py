@@ -41,11 +41,6 @@ def test_the_picture_of_a_plan_is_what_plan_prints() -> None:
     assert picture.PICTURE.read_text() == picture.picture(), "run `python -m tests.docs`"
 
 
-def test_pages_are_run_at_all() -> None:
-    consoles = [block for page in PAGES for block in blocks(page.read_text()) if block.language == "console"]
-    assert sum(block.text.count("$ reconciler ") for block in consoles) >= 4
-
-
 def test_the_pods_that_are_chosen_are_those_that_a_run_removes() -> None:
     """No page says that what an autoscaler or a person removes is chosen, and the guides say that it is not."""
     told = {"concepts": "when a run shrinks a workload", "how-to/choose-pods": "Only pods that this tool removes"}

@@ -68,6 +68,12 @@ WEB = [a_deployment("web"), a_service("web")]
 WEB_REF = ObjectRef("a", "dev", "Deployment", "web", "apps")
 
 
+def of_web() -> Simulation:
+    """WEB in one cluster, idle at night."""
+    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
+    return Simulation(policy_set([FLEET, an_idling_policy(NIGHTS)]), Opened({"a": Backend("a", cluster=cluster)}))
+
+
 def at(hour: int, day: int = 20) -> datetime:
     return datetime(2026, 11, day, hour, tzinfo=UTC)
 
@@ -239,9 +245,7 @@ def test_the_snapshot_stays_as_it_is() -> None:
 
 
 def test_a_change_in_between_counts_from_the_next_run_on() -> None:
-    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
-    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
-    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
+    simulation = of_web()
     assert simulation.run(at(20)).replicas[WEB_REF] == 0
     service = ObjectRef("a", "dev", "Service", "web")
     simulation.annotate(service, {"reconciler/wake-requested-at": "2026-11-20T21:00:00Z"})
@@ -260,9 +264,7 @@ def test_a_change_in_between_counts_from_the_next_run_on() -> None:
     ],
 )
 def test_a_change_is_a_merge_patch(fields: dict[str, Any], annotations: dict[str, str], replicas: int) -> None:
-    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
-    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
-    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
+    simulation = of_web()
     simulation.change(WEB_REF, fields)
     manifest = simulation.clusters["a"].manifest(WEB_REF)
     assert manifest["metadata"].get("annotations", {}) == annotations
@@ -270,8 +272,7 @@ def test_a_change_is_a_merge_patch(fields: dict[str, Any], annotations: dict[str
 
 
 def test_a_change_of_what_is_not_there_is_refused() -> None:
-    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
-    simulation = Simulation(found, Opened({"a": Backend("a", cluster=MemoryCluster.of_manifests("a", WEB, first_of))}))
+    simulation = of_web()
     for ref in (
         ObjectRef("a", "dev", "Deployment", "none", "apps"),
         ObjectRef("b", "dev", "Deployment", "web", "apps"),

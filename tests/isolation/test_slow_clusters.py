@@ -192,12 +192,8 @@ def test_what_never_begins_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     policies, world = fleet.opened(folder)
     ends = threading.Event()
 
-    class Hanging:
-        def scale_kinds(self) -> Any:
-            ends.wait(60)
-            raise TimeoutError("cut")
-
-    hanging = {name: replace(world.sources[name], cluster=Hanging()) for name in names[:8]}
+    faults = Faults(0, lambda _: ends.wait(60), lasts=True, only="scale_kinds")
+    hanging = {name: replace(one, cluster=faults.of(one.cluster)) for name, one in list(world.sources.items())[:8]}
     readers = Readers(WorkerPool(size=8), seconds=1)
     began = time.monotonic()
     _, applied = fleet.run(policies, replace(world, sources={**world.sources, **hanging}, readers=readers))

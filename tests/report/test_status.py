@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,6 @@ from tests.builders import (
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.way.calls import Folder
 
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:30:00Z")
 IDLE = {
     "idling.kubernetes.io/idled-at": "2026-11-20T12:00:00Z",
@@ -110,9 +108,8 @@ def test_a_next_wake_that_has_passed_is_shown_only_where_something_wakes(request
     assert (", next wake " in next(status_lines(status))) == bool(shown)
 
 
-def test_a_federated_replica_set_is_shown_cluster_by_cluster(tmp_path: Path):
-    folder = Folder.copied(QUICKSTART, tmp_path)
-    said = folder.call("status", "shop/web", *LOOK)
+def test_a_federated_replica_set_is_shown_cluster_by_cluster(quickstart: Folder):
+    said = quickstart.call("status", "shop/web", *LOOK)
     heading, name, namespace, replicas, _, head, *rows = said.out.splitlines()
     assert heading == "Fleet quickstart (snapshot, Fri 2026-11-20 23:30, times in Europe/Paris)"
     assert (name.split(), namespace.split()) == (["Name:", "web"], ["Namespace:", "shop"])
@@ -125,13 +122,12 @@ def test_a_federated_replica_set_is_shown_cluster_by_cluster(tmp_path: Path):
     ]
 
 
-def test_what_a_run_idled_and_the_run_itself_are_told(tmp_path: Path):
-    folder = Folder.copied(QUICKSTART, tmp_path)
-    folder.apply("2026-11-20T22:00:00Z", "--policy", "idle-dev", "--run-id", "the-night")
-    said = folder.call("status", *LOOK)
+def test_what_a_run_idled_and_the_run_itself_are_told(quickstart: Folder):
+    quickstart.apply("2026-11-20T22:00:00Z", "--policy", "idle-dev", "--run-id", "the-night")
+    said = quickstart.call("status", *LOOK)
     assert said.out.splitlines()[-1] == "Run the-night 30m ago: 1 idle, 1 wake"
-    idle = folder.call("status", "eu-west", *LOOK).out.splitlines()
+    idle = quickstart.call("status", "eu-west", *LOOK).out.splitlines()
     assert idle[0] == "Fleet quickstart (snapshot, Fri 2026-11-20 23:30, times in Europe/Paris): 1 idle"
     assert idle[1].split() == ["IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS", "SCALE"]
     assert idle[2].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 23:00 (30m)  Mon 2026-11-23")
-    assert folder.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"
+    assert quickstart.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"

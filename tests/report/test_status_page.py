@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -107,16 +106,14 @@ def test_hostile_texts_stay_texts(text: str):
 
 
 @pytest.mark.parametrize("form", ["javascript:{object}", "https://x/y", "{object}", "https://x/\n{object}"])
-def test_a_form_is_an_address_with_a_place_for_the_object(repository: Path, tmp_path: Path, form: str):
-    quickstart = Folder.copied(repository / "examples" / "quickstart", tmp_path)
+def test_a_form_is_an_address_with_a_place_for_the_object(quickstart: Folder, form: str):
     said_of = quickstart.call("status", "--snapshot", "snapshot", "-o", "html", "--wake-form", form)
     assert (said_of.code, said_of.out) == (64, "")
     assert said_of.err.startswith("error: --wake-form: ")
     assert "expected https://... with {object} in it" in said_of.err
 
 
-def test_the_verb_writes_the_page(repository: Path, tmp_path: Path):
-    quickstart = Folder.copied(repository / "examples" / "quickstart", tmp_path)
+def test_the_verb_writes_the_page(quickstart: Folder):
     now = ("--snapshot", "snapshot", "--now", "2026-11-20T22:01:00Z")
     quickstart.apply("2026-11-20T22:00:00Z", "--policy", "idle-dev")
     told = quickstart.call("status", *now, "-o", "html", "--wake-form", GITHUB)
