@@ -1,10 +1,9 @@
-"""Others who write what we idled, on a real control plane; and a cluster that is frozen while something sleeps."""
+"""Others who write what we idled, on a real control plane."""
 
 from __future__ import annotations
 
 import json
 from datetime import date, timedelta
-from typing import Any
 
 import pytest
 
@@ -19,11 +18,10 @@ from tests.real.objects import (
     for_deployment,
     with_metadata,
 )
-from tests.real.worlds import create, create_missing, wait_for_ready, wait_until
+from tests.real.worlds import create, create_missing, wait_for_ready
 
 GIT = "argocd-controller"
 MONDAY = date(2035, 11, 19)
-REASON = "scale.kubernetes.io/scale-reason"
 
 
 class Night(OneNamespace):
@@ -44,28 +42,10 @@ class Night(OneNamespace):
     def marks(self) -> dict[str, str]:
         return self.annotations(self.web)
 
-    def annotate(self, **keys: str | None) -> None:
-        self.api.patch(self.web, {"metadata": {"annotations": keys}}, fieldManager="kubectl-annotate")
-
 
 @pytest.fixture
 def night(one_namespace: OneNamespace) -> Night:
     return Night(one_namespace.plane, one_namespace.namespace, one_namespace.folder)
-
-
-def with_web(night: Night) -> Night:
-    """The Service and the Deployment web, idle on Monday night."""
-    create(night.api, [a_service("web"), a_deployment("web", 3)], night.namespace)
-    wait_for_ready(night.api, night.namespace, "web", 3)
-    night.run(0, "23:00")
-    assert night.count == 0
-    return night
-
-
-def but_for_status(found: Object) -> Object:
-    """Return an object with who wrote what and when, but for its status: its controller may write that at any time."""
-    writers = [one for one in found["metadata"]["managedFields"] if one.get("subresource") != "status"]
-    return {"metadata": {**found["metadata"], "managedFields": writers, "resourceVersion": ""}, "spec": found["spec"]}
 
 
 class GitOps:
@@ -289,58 +269,3 @@ def test_with_the_documented_settings_no_tool_undoes_a_cron_job_or_a_scaled_obje
         assert [one.state() for one in rests] == [(False, None)] * 3
     marks = [marks for one in rests for marks in one.marks()]
     assert not any({"reconciler/undone", "reconciler/contested"} & found.keys() for found in marks)
-
-
-@pytest.mark.parametrize("reason", ["Maintenance", None], ids=["a foreign reason", "a reason that was removed"])
-def test_who_gives_another_reason_takes_it_over(night: Night, reason: str | None) -> None:
-    with_web(night)
-    assert night.marks()[REASON] == "Idled"
-    night.annotate(**{REASON: reason})
-    night.run(0, "23:40")
-    service = f"/api/v1/namespaces/{night.namespace}/services/web"
-    assert (night.count, night.annotations(service)) == (0, {})
-    found = night.marks()
-    assert (found.get(REASON), found["scale.kubernetes.io/previous-scale"]) == (reason, "3")
-    assert not any(key.startswith("idling.kubernetes.io/") for key in found)
-    before = but_for_status(night.api.get(night.web))
-    for time in ("07:30", "12:00"):
-        night.run(1, time)
-    assert (night.count, but_for_status(night.api.get(night.web))) == (0, before)
-
-
-def test_who_asks_for_it_has_it_woken(night: Night) -> None:
-    with_web(night)
-    night.annotate(**{REASON: "Maintenance"})
-    night.call("wake", f"member/{night.namespace}/Deployment/web", "--now", f"{MONDAY}T23:30:00Z")
-    assert night.count == 3
-    assert REASON not in night.marks()
-
-
-def due(night: Night) -> None:
-    night.run(1, "07:30")
-
-
-def asked(night: Night) -> None:
-    night.annotate(**{"reconciler/wake-requested-at": f"{MONDAY}T23:30:00Z"})
-    night.run(0, "23:40")
-
-
-def woken(night: Night) -> None:
-    night.call("wake", f"member/{night.namespace}", "--now", f"{MONDAY}T23:30:00Z")
-
-
-def restored(night: Night) -> None:
-    night.call("restore", f"member/{night.namespace}", "--auto-approve", "--now", f"{MONDAY}T23:30:00Z")
-
-
-@pytest.mark.parametrize("wake", [due, asked, woken, restored])
-def test_a_frozen_cluster_holds_no_wake(night: Night, wake: Any) -> None:
-    with_web(night)
-    night.write(state="Frozen")
-    night.run(0, "23:10")
-    assert night.count == 0
-    wake(night)
-    assert night.count == 3
-    wait_until(lambda: "idling.kubernetes.io/previous-scale" not in night.marks(), "no record")
-    night.run(1, "23:00")
-    assert night.count == 3

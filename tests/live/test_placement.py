@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 NAMES = ("east", "north", "west")
 TODAY = datetime.now(UTC).replace(microsecond=0)
 NIGHT = (TODAY + timedelta(days=7 + (4 - TODAY.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
-MONDAY = NIGHT + timedelta(days=2, hours=11)
 
 
 class Fleet(LiveFleet):
@@ -191,54 +190,6 @@ def test_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> No
     assert {kind: len(pods_of(fleet.api("west"), space)) for kind, space in spaces.items()} == made
 
 
-def test_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room(fleet: Fleet) -> None:
-    pool = f"own-{fleet.suffix}"
-    for name, room in {"east": 100, "north": 6, "west": 1}.items():
-        create(fleet.api(name), [a_node(pool, pods=room, pool=pool)])
-    preferences = {"rebalance": False, "clusters": {"east": {"weight": 1}, "north": {"weight": 1}}}
-
-    def asked() -> dict[str, int]:
-        return {name: replicas_of(fleet.api(name), fleet.shop, "web", "replicasets") for name in ("east", "north")}
-
-    fleet.write(a_federated(fleet.shop, 20, pool, preferences=preferences))
-    fleet.run(timedelta())
-    fleet.wait_for_pods(fleet.shop, east=10, north=6)
-    for minutes in (6, 12, 18):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_pods(fleet.shop, east=14, north=6)
-        assert asked() == {"east": 14, "north": 8}
-    fleet.write(a_federated(fleet.shop, 25, pool, preferences=preferences))
-    for minutes in (19, 25):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_pods(fleet.shop, east=19, north=6)
-        assert asked() == {"east": 19, "north": 8}
-
-
-def test_frozen_at_night_and_thawed_on_monday(fleet: Fleet) -> None:
-    night = a_policy(
-        "IdlingPolicy",
-        "nights",
-        selector={"namespaces": {"include": [fleet.shop]}, "workloads": {"kinds": ["ReplicaSet"]}},
-        idleWhen=[{"schedule": {"timeZone": "UTC", "downtime": ["Fri 20:00-Mon 07:00"]}}],
-    )
-    two = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
-    fleet.write(a_federated(fleet.shop, 6, preferences=two), night)
-    fleet.run(timedelta(hours=-10), NIGHT)
-    fleet.wait_for_pods(fleet.shop, east=3, north=0, west=3)
-    fleet.run(timedelta(), NIGHT)
-    fleet.wait_for_pods(fleet.shop, east=0, north=0, west=0)
-    fleet.write(a_federated(fleet.shop, 6), night, west="Frozen")
-    for minutes in (5, 30):
-        fleet.run(timedelta(minutes=minutes), NIGHT)
-        fleet.wait_for_pods(fleet.shop, east=0, north=0, west=0)
-        assert fleet.api("north").find(f"/apis/apps/v1/namespaces/{fleet.shop}/replicasets/web") is None
-    fleet.write(a_federated(fleet.shop, 6), night)
-    for minutes in (0, 5, 10):
-        fleet.run(timedelta(minutes=minutes), MONDAY)
-        fleet.wait_for_controllers(fleet.shop)
-    fleet.wait_for_pods(fleet.shop, east=2, north=2, west=2)
-
-
 def test_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fleet: Fleet) -> None:
     space = f"two-{fleet.suffix}"
     for name in ("east", "north"):
@@ -253,57 +204,6 @@ def test_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fle
         fleet.run(timedelta(minutes=minutes))
         fleet.wait_for_controllers(space)
     fleet.wait_for_pods(space, east=10, north=10, west=10)
-
-
-def test_a_lost_home_is_replaced_and_gets_its_part_back(fleet: Fleet) -> None:
-    """The last one: controllers take a while to come back to an API server that was away."""
-    fleet.write(a_federated(fleet.shop, 12))
-    fleet.run(timedelta())
-    fleet.wait_for_pods(fleet.shop, east=4, north=4, west=4)
-    fleet.planes["east"].stop_api_server()
-    for minutes in (1, 9):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_pods(fleet.shop, north=4, west=4)
-    fleet.run(timedelta(minutes=31))
-    fleet.wait_for_pods(fleet.shop, north=6, west=6)
-    fleet.planes["east"].start_api_server()
-    for minutes in (32, 33, 34):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_controllers(fleet.shop)
-    fleet.wait_for_pods(fleet.shop, east=4, north=4, west=4)
-    path = f"/api/v1/namespaces/{fleet.own}/configmaps"
-    found = {name: [one["metadata"]["name"] for one in fleet.api(name).items(path)] for name in NAMES}
-    told = ("kube-root-ca", "reconciler-history")  # what was done while home was away is told where it was written
-    ours = {name: [one for one in names if not one.startswith(told)] for name, names in found.items()}
-    assert ours == {"east": ["reconciler-memory", f"reconciler-status-{fleet.shop}.web"], "north": [], "west": []}
-    assert fleet.actions((fleet.start + timedelta(minutes=40)).strftime("%Y-%m-%dT%H:%M:%SZ")) == []
-
-
-def test_a_deployment_that_is_placed_goes_back_to_what_it_was_and_unnamed_clusters_stay_as_they_are(
-    fleet: Fleet,
-) -> None:
-    for name in NAMES:
-        create(fleet.api(name), [a_deployment("web", 6, spec={"nodeSelector": {"pool": "large"}})], fleet.shop)
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    named = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
-    policy = a_policy("FederatedReplicaSet", "web", fleet.shop, replicas=8, preferences=named, targetRef=target)
-    for policies, expected in (([policy], (4, 6, 4)), ([policy], (4, 6, 4)), ([], (6, 6, 6)), ([], (6, 6, 6))):
-        for name in NAMES:
-            wait_until(partial(is_settled, fleet.api(name), fleet.shop), f"a rolled out Deployment in {name}")
-        fleet.write(*policies)
-        fleet.run(timedelta(minutes=1))
-        assert tuple(fleet.asked(fleet.shop, "deployments").values()) == expected
-    for name in NAMES:
-        metadata = fleet.api(name).get(deployment_path(fleet.shop, "web"))["metadata"]
-        assert not [key for key in metadata.get("annotations", {}) if key.startswith("reconciler/")]
-
-
-def is_settled(api: Api, namespace: str) -> bool:
-    found = api.get(deployment_path(namespace, "web"))
-    status, replicas = found.get("status", {}), found["spec"]["replicas"]
-    return status.get("observedGeneration") == found["metadata"]["generation"] and all(
-        status.get(key) == replicas for key in ("replicas", "availableReplicas", "updatedReplicas")
-    )
 
 
 def a_night(fleet: Fleet) -> Object:
@@ -332,27 +232,3 @@ def test_what_the_api_server_does_not_let_go_idle_is_not_called_idle(fleet: Flee
         fleet.run(timedelta(minutes=minutes), NIGHT)
     fleet.wait_for_pods(fleet.shop, east=0, west=1)
     assert "idle" not in status_of(fleet)["west"]
-
-
-def test_what_is_asleep_in_a_cluster_that_is_lost_wakes_elsewhere_in_the_morning(fleet: Fleet) -> None:
-    """Not a minute before: at night nothing of it is missing."""
-    west = {"rebalance": True, "clusters": {"west": {"weight": 1}}}
-    fleet.write(a_federated(fleet.shop, 1, preferences=west), a_night(fleet))
-    fleet.run(timedelta(hours=-10), NIGHT)
-    fleet.wait_for_pods(fleet.shop, west=1)
-    fleet.run(timedelta(), NIGHT)
-    fleet.run(timedelta(minutes=1), NIGHT)
-    fleet.wait_for_pods(fleet.shop, west=0)
-    until = (NIGHT + timedelta(hours=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert (status_of(fleet)["west"]["idle"], status_of(fleet)["west"]["until"]) == (f"nights-{fleet.suffix}", until)
-    both = {"rebalance": True, "clusters": {"east": {"weight": 1}, "west": {"weight": 1}}}
-    fleet.write(a_federated(fleet.shop, 1, preferences=both), a_night(fleet))
-    fleet.planes["west"].stop_api_server()
-    try:
-        for hours in (1, 2, 8):
-            fleet.run(timedelta(hours=hours), NIGHT)
-            assert fleet.api("east").find(deployment_path(fleet.shop, "web", "replicasets")) is None
-        fleet.run(timedelta(hours=10), NIGHT)
-        fleet.wait_for_pods(fleet.shop, east=1)
-    finally:
-        fleet.planes["west"].start_api_server()
