@@ -85,19 +85,6 @@ def test_a_cluster_that_is_lost_at_night_is_replaced_when_it_should_wake(world):
     assert world.counts()["east"] == 1
 
 
-def test_a_cluster_that_is_lost_at_night_is_replaced_when_the_policy_is_removed(world):
-    world.web(1, ("west",))
-    world.run(EVENING)
-    world.run(NIGHT)
-    world.run(NIGHT)
-    world.web(1)
-    world.lose()
-    world.run("2026-11-23T23:00:00Z", 6)
-    (world.path / "policies" / "nights.yaml").unlink()
-    world.run("2026-11-23T23:10:00Z", 6)
-    assert world.counts()["east"] == 1
-
-
 def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(world):
     world.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
     world.web(6)

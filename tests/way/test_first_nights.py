@@ -68,43 +68,6 @@ def test_a_whole_fleet_does_not_fall_asleep_and_what_the_line_says_lets_it(fleet
     assert planned(fleet, NEXT_NIGHT) == (50, [])  # they are known: no number is needed any more
 
 
-def test_it_is_lifted_once_and_takes_nothing_from_the_others(fleet: Folder) -> None:
-    more = deployments(range(3), "tools")
-    for cluster in CLUSTERS[:3]:
-        fleet.write(f"snapshot/{cluster}/tools.yaml", more)
-    fleet.write("policies/tools.yaml", IDLING.replace("idle-dev", "idle-tools").replace("team-*", "tools"))
-    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=49")[0] == 9
-    assert planned(fleet, NIGHT, "--allow-exceed", "idle-dev=50") == (59, [])
-    fleet.apply(NIGHT, "--allow-exceed", "idle-dev", "--policy", "idle-dev")
-    assert planned(fleet, NIGHT) == (9, [])
-
-
-def test_what_was_new_counts_for_24_hours(fleet: Folder) -> None:
-    fleet.write("policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-1]}"))
-    pasted_numbers = "  limits: {workloads: 11}\n"
-    fleet.write("policies/idle.yaml", (fleet.path / "policies/idle.yaml").read_text() + pasted_numbers)
-    assert (planned(fleet, NIGHT), fleet.apply(NIGHT).code) == ((10, []), 0)
-    fleet.write(
-        "policies/idle.yaml", IDLING.replace("workloads: {}", "workloads: {include: [web-0, web-2]}") + pasted_numbers
-    )
-    later = "2026-11-26T20:59:00Z"
-    fleet.apply(MORNING)
-    (why,) = planned(fleet, later)[1]
-    assert why == (
-        "idle-dev: 5 workloads would go idle for the first time after 10 in the last 24 hours, limit 11; "
-        "to allow: set `limits: {workloads: 17}` in policies/idle.yaml:7"
-    )
-    assert planned(fleet, later)[0] == 5  # what is known goes on
-    assert planned(fleet, NEXT_NIGHT) == (10, [])
-
-
-def test_what_only_observes_says_what_would_be_held_back(fleet: Folder) -> None:
-    fleet.write("policies/idle.yaml", f"{IDLING}  mode: Observe\n")
-    said = fleet.plan(NIGHT)
-    assert (said.code, planned(fleet, NIGHT)) == (0, (0, []))
-    assert LINE.replace("idle-dev: ", "with mode: Enforce ") in " ".join(said.out.split())
-
-
 def test_the_first_night_says_the_same_line_and_warns_of_a_number_that_is_too_large(fleet: Folder) -> None:
     at = ("validate", "policies", "--snapshot", "snapshot", "--now", NIGHT)
     assert f"  held back: {LINE}" in fleet.call(*at).out.splitlines()

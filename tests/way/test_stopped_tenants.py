@@ -3,8 +3,6 @@ as ever; exit code and messages say so."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.way.calls import Folder
@@ -56,15 +54,6 @@ def test_what_is_idle_stays_idle_until_it_is_due(folder):
     assert (morning.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {2}, {2})
 
 
-def test_a_requested_wake_of_a_stopped_team_is_done(folder):
-    folder.apply(NIGHT)
-    folder.write("policies/teams/a/sleep.yaml", BROKEN)
-    at = ("--snapshot", "snapshot", "--now", LATER)
-    assert folder.call("wake", "dev/team-a-web/deployment/web", "--policies", "policies", *at).code == 0
-    folder.apply(LATER)
-    assert (replicas(folder, "a"), replicas(folder, "b")) == ({0, 2}, {0})
-
-
 def test_a_policy_that_is_gone_with_a_broken_file_counts_as_no_removed_one(folder):
     """Of b, whose policies are really gone, the wakes are those of a removed policy: a has no say in that."""
     folder.apply(NIGHT)
@@ -82,21 +71,6 @@ def test_a_broken_fleet_lets_all_wakes_through(folder):
     assert "only what is due or requested is woken" in morning.err
 
 
-def test_a_platform_policy_decides_nothing_there_either_and_says_so(folder):
-    everywhere = SLEEP.replace("name: sleep", "name: everywhere")
-    everywhere = everywhere.replace("spec:\n", "spec:\n  priority: 99\n  limits: {workloads: 20}\n")
-    everywhere = everywhere.replace("{workloads: {}}", '{namespaces: {include: ["team-*"]}, workloads: {}}')
-    folder.write("policies/everywhere.yaml", everywhere)
-    folder.write("policies/teams/a/sleep.yaml", BROKEN)
-    folder.apply(NIGHT)
-    assert (replicas(folder, "a"), replicas(folder, "b")) == ({2}, {0})
-    said = folder.call(
-        "explain", "dev/team-a-web/Deployment/web", "--snapshot", "snapshot", "--now", NIGHT, "-o", "json"
-    )
-    (policy,) = json.loads(said.out)["objects"][0]["policies"]
-    assert (policy["outcome"], policy["reasonCode"]) == ("left as it is", "TenantStopped")
-
-
 def test_a_policy_that_may_select_what_is_of_a_stopped_team_is_not_said_to_select_nothing(folder):
     only_a = SLEEP.replace("name: sleep", "name: only-a")
     only_a = only_a.replace("{workloads: {}}", '{namespaces: {include: ["team-a-*"]}, workloads: {}}')
@@ -106,27 +80,6 @@ def test_a_policy_that_may_select_what_is_of_a_stopped_team_is_not_said_to_selec
     folder.write("policies/only-a.yaml", only_a.replace("team-a-", "team-c-"))
     folder.write("policies/teams/a/sleep.yaml", SLEEP)
     assert "No workload is selected by IdlingPolicy only-a (policies/only-a.yaml:1)." in folder.plan(NIGHT).out
-
-
-def test_what_the_platform_places_in_the_namespaces_of_a_stopped_team_is_left_as_it_is(folder):
-    placed = (
-        "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: web, namespace: team-a-web}\n"
-        "spec:\n  replicas: 4\n  selector: {matchLabels: {app: f}}\n"
-        "  template: {metadata: {labels: {app: f}}, spec: {containers: [{name: c, image: x}]}}\n"
-    )
-    folder.write("policies/placed.yaml", placed)
-    folder.apply(NIGHT)
-    folder.apply(LATER)
-    before = folder.objects()
-    folder.write("policies/teams/a/sleep.yaml", BROKEN)
-    (folder.path / "policies/placed.yaml").unlink()
-    said = folder.apply(LATER)
-    assert said.code == 3
-    after = folder.objects()
-    assert {name: one for name, one in after.items() if name[2] == "ReplicaSet"} == {
-        name: one for name, one in before.items() if name[2] == "ReplicaSet"
-    }
-    assert any(name[2] == "ReplicaSet" for name in after)
 
 
 def test_where_priorities_are_equal_the_platform_wins_and_where_the_tenant_is_higher_it_does(folder):

@@ -71,12 +71,6 @@ def test_clusters_that_the_preferences_do_not_name_stay_as_they_are(folder):
     assert "preferences.clusters names neither dev nor *" in said
 
 
-def test_a_star_names_all_clusters(folder):
-    folder.write("policies/web.yaml", placed(14, "*"))
-    apply(folder)
-    assert counts(folder) == dict.fromkeys(ALL_SIX, 2)
-
-
 def test_a_missing_deployment_of_a_cluster_that_is_not_named_is_nobodys_matter(folder):
     (folder.path / "snapshot" / "dev" / "web.yaml").unlink()
     folder.write("snapshot/dev/space.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
