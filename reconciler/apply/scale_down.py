@@ -29,7 +29,7 @@ from reconciler.apply.live_workload import (
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
 from reconciler.decide.downscale.deletion_order import is_active
-from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, why_unsettled
+from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
     VictimSelection,
@@ -195,7 +195,7 @@ def _by_deletion_costs(shrink: _Shrink) -> Outcome:
         if task.access.limit.over:
             raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
         now = live_workload(task)
-        why = why_unsettled(now.workload, now.group, shrink.cut, shrink.victims, entry)
+        why = next(changes_since(now.workload, now.group, shrink.cut, shrink.victims, entry), "")
         if why:
             raise _Deferred(f"{task.ref}: {why}; {_RESTORED}")
         check_lock(task)

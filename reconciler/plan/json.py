@@ -60,12 +60,7 @@ T = TypeVar("T")
 
 def plan_to_json(plan: Plan) -> str:
     """Return `plan` as the text of a plan file: indented by 2, keys in the schema's order, a newline at the end."""
-    return json_text(plan_document(plan))
-
-
-def json_text(document: msgspec.Struct) -> str:
-    """Return `document` as indented JSON text, a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode("utf-8") + "\n"
+    return msgspec.json.format(msgspec.json.encode(plan_document(plan)), indent=2).decode("utf-8") + "\n"
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -146,13 +141,20 @@ _ALIKE = (*_TEXTS, *_FLAGS)
 
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
-    decision = action.decision
+    decision, ref = action.decision, action.ref
     return ChangeDocument(
         **{name: getattr(decision, name) for name in _ALIKE},
         id=action.id,
         phase=decision.phase.name.lower(),  # type: ignore[arg-type]  # the names of Phase are the literals of PhaseName
-        cluster=decision.ref.cluster,
-        object=_object(decision),
+        cluster=ref.cluster,
+        object=ObjectDocument(
+            api_version=decision.api_version,
+            group=ref.group,
+            kind=ref.kind,
+            namespace=ref.namespace,
+            name=ref.name,
+            uid=decision.uid,
+        ),
         replicas=_replicas(decision),
         cause=_same(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
@@ -174,18 +176,6 @@ def _after(changes: Sequence[FieldChange]) -> dict[str, Any]:
         if path not in result or change.before != change.after:
             result[path] = json_value(change.after)
     return result
-
-
-def _object(decision: Decision) -> ObjectDocument:
-    ref = decision.ref
-    return ObjectDocument(
-        api_version=decision.api_version,
-        group=ref.group,
-        kind=ref.kind,
-        namespace=ref.namespace,
-        name=ref.name,
-        uid=decision.uid,
-    )
 
 
 def _replicas(decision: Decision) -> ReplicasDocument | None:

@@ -176,20 +176,13 @@ def former_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
 # Whether the marked victims are still exactly the pods that will go.
 
 
-def why_unsettled(
+def changes_since(
     workload: Workload, group: PodGroup, selection: VictimSelection, victims: Iterable[Pod], entry: JournalEntry
-) -> str:
-    """Return the first change since `selection` was made and its `victims` were marked as `entry` says, "" for none.
-
-    `workload` and `group` are as they are now.
+) -> Iterator[str]:
+    """Yield what changed since `selection` was made and its `victims` were marked as `entry` says; `workload` and
+    `group` are as they are now.
     """
     chosen = {pod.uid for pod in victims}
-    return next(_changes(workload, group, selection, chosen, entry), "")
-
-
-def _changes(
-    workload: Workload, group: PodGroup, selection: VictimSelection, chosen: set[str], entry: JournalEntry
-) -> Iterator[str]:
     if workload.uid != entry.uid or workload.spec_replicas != entry.before:
         yield f"its replicas are {workload.spec_replicas}, expected {entry.before}"
     if group.split or replaces_replica_sets(workload):

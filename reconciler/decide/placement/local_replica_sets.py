@@ -274,7 +274,10 @@ def pod_counts(workload: Workload, pods: Iterable[Pod], federated: FederatedRepl
     crashing_since = _nanoseconds(now - federated.progress_deadline)
     late_since = _nanoseconds(now - ON_ITS_WAY)
     missing = max(0, workload.spec_replicas - len(active))
-    unschedulable = sum([_waits_since(pod) <= waiting_since for pod in active if not pod.node and pod.unschedulable])
+    waiting = [pod for pod in active if not pod.node and pod.unschedulable]
+    # Since when is not always known: then since they were made, or for long.
+    waits = [pod.created_ns or 0 if pod.unscheduled_since_ns is None else pod.unscheduled_since_ns for pod in waiting]
+    unschedulable = sum([since <= waiting_since for since in waits])
     return PodCounts(
         current=len(placed),
         available=available_replicas(workload, sum([pod.ready for pod in placed])),
@@ -284,13 +287,6 @@ def pod_counts(workload: Workload, pods: Iterable[Pod], federated: FederatedRepl
         late=sum([not pod.ready and (pod.created_ns or 0) <= late_since for pod in active])
         + (missing if _failing_since(workload) or _not_made_since(workload, now - ON_ITS_WAY) else 0),
     )
-
-
-def _waits_since(pod: Pod) -> int:
-    """Return since when a pod cannot be scheduled; where that is unknown, since it was made; else long ago."""
-    if pod.unscheduled_since_ns is not None:
-        return pod.unscheduled_since_ns
-    return pod.created_ns or 0
 
 
 def _nanoseconds(at: datetime) -> int:

@@ -234,39 +234,33 @@ def config_map_written(
     if not changes:
         return ()
     data = ",".join(sorted(content.data))
-    return (
-        Decision(
-            key=f"{group}/{content.ref}/{Verb.REMEMBER}{'/' + data if data else ''}",
-            job="placement",
-            verb=Verb.REMEMBER,
-            phase=Phase.RECORD,
-            ref=content.ref,
-            api_version="v1",
-            uid=None if found is None else found.uid,
-            changes=() if found is None else changes,
-            cause=cause,
-            group=group,
-            needs=needs,
-            manifest=_manifest(content) if found is None else None,
-            has_annotations=found is None or found.has_annotations,
-        ),
+    written = replace(
+        _config_map_decision(Verb.REMEMBER, content.ref, found, group, cause),
+        changes=() if found is None else changes,
+        needs=needs,
+        manifest=_manifest(content) if found is None else None,
+        has_annotations=found is None or found.has_annotations,
     )
+    return (replace(written, key=f"{written.key}/{data}") if data else written,)
 
 
 def config_map_deleted(found: ConfigMap, group: str, cause: Cause, needs: tuple[str, ...] = ()) -> Decision:
     """Return the decision that deletes a ConfigMap of ours."""
+    return replace(_config_map_decision(Verb.DELETE, found.ref, found, group, cause), needs=needs)
+
+
+def _config_map_decision(verb: Verb, ref: ObjectRef, found: ConfigMap | None, group: str, cause: Cause) -> Decision:
     return Decision(
-        key=f"{group}/{found.ref}/{Verb.DELETE}",
+        key=f"{group}/{ref}/{verb}",
         job="placement",
-        verb=Verb.DELETE,
+        verb=verb,
         phase=Phase.RECORD,
-        ref=found.ref,
+        ref=ref,
         api_version="v1",
-        uid=found.uid,
+        uid=None if found is None else found.uid,
         changes=(),
         cause=cause,
         group=group,
-        needs=needs,
     )
 
 

@@ -54,7 +54,7 @@ from reconciler.decide.placement.status import (
     config_map_written,
 )
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.model import ConfigMap, ObjectRef, Workload
+from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _ADOPTED = reason(ReasonCode.ADOPTED)
@@ -303,7 +303,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
         replace(one, phase=Phase.REPAIR)
-        for one in config_map_written(content, _journal(write), write.group, deleted.cause)
+        for one in config_map_written(content, write.inputs.replaced.get(content.ref), write.group, deleted.cause)
     )
     yield from written
     first = [one.key for one in written]
@@ -316,7 +316,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 
 
 def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
-    kept = _journal(write)
+    kept = write.inputs.replaced.get(_journal_ref(write))
     if kept is not None:
         words = replace(cause(write.local, write.result), reasons=(reason(ReasonCode.REPLACED),))
         yield config_map_deleted(kept, write.group, words)
@@ -325,8 +325,3 @@ def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
 def _journal_ref(write: _LocalWrite) -> ObjectRef:
     name = config_map_name(REPLACED, write.result.federated.key)
     return ObjectRef(write.local.cluster, write.inputs.fleet.namespace, "ConfigMap", name)
-
-
-def _journal(write: _LocalWrite) -> ConfigMap | None:
-    replaced = write.inputs.replaced
-    return replaced.get(_journal_ref(write)) if replaced else None
