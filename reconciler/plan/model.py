@@ -270,7 +270,7 @@ def json_value(value: Any) -> Any:
     if value is None or type(value) in (str, bool, int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _not_finite(value)
+        return value if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
     if isinstance(value, Mapping):
         return {str(key): json_value(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple):
@@ -278,12 +278,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((json_value(item) for item in value), key=str)
     return _text(value)
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "+Inf" if value > 0 else "-Inf"
 
 
 def _text(value: Any) -> Any:
