@@ -70,8 +70,8 @@ def _open_server(
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
         make_lock=partial(LeaseLock, client, settings.name, live.namespace),
         traffic=client.traffic,
-        preflight=Preflight(settings.name, client, connection),
-        served=ServedObjects(settings.name, client),
+        preflight=Preflight(client, connection),
+        served=ServedObjects(client),
         reading=client.reading,
         begin=budget.renew,
     )

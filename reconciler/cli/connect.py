@@ -120,7 +120,7 @@ def _secret_of(hub: str, name: str, policies: PolicySet, options: RunOptions) ->
     connection = Connection(settings)
     verified_access(hub, connection, options)
     requests = ApiClient(connection, options.settings)
-    return KubeconfigSecret(Manifests(hub, requests), policies.fleet.namespace, name)
+    return KubeconfigSecret(Manifests(requests), policies.fleet.namespace, name)
 
 
 class _Setup:
@@ -131,7 +131,7 @@ class _Setup:
         settings = ClusterConnection(name, context=context, sources=CredentialSources(None, options.sources.plugins))
         connection = Connection(settings)
         requests = ApiClient(connection, options.settings)
-        self.manifests = Manifests(name, requests)
+        self.manifests = Manifests(requests)
         self.now = options.now
         self.account = ServiceAccount(policies.fleet.namespace, RUN)
         self.entry_name = member.connection.context or name
@@ -140,7 +140,7 @@ class _Setup:
         self._member = member
         self._policies = policies.on(member)
         self._cluster = KubernetesCluster(name, requests)
-        self._preflight = Preflight(name, requests, connection)
+        self._preflight = Preflight(requests, connection)
 
     def expiry_of(self, entry: KubeconfigEntry | None) -> datetime | None:
         """Return when the token in `entry` expires; None where another one is needed, or another server.
@@ -165,7 +165,7 @@ class _Setup:
 
     def written(self, place: KubeconfigPlace, before: str | None, life: timedelta) -> datetime:
         """Put an entry with a new token into the kubeconfig `before`; return when the token expires."""
-        issued = request_token(self.manifests.client, self.manifests.cluster, self.account, life)
+        issued = request_token(self.manifests.client, self.account, life)
         entry = KubeconfigEntry(self.entry_name, self.entry_name, cluster_of(self.access), issued.token)
         place.write(before, with_entry(before, entry))
         return issued.expires

@@ -89,7 +89,7 @@ def _own_secret(name: str, options: RunOptions) -> KubeconfigSecret:
     except OSError:
         raise UsageError("--secret: this is no pod with a ServiceAccount, expected --hub CONTEXT beside it") from None
     client = ApiClient(Connection(ClusterConnection("hub", in_cluster=True)), options.settings)
-    return KubeconfigSecret(Manifests("hub", client), namespace, name)
+    return KubeconfigSecret(Manifests(client), namespace, name)
 
 
 def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
@@ -109,7 +109,7 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
     connection = Connection(settings)
     verified_access(entry.context, connection, options)
     client = ApiClient(connection, options.settings)
-    issued = request_token(client, entry.context, claims.account, claims.life)
+    issued = request_token(client, claims.account, claims.life)
     if issued.expires <= claims.expires:
         return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
     return Renewal(f"renewed, its token expires at {format_time(issued.expires)}", issued.token)

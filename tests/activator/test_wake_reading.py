@@ -30,6 +30,8 @@ def served() -> dict[str, Any]:
 class PagedServer:
     """Answers the lists whose plural is one of `long` in `pages` empty pages, all others in one."""
 
+    cluster = "cluster"
+
     def __init__(self, pages: int, long: set[str]) -> None:
         self.limit = TimeLimit()
         self._pages = pages

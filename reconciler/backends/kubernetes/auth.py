@@ -82,6 +82,11 @@ class Connection:
         self._replaced_at = -_FRESH_SECONDS
 
     @property
+    def cluster(self) -> str:
+        """The name of the cluster."""
+        return self._settings.name
+
+    @property
     def weakness(self) -> str:
         """The key of WEAKNESSES that the kubeconfig has, as far as it was read."""
         return "" if self._endpoint is None else self._endpoint.weakness

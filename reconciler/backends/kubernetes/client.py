@@ -101,7 +101,7 @@ class Attempts:
 
 
 class ApiClient:
-    """All requests to one cluster, at most `settings.in_flight` at a time.
+    """All requests to one cluster, called `cluster`, at most `settings.in_flight` at a time.
 
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
     pauses that double, of random length, or as long as the server asks for; what hung is not. Nothing is waited for
@@ -111,6 +111,7 @@ class ApiClient:
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:
+        self.cluster = connection.cluster
         self.fence: Callable[[], bool] | None = None
         self.is_away = False
         self.limit = settings.limit

@@ -134,7 +134,7 @@ class KubernetesCluster:
         Raises:
             ClusterError: it does not answer.
         """
-        return own_user(self._client, self._name)
+        return own_user(self._client)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""
@@ -163,7 +163,7 @@ class KubernetesCluster:
     def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
-                self._discovery = discover(self._client, self._name)
+                self._discovery = discover(self._client)
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> WorkloadKind | None:
@@ -368,7 +368,7 @@ class ObjectWrite:
         except ForbiddenError as error:
             if self._may(request.operation):
                 raise RefusedError(f"{self._write.ref}: {error.words}, expected it to be accepted") from error
-            if self._account is not None and not self._may_impersonate(request.operation.cluster):
+            if self._account is not None and not self._may_impersonate():
                 words = f"impersonate serviceaccounts {self._account.name} in {self._account.namespace}"
                 lacks = f"{request.operation}: forbidden ({error.words}), expected the right to {words}"
                 raise ImpersonationError(f"{lacks}; see `reconciler doctor`", error.words) from error
@@ -399,15 +399,15 @@ class ObjectWrite:
         resource = f"{self._plural}{slash}{subresource}"
         right = Right(ref.group, resource, operation.verb, name=name, version=self._version)
         try:
-            return is_allowed(self._client, operation.cluster, right, ref.namespace, self._account)
+            return is_allowed(self._client, right, ref.namespace, self._account)
         except ClusterError:
             return False
 
-    def _may_impersonate(self, cluster: str) -> bool:
+    def _may_impersonate(self) -> bool:
         """Return whether we may impersonate the account, True where nobody knows."""
         assert self._account is not None
         try:
-            return is_allowed(self._client, cluster, impersonation_right(self._account), self._account.namespace)
+            return is_allowed(self._client, impersonation_right(self._account), self._account.namespace)
         except ClusterError:
             return True
 

@@ -151,22 +151,22 @@ class ServedKinds(Struct, frozen=True):
         return found is None or found.namespaced
 
 
-def discover(client: ApiClient, cluster: str) -> ServedKinds:
+def discover(client: ApiClient) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
-    found, silent = _served(client, cluster)
+    found, silent = _served(client)
     served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
     custom = sorted(_custom_scales(served.values()))
-    silent = {**_too_many(cluster, custom), **silent}
+    silent = {**_too_many(client.cluster, custom), **silent}
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
         try:
-            kind = _scale_kind(client, cluster, fallback)
+            kind = _scale_kind(client, fallback)
         except (ForbiddenError, MalformedAnswerError) as error:
             unreadable[group, plural] = error
             kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
@@ -175,7 +175,9 @@ def discover(client: ApiClient, cluster: str) -> ServedKinds:
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = WorkloadKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
-    return ServedKinds(cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent)
+    return ServedKinds(
+        client.cluster, served, (*BUILT_IN_SCALES, *(kinds[key] for key in sorted(kinds))), unreadable, silent
+    )
 
 
 def _too_many(cluster: str, custom: Sequence[tuple[str, str]]) -> dict[str, ClusterError]:
@@ -203,13 +205,13 @@ def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
     }
 
 
-def _scale_kind(client: ApiClient, cluster: str, found: Served) -> WorkloadKind | None:
+def _scale_kind(client: ApiClient, found: Served) -> WorkloadKind | None:
     """Return the kind as its CustomResourceDefinition describes it.
 
     What an aggregated API server serves has none; its replicas are where the built-in kinds have theirs.
     """
     name = f"{found.plural}.{found.group}"
-    request = object_request(cluster, "get", _DEFINITIONS, name=name)
+    request = object_request(client.cluster, "get", _DEFINITIONS, name=name)
     client.check_reading(request.operation)
     try:
         kind = scale_kind_of(answer_to(client, request, CustomResourceDefinition))
@@ -227,16 +229,16 @@ def _scale_kind(client: ApiClient, cluster: str, found: Served) -> WorkloadKind 
     return kind
 
 
-def _served(client: ApiClient, cluster: str) -> tuple[list[Served], dict[str, ClusterError]]:
+def _served(client: ApiClient) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
-    operation = Operation(cluster, "get", "/apis")
+    operation = Operation(client.cluster, "get", "/apis")
     answer = client.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
     groups = decoded(answer, _GroupList, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
     groups_of_old = decoded(answer, _OldGroups, operation).groups or ()
-    return _asked_one_by_one(client, cluster, groups_of_old)
+    return _asked_one_by_one(client, groups_of_old)
 
 
 def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
@@ -268,9 +270,7 @@ def _of_group(group: _Group) -> list[Served]:
     ]
 
 
-def _asked_one_by_one(
-    client: ApiClient, cluster: str, groups: Iterable[_OldGroup]
-) -> tuple[list[Served], dict[str, ClusterError]]:
+def _asked_one_by_one(client: ApiClient, groups: Iterable[_OldGroup]) -> tuple[list[Served], dict[str, ClusterError]]:
     """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
     found: list[Served] = []
     silent: dict[str, ClusterError] = {}
@@ -278,7 +278,7 @@ def _asked_one_by_one(
         for version in group.versions or ():
             try:
                 path = f"/apis/{version.group_version}"
-                found += _resources_at(client, cluster, path, group.name, version.version)
+                found += _resources_at(client, path, group.name, version.version)
             except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
                 if group.name in _BUILT_IN_GROUPS:
                     raise
@@ -286,17 +286,17 @@ def _asked_one_by_one(
     return found, silent
 
 
-def core_kinds(client: ApiClient, cluster: str) -> list[Served]:
+def core_kinds(client: ApiClient) -> list[Served]:
     """Return what the core group serves, which no list of groups names.
 
     Raises:
         ClusterError: the cluster does not say.
     """
-    return _resources_at(client, cluster, "/api/v1", "", "v1")
+    return _resources_at(client, "/api/v1", "", "v1")
 
 
-def _resources_at(client: ApiClient, cluster: str, path: str, group: str, version: str) -> list[Served]:
-    operation = Operation(cluster, "get", path)
+def _resources_at(client: ApiClient, path: str, group: str, version: str) -> list[Served]:
+    operation = Operation(client.cluster, "get", path)
     client.check_reading(operation)
     resources = answer_to(client, ApiRequest("GET", path, operation), _OldResources).resources or ()
     scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
@@ -308,10 +308,9 @@ def _resources_at(client: ApiClient, cluster: str, path: str, group: str, versio
 
 
 class ServedObjects:
-    """What the cluster `name` serves, asked through `client`; its kinds are asked once."""
+    """What a cluster serves, asked through `client`; its kinds are asked once."""
 
-    def __init__(self, name: str, client: ApiClient) -> None:
-        self._name = name
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._kinds: tuple[Served, ...] | None = None
 
@@ -323,8 +322,8 @@ class ServedObjects:
         """
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
-            in_groups = discover(self._client, self._name).served.values()
-            for one in (*core_kinds(self._client, self._name), *in_groups):
+            in_groups = discover(self._client).served.values()
+            for one in (*core_kinds(self._client), *in_groups):
                 found.setdefault((one.group, one.plural), one)
             self._kinds = tuple(found.values())
         return self._kinds
@@ -352,7 +351,7 @@ class ServedObjects:
 
     def _listed(self, served: Served, accept: str) -> list[dict[str, Any]]:
         key = (served.group, served.version, served.plural)
-        request = object_request(self._name, "list", key, accept=accept)
+        request = object_request(self._client.cluster, "list", key, accept=accept)
         return listed(self._client, request, msgspec.Raw, _object, ReadBudget())
 
 

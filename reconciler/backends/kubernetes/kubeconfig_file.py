@@ -229,7 +229,7 @@ class KubeconfigSecret:
 
     def __init__(self, manifests: Manifests, namespace: str, name: str) -> None:
         self._manifests = manifests
-        self._name = f"{manifests.cluster}: Secret {namespace}/{name}"
+        self._name = f"{manifests.client.cluster}: Secret {namespace}/{name}"
         metadata = {"name": name, "namespace": namespace}
         self._secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
 

@@ -29,8 +29,7 @@ Manifest = Mapping[str, Any]
 class Manifests:
     """The objects of one cluster, asked through `client`."""
 
-    def __init__(self, cluster: str, client: ApiClient) -> None:
-        self.cluster = cluster
+    def __init__(self, client: ApiClient) -> None:
         self.client = client
 
     def find(self, wanted: Manifest) -> dict[str, Any] | None:
@@ -59,7 +58,7 @@ class Manifests:
         group, _, version = wanted["apiVersion"].rpartition("/")
         metadata = wanted["metadata"]
         key = (group, version, _PLURALS[wanted["kind"]])
-        return object_request(self.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
+        return object_request(self.client.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
 
     def _answer(self, request: ApiRequest) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.json.decode(answer_to(self.client, request, msgspec.Raw), type=dict)

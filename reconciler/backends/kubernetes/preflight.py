@@ -43,10 +43,9 @@ class Holder(Struct, frozen=True):
 
 
 class Preflight:
-    """Asks the API server of `cluster` about itself and about us; it changes nothing."""
+    """Asks an API server about itself and about us; it changes nothing."""
 
-    def __init__(self, cluster: str, client: ApiClient, connection: Connection) -> None:
-        self._cluster = cluster
+    def __init__(self, client: ApiClient, connection: Connection) -> None:
         self._client = client
         self.connection = connection
 
@@ -56,7 +55,7 @@ class Preflight:
         Raises:
             ClusterError: it says nothing.
         """
-        operation = Operation(self._cluster, "get", "/version")
+        operation = Operation(self._client.cluster, "get", "/version")
         began = datetime.now(UTC)
         answer = self._client.send(ApiRequest("GET", "/version", operation))
         middle = began + (datetime.now(UTC) - began) / 2
@@ -77,7 +76,7 @@ class Preflight:
         Raises:
             ClusterError: it does not say.
         """
-        operation = Operation(self._cluster, "get", f"/apis/{group}")
+        operation = Operation(self._client.cluster, "get", f"/apis/{group}")
         try:
             self._client.send(ApiRequest("GET", f"/apis/{group}", operation))
         except NotFoundError:
@@ -90,7 +89,7 @@ class Preflight:
         Raises:
             ForbiddenError: we may not. ClusterError: it does not say.
         """
-        return own_user(self._client, self._cluster, account)
+        return own_user(self._client, account)
 
     def missing(
         self, asked: Sequence[tuple[Right, str]], account: ServiceAccount | None = None
@@ -102,9 +101,9 @@ class Preflight:
         """
 
         def may(one: tuple[Right, str]) -> bool:
-            return is_allowed(self._client, self._cluster, *one, account)
+            return is_allowed(self._client, *one, account)
 
-        allowed = WorkerPool(_AT_ONCE).each(self._cluster, may, asked, _AT_ONCE)
+        allowed = WorkerPool(_AT_ONCE).each(self._client.cluster, may, asked, _AT_ONCE)
         return [one for one, may in zip(asked, allowed, strict=True) if not may]
 
     def lock_holder(self, namespace: str) -> Holder | None:
@@ -113,7 +112,7 @@ class Preflight:
         Raises:
             ClusterError: it cannot be read.
         """
-        request = object_request(self._cluster, "get", LEASES.key, namespace, NAME)
+        request = object_request(self._client.cluster, "get", LEASES.key, namespace, NAME)
         try:
             spec = answer_to(self._client, request, LockManifest).spec
         except NotFoundError:

@@ -142,13 +142,7 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
-def is_allowed(
-    client: ApiClient,
-    cluster: str,
-    right: Right,
-    namespace: str,
-    account: ServiceAccount | None = None,
-) -> bool:
+def is_allowed(client: ApiClient, right: Right, namespace: str, account: ServiceAccount | None = None) -> bool:
     """Return whether we, or `account` where it is given, have `right` in `namespace`, "" for all.
 
     Raises:
@@ -164,7 +158,7 @@ def is_allowed(
         "namespace": namespace,
         "name": right.name,
     }
-    operation = Operation(cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+    operation = Operation(client.cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -188,14 +182,14 @@ class _UserReview(msgspec.Struct):
     status: _UserStatus
 
 
-def own_user(client: ApiClient, cluster: str, account: ServiceAccount | None = None) -> str:
+def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
     """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
     no such question.
 
     Raises:
         ClusterError: the server does not answer.
     """
-    operation = Operation(cluster, "create", "selfsubjectreviews.authentication.k8s.io")
+    operation = Operation(client.cluster, "create", "selfsubjectreviews.authentication.k8s.io")
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
     try:

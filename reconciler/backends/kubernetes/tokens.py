@@ -100,7 +100,7 @@ class _TokenRequest(Wire):
     status: _Status
 
 
-def request_token(client: ApiClient, cluster: str, account: ServiceAccount, life: timedelta) -> IssuedToken:
+def request_token(client: ApiClient, account: ServiceAccount, life: timedelta) -> IssuedToken:
     """Return a new token of `account`, for `life` where the server gives one for so long.
 
     Raises:
@@ -113,7 +113,7 @@ def request_token(client: ApiClient, cluster: str, account: ServiceAccount, life
     }
     namespace, name = (quote(one, safe="") for one in (account.namespace, account.name))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    operation = Operation(cluster, "create", "serviceaccounts/token", account.namespace, account.name)
+    operation = Operation(client.cluster, "create", "serviceaccounts/token", account.namespace, account.name)
     request = ApiRequest("POST", path, operation, body=msgspec.json.encode(review), writes=True)
     status = answer_to(client, request, _TokenRequest).status
     remember(status.token)

@@ -196,7 +196,7 @@ def test_a_server_that_does_not_know_the_time(
         assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)
         assert holder.lock.held()
         holder.lock.release()
-        assert Preflight("east", holder.requests, holder.connection).server().version
+        assert Preflight(holder.requests, holder.connection).server().version
 
 
 def test_a_holder_that_may_live_is_waited_for(api_server: ControlPlane, api_namespace: str) -> None:
