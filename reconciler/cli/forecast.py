@@ -90,7 +90,7 @@ def forecast_command(path: str, output: str, days: int, past: timedelta | None, 
     if past is None:
         made = played_forecast(policies, options, timedelta(days=days), flags["tick"])
     else:
-        with past_snapshot(options, past, flags["tick"]) as with_history:
+        with past_snapshot(options, past, flags["tick"], policies) as with_history:
             made = replayed(policies, with_history, past)
     check_grouping(made, style.by)
     show(_rendered(made, output, style), output)
@@ -111,14 +111,14 @@ def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta,
 
 
 @contextmanager
-def past_snapshot(options: RunOptions, past: timedelta, tick: timedelta) -> Iterator[RunOptions]:
-    """Yield `options` with a snapshot: their own or, of live clusters, one with the history, which is removed then."""
+def past_snapshot(options: RunOptions, past: timedelta, tick: timedelta, policies: PolicySet) -> Iterator[RunOptions]:
+    """Yield `options` with a snapshot: their own, or one of live clusters with the history, which is removed then."""
     if options.snapshot is not None:
         yield options
         return
     from reconciler.cli.snapshot import Past, recorded, write_snapshot
 
-    recorders, made = recorded(options, Past(past, tick))
+    recorders, made = recorded(options, policies, Past(past, tick))
     if not made.clusters:
         raise SnapshotError("no cluster answers, expected one to replay")
     with TemporaryDirectory(prefix="reconciler-replay-") as folder:
@@ -133,15 +133,23 @@ def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forec
     Raises:
         SnapshotError: the snapshot cannot be read, or holds no history.
     """
-    top = Path(options.snapshot or "")
     opened = opened_snapshot(options, policies)
-    histories = histories_in(top, opened)
-    if not histories:
+    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, beside)
+
+
+def histories_of(top: Path, opened: Opened, past: timedelta) -> dict[str, QueryHistory]:
+    """Return what `histories_in` does.
+
+    Raises:
+        SnapshotError: there is none, or one is malformed.
+    """
+    found = histories_in(top, opened)
+    if not found:
         raise SnapshotError(
             f"{top}: holds no history of queries, expected {HISTORY_FILE} in a cluster's folder; "
             f"record it with `reconciler snapshot --with-history {spelt_duration(past)}`"
         )
-    return replay(policies, opened, histories, past, beside)
+    return found
 
 
 def histories_in(top: Path, opened: Opened) -> dict[str, QueryHistory]:

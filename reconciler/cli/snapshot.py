@@ -42,6 +42,7 @@ from reconciler.observe.sources import Source
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.queries import render_query
+from reconciler.policy.types import PolicySet
 from reconciler.world import open_world
 from reconciler.yaml.files import write_private
 
@@ -78,7 +79,7 @@ def snapshot_command(
     _check(options)
     target = Path(directory)
     check_target(target, overwrite)
-    recorders, made = recorded(options, None if past is None else Past(past, tick))
+    recorders, made = recorded(options, options.policies(), None if past is None else Past(past, tick))
     if not (options.quiet and made.clusters):
         for what in sorted(made.unknown):
             say(f"warning: {what}: {made.unknown[what]}")
@@ -108,7 +109,7 @@ class Past(Struct, frozen=True):
     step: timedelta
 
 
-def recorded(options: RunOptions, past: Past | None = None) -> tuple[Mapping[str, Recorder], Plan]:
+def recorded(options: RunOptions, policies: PolicySet, past: Past | None = None) -> tuple[Mapping[str, Recorder], Plan]:
     """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan.
 
     With `past`, the answers to the queries over that time, and all pods, are read too: these tell start times.
@@ -116,7 +117,6 @@ def recorded(options: RunOptions, past: Past | None = None) -> tuple[Mapping[str
     Raises:
         UsageError: no cluster has a Prometheus that could be asked.
     """
-    policies = options.policies()
     placed = placed_names(policies)
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
 

@@ -14,6 +14,7 @@ GROUPS = {
         "explain": "Explain a field of a policy, or why an object has its replicas.",
         "calendar": "List when calendars are idle in the days to come.",
         "forecast": "Show what the policies do in the days to come, and what they save.",
+        "suggest": "Print an IdlingPolicy and a Calendar that fit what was measured.",
         "schema": "Print the JSON Schema of a kind.",
     },
     "Clusters": {
@@ -195,6 +196,10 @@ EXAMPLES = {
             "forecast --snapshot DIR --days 14 --by team --price cpu=0.031 --price memory=0.0042",
         ),
         ("What would the policies have done in the last month?", "forecast --replay 30d"),
+    ),
+    "suggest": (
+        ("Learn from the last month of the clusters and their Prometheus", "suggest"),
+        ("Learn from a snapshot with a history", "suggest --snapshot DIR --time-zone Europe/Paris > suggested.yaml"),
     ),
     "test": (
         ("Run the tests below ./policies", "test"),

@@ -90,7 +90,8 @@ class PolicyReplay(Struct, frozen=True):
     `waiting` None: no query of it counts what arrives. `nights` are those in which something of it was idle, `wrong`
     those of them in which somebody called that, with the workloads. `thrash` is how often something was woken by
     traffic within an hour after it went idle. `missing` is the share of its idle hours in which no query had a series.
-    `starts` are the start times that were reckoned with: how long, and of how many workloads that was measured.
+    `starts` are the start times that were reckoned with: the least and the most, and of how many workloads of how many
+    that was measured. `delay` is how long it takes on average until what arrives is measured.
     """
 
     policy: str
@@ -104,6 +105,7 @@ class PolicyReplay(Struct, frozen=True):
     missing: float
     starts: tuple[timedelta, timedelta, int, int]
     held: bool
+    delay: timedelta
 
 
 class Replay(Struct, frozen=True):
@@ -114,35 +116,49 @@ class Replay(Struct, frozen=True):
     asked: timedelta
 
 
-def arrival_of(period: IdlePeriod, start: timedelta, tick: timedelta) -> Waiting:
-    """Return what waited because of `period`, where pods take `start` to be ready and runs come each `tick`."""
+def waiting_of(period: IdlePeriod, start: timedelta, tick: timedelta, delay: timedelta) -> Waiting:
+    """Return what waited because of `period`, where pods take `start` to be ready and runs come each `tick`.
+
+    `delay` is how long it takes on average until what arrives is measured.
+    """
     share = min(1.0, start / tick)
     found = Waiting()
-    for at, number in period.arrived or ():
-        if not number:
-            continue
+    for at, arrived in period.arrived or ():
+        # What the first run measures may have arrived before the period: that was answered.
+        number = arrived * (1 - delay / tick) if at <= period.start + tick else arrived
         if period.held:
-            more = (number - 1) * share
+            more = max(0.0, number - 1) * share
             found = found.plus(Waiting(1 + more, start + more * start / 2, start))
         else:
             late = period.end - at
-            found = found.plus(Waiting(number, number * (late + tick / 2 + start), late + tick + start))
+            mean, most = late + tick / 2 + delay + start, late + tick + 2 * delay + start
+            found = found.plus(Waiting(number, number * mean, most))
     if not period.held and period.woken_by and found.requests:
-        found = found.plus(Waiting(period.after * share, period.after * share * start / 2, start))
+        more = period.after * min(1.0, (start + delay) / tick)
+        found = found.plus(Waiting(more, more * (start + delay) / 2, start + 2 * delay))
     return found
 
 
+class Clocks(Struct, frozen=True):
+    """How far runs are apart, how long it takes on average until what arrives is measured, and where nights are."""
+
+    tick: timedelta
+    delay: timedelta
+    zone: tzinfo
+
+
 def policy_replay(
-    policy: str, periods: Sequence[IdlePeriod], starts: Mapping[ObjectRef, timedelta], tick: timedelta, zone: tzinfo
+    policy: str, periods: Sequence[IdlePeriod], starts: Mapping[ObjectRef, timedelta], clocks: Clocks
 ) -> PolicyReplay:
     """Return what `periods`, all of one policy, came to. A night is called by the day on which it begins."""
+    tick, delay, zone = clocks.tick, clocks.delay, clocks.zone
     refs = {one.ref for one in periods}
     measured = [starts[ref] for ref in sorted(refs & starts.keys())]
     usual = median_low(measured) if measured else ASSUMED_START
     waiting, wrong, nights = Waiting(), dict[date, set[ObjectRef]](), set[date]()
     for one in periods:
         nights |= set(_nights(one.start, one.end, zone))
-        waiting = waiting.plus(arrival_of(one, starts.get(one.ref, usual), tick))
+        waiting = waiting.plus(waiting_of(one, starts.get(one.ref, usual), tick, delay))
         for at, number in one.arrived or ():
             if number:
                 wrong.setdefault(night_of(at, zone), set()).add(one.ref)
@@ -164,6 +180,7 @@ def policy_replay(
         missing=missing / hours if hours else 0.0,
         starts=(min(reckoned), max(reckoned), len(measured), len(refs)),
         held=any(one.held for one in periods),
+        delay=delay,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -72,14 +72,17 @@ class ReplayedMetrics:
         return self._by_service[text]
 
 
-def notes_on(policies: Sequence[IdlingPolicy], metrics: ReplayedMetrics) -> Iterator[tuple[str, str]]:
-    """Yield what is odd about the values of a Service: what it is called, and words in which `{}` is its place."""
+def notes_on(
+    policies: Sequence[IdlingPolicy], metrics: ReplayedMetrics, services: Collection[ServiceName]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about the values of `services`: what one is called, and words in which `{}` is its place."""
     for policy in policies:
         for metric in leaves(policy.idle_when):
             if not isinstance(metric, MetricCriterion):
                 continue
             found = metrics.series(policy.name, metric.query, metric.window)
-            for (namespace, name), several in sorted(found.items()):
+            for namespace, name in sorted(found.keys() & services):
+                several = found[namespace, name]
                 about = f"{metrics.cluster}/{namespace}/Service/{name}"
                 for values in several:
                     yield from ((about, words) for words in _odd(metric, [one for one in values if one is not None]))

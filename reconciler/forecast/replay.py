@@ -28,7 +28,15 @@ from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import SnapshotError
-from reconciler.forecast.idle_periods import IdlePeriod, PolicyReplay, Replay, Traffic, policy_replay, start_times
+from reconciler.forecast.idle_periods import (
+    Clocks,
+    IdlePeriod,
+    PolicyReplay,
+    Replay,
+    Traffic,
+    policy_replay,
+    start_times,
+)
 from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
@@ -168,23 +176,26 @@ def replay(
         wakes=tuple(sorted((one for some in found for one in some.wakes), key=lambda one: one.at)),
         undecided=dict(sorted(pair for one in found for pair in one.undecided.items())),
         replay=Replay(
-            policies=tuple(_by_policy(policies, opened, found, tick)),
+            policies=tuple(_by_policy(policies, opened, found, histories)),
             notes=(*_period_notes(policies, histories, (start, end), length), *_notes(found)),
             asked=length,
         ),
     )
 
 
-def _by_policy(policies: PolicySet, opened: Opened, found: Iterable[Played], tick: timedelta) -> Iterator[PolicyReplay]:
+def _by_policy(
+    policies: PolicySet, opened: Opened, found: Iterable[Played], histories: Mapping[str, QueryHistory]
+) -> Iterator[PolicyReplay]:
     periods = [one for some in found for one in some.periods]
     starts: dict[ObjectRef, timedelta] = {}
     for name, backend in opened.backends.items():
         if backend.cluster is not None:
             starts |= start_times(backend.cluster, {one.ref for one in periods if one.ref.cluster == name})
-    zone = common_zone(policies.time_zones)
+    first = next(iter(histories.values()))
+    clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
     for policy in policies.idling:
         own = [one for one in periods if one.policy == policy.name]
-        yield policy_replay(f"IdlingPolicy {policy.name}", own, starts, tick, zone)
+        yield policy_replay(f"IdlingPolicy {policy.name}", own, starts, clocks)
 
 
 def _period_notes(
@@ -331,6 +342,7 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
             if action.decision.verb is Verb.WAKE and codes & _BY_TRAFFIC:
                 by_traffic.add((step.targets.get(action.ref, action.ref), step.at))
     result = made.result(start)
+    behind = {(one.namespace, one.name) for found in services.values() for one in found}
     idle = _IdlePeriods(part, services, by_traffic, end)
     return Played(
         runs=result.runs,
@@ -339,7 +351,7 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
         undecided=result.undecided,
         periods=tuple(one for timeline in result.timelines for one in idle.of(timeline)),
         notes=(
-            *notes_on(part.policies.idling, part.metrics),
+            *notes_on(part.policies.idling, part.metrics, behind),
             *(
                 (str(ref), "{} did not exist yet when the replay begins: until then it counts as running")
                 for ref in young

@@ -29,7 +29,8 @@ def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
 def night_words(one: PolicyReplay) -> tuple[str, str]:
     """Return how many nights were quiet, and how often traffic woke something."""
     quiet = one.nights - len(one.wrong)
-    return f"quiet in {quiet} of {counted(one.nights, 'night')}", f"woken by traffic {counted(one.wakes, 'time')}"
+    woken = f"woken by traffic {counted(one.wakes, 'time')}" if one.wakes else "never woken by traffic"
+    return f"quiet in {quiet} of {counted(one.nights, 'night')}", woken
 
 
 def _details(one: PolicyReplay, tick: timedelta) -> Iterator[str]:
@@ -57,7 +58,8 @@ def waiting_words(one: PolicyReplay, tick: timedelta) -> str:
         return f"no {one.unit} waited"
     number = f"{_waited(one.waiting, one.unit)} waited"
     mean, longest = one.waiting.total / one.waiting.requests, one.waiting.longest
-    first = "a signal wakes at once" if one.held else f"a run each {spelt_duration(tick)}"
+    seen = f", each scraped within {spelt_duration(2 * one.delay)}" if one.delay else ""
+    first = "a signal wakes at once" if one.held else f"a run each {spelt_duration(tick)}{seen}"
     return f"{number}, {_short(mean)} on average, {_short(longest)} at most ({first}; {reckoned})"
 
 

@@ -12,6 +12,7 @@ import pytest
 from reconciler.backends.snapshot.query_history import (
     HISTORY_FILE,
     SCRAPES,
+    SCRAPES_IN_AN_HOUR,
     QueryHistory,
     read_history,
     recorded_history,
@@ -54,7 +55,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, seed: int) -> None:
     assert found is not None
     assert (found.start, found.step, found.count) == (START, STEP, 50)
     assert dict(found.answers) == dict(made.answers)
-    assert set(found.answers) == {SCRAPES, "q 1", "bad", "empty"}
+    assert set(found.answers) == {SCRAPES, SCRAPES_IN_AN_HOUR, "q 1", "bad", "empty"}
     assert found.gaps == made.gaps
 
 

@@ -91,8 +91,8 @@ class Cron:
     made: Sequence[Calls]
     steps: dict[str, list[tuple[datetime, int]]] = field(default_factory=dict)
 
-    def run(self, end: datetime) -> None:
-        metrics = CountedCalls(self.made)
+    def run(self, end: datetime, asked: Any = None) -> None:
+        metrics = asked or CountedCalls(self.made)
         opened = opened_of(self.made)
         simulation = _Live(self.policies, Opened({"a": Backend("a", opened.backends["a"].cluster, metrics)}), STEP)
         at = START
@@ -103,6 +103,13 @@ class Cron:
                 if not known or known[-1][1] != replicas:
                     known.append((at, replicas))
             at += STEP
+
+    def hours(self, end: datetime) -> dict[str, float]:
+        """The replica-hours of each workload."""
+        return {
+            name: sum(n * ((until - at) / timedelta(hours=1)) for (at, n), (until, _) in pairwise([*steps, (end, 0)]))
+            for name, steps in self.steps.items()
+        }
 
     def waiting(self, end: datetime) -> tuple[int, float, int]:
         """How many requests found nothing, for how many seconds in all, and how many wakes they caused."""
@@ -116,7 +123,7 @@ class Cron:
                 waited = [ready - at for at in one.times if start.timestamp() < at < ready]
                 number, seconds = number + len(waited), seconds + sum(waited)
                 by_schedule = until.astimezone(PARIS).time() == time(7)
-                wakes += not by_schedule and any(start.timestamp() < at <= until.timestamp() for at in one.times)
+                wakes += not by_schedule
         return number, seconds, wakes
 
 

@@ -18,7 +18,7 @@ from reconciler.model import RangeAnswer, RangeSeries
 from tests.real.prometheus import Series
 
 PARIS = ZoneInfo("Europe/Paris")
-SCRAPE = timedelta(minutes=1)
+SCRAPE = timedelta(minutes=2)
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,12 @@ class Calls:
         return bisect_right(self.times, last) - bisect_right(self.times, first)
 
     def series(self, start: datetime, end: datetime) -> Series:
-        """The counter as it is scraped; it begins at a number of earlier requests."""
-        step, at = SCRAPE.total_seconds(), start.timestamp()
+        """The counter as it is scraped, at a moment of its own; it begins at a number of earlier requests."""
+        step = SCRAPE.total_seconds()
+        at = start.timestamp() + random.Random(self.service).uniform(0, step)
         samples = []
         while at <= end.timestamp():
-            samples.append((at, 1000.0 + self.counted(0, at)))
+            samples.append((round(at, 3), 1000.0 + self.counted(0, at)))
             at += step
         return Series("requests_total", {"namespace": self.namespace, "service": self.service}, samples)
 

@@ -222,6 +222,8 @@ def matrix(request: Request) -> Response:
     result = [{"metric": {"namespace": "dev", "service": name}, "values": values} for name, values in series.items()]
     if request.form["query"] == "count(up)":
         result = [{"metric": {}, "values": [(at, "3") for at in times]}]
+    if "count_over_time" in request.form["query"]:
+        result = [{"metric": {}, "values": [(at, "60") for at in times]}]
     answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
     return Response(json.dumps(answer), content_type="application/json")
 
@@ -236,6 +238,8 @@ def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(desk: Desk
     assert from_snapshot.out == from_live.out
     assert "Replay for Fleet mine, 3 days from" in from_live.out
     assert "IdlingPolicy idle-unused: quiet in " in from_live.out
+    learned = desk.call("suggest", "--since", "8d", "--query", "sum by (x) (calls)", "--now", NOW, *LIVE)
+    assert learned.out.startswith("# No window found: each of 2 Services that are measured"), learned
 
 
 def as_snapshot(text: str) -> str:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 from typing import Protocol
 
 import msgspec
@@ -29,6 +30,7 @@ from reconciler.yaml.files import read_bytes
 HISTORY_FILE = "query-history.jsonl"
 SCRAPES = "count(up)"
 """Whether anything was measured at a time: `up` is a series of Prometheus itself for each target."""
+SCRAPES_IN_AN_HOUR = "avg(count_over_time(up[1h]))"
 
 _DIGITS = 6
 _Value = float | str | None
@@ -72,6 +74,13 @@ class QueryHistory:
                 measured.update(place for place, value in enumerate(one.values) if value is not None)
         return frozenset(range(self.count)) - measured
 
+    @property
+    def scrape_interval(self) -> timedelta:
+        """How far apart targets are scraped, as nearly all hours say; nothing where that is not known."""
+        answer = self.answers.get(SCRAPES_IN_AN_HOUR, RangeAnswer())
+        found = [value for one in answer.series for value in one.values if value]
+        return timedelta(hours=1) / round(median(found)) if found else timedelta()
+
     def lines(self) -> Iterator[str]:
         """Yield the lines of the file, each with its line break."""
         head = {
@@ -93,7 +102,7 @@ def recorded_history(
     metrics: RangeSource, queries: Iterable[str], start: datetime, count: int, step: timedelta
 ) -> QueryHistory:
     """Ask `metrics` for each of the rendered `queries` at `count` times from `start` on."""
-    asked = dict.fromkeys([SCRAPES, *map(one_spaced, queries)])
+    asked = dict.fromkeys([SCRAPES, SCRAPES_IN_AN_HOUR, *map(one_spaced, queries)])
     answers = {text: _rounded(metrics.query_range(text, start, count, step)) for text in asked}
     return QueryHistory(start, step, count, answers)
 

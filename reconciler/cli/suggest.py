@@ -1,0 +1,220 @@
+"""`reconciler suggest`: an IdlingPolicy and a Calendar that fit what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta, tzinfo
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from reconciler.backends.backend import Opened
+from reconciler.backends.protocols import NAMESPACES, SERVICES
+from reconciler.backends.snapshot.query_history import QueryHistory
+from reconciler.backends.snapshot.recorded_metrics import one_spaced
+from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
+from reconciler.cli.options import (
+    LONGEST_PAST,
+    duration,
+    now_option,
+    option,
+    path_argument,
+    quiet_option,
+    request_options,
+    tick_option,
+    verb,
+)
+from reconciler.cli.output import show
+from reconciler.cli.run import RunOptions
+from reconciler.cli.second_process import beside
+from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
+from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
+from reconciler.forecast.replay import replay
+from reconciler.forecast.replay_words import replay_lines
+from reconciler.forecast.savings import savings_of
+from reconciler.forecast.suggest import NAME, Suggestion, Window, documents_of, nights_of, suggestion_of, window_of
+from reconciler.forecast.timelines import Forecast
+from reconciler.model import NOTHING, ObjectRef
+from reconciler.policy.kinds.fields import spelt_duration
+from reconciler.policy.load import check_loaded
+from reconciler.policy.policy_files import Loaded, load
+from reconciler.policy.queries import render_query
+from reconciler.policy.types import FleetCluster, MetricCriterion, PolicySet, leaves
+from reconciler.report.wording import common_zone, counted, time_and_zone
+from reconciler.untrusted_text import one_line
+from reconciler.yaml.reader import read_documents
+from reconciler.yaml.writer import block_text
+
+_SHORTEST = timedelta(days=8)  # of less, there is hardly a working day twice
+_NAMED = 5
+
+
+@verb("suggest")
+@path_argument()
+@option("--snapshot", metavar="DIR", help="A snapshot with a history of queries, in place of live clusters.")
+@request_options
+@now_option
+@option(
+    "--since",
+    "past",
+    type=duration(_SHORTEST, LONGEST_PAST),
+    metavar="DURATION",
+    default="30d",
+    help="How much of the past to learn from.",
+)
+@tick_option
+@option(
+    "--query",
+    metavar="PROMQL",
+    default_words="the first metric of the IdlingPolicies",
+    help="Who is called: a query as in an IdlingPolicy, with the labels namespace and service.",
+)
+@option("--window", type=duration(), metavar="DURATION", default="30m", help="The window of --query.")
+@option("--time-zone", metavar="ZONE", default_words="that of the calendars, or UTC", help="The zone of the hours.")
+@option("-n", "--namespace", multiple=True, metavar="GLOB", help="Only Services of these namespaces; may be repeated.")
+@quiet_option
+def suggest_command(path: str, past: timedelta, **flags: Any) -> int:
+    """Print an IdlingPolicy and a Calendar for the Services that nobody calls at certain hours, with their replay.
+
+    They are learned from what was measured, once: read them, and put them into the folder of the policies. Of calls at
+    all hours, it says that it found no window.
+    """
+    options = RunOptions.of(path, flags)
+    known = options.policies()
+    zone = _zone(flags["time_zone"], known)
+    metric = _metric(known, flags["query"], flags["window"])
+    draft = _policies_with(path, [_draft(metric)])
+    with past_snapshot(options, past, flags["tick"], draft) as with_history:
+        top = Path(with_history.snapshot or "")
+        opened = opened_snapshot(with_history, draft)
+        histories = histories_of(top, opened, past)
+        _check_recorded(draft, histories, top)
+        windows = {
+            ref: found
+            for cluster in draft.fleet.clusters
+            if cluster.name in histories
+            for ref, found in _windows(draft, cluster, opened, histories[cluster.name], zone)
+            if not options.filters.namespaces
+            or any(fnmatchcase(ref.namespace, one) for one in options.filters.namespaces)
+        }
+        made = suggestion_of(windows)
+        if made is None:
+            show(_without_window(len(windows)))
+            return ExitCode.DONE
+        documents = documents_of(made, _services(opened), str(zone), metric)
+        policies = _policies_with(path, documents)
+        found = replay(policies, opened, histories, past, beside)
+    show("\n".join(_comment(made, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
+    return ExitCode.DONE
+
+
+def _zone(name: str | None, policies: PolicySet) -> tzinfo:
+    if name is None:
+        return common_zone(policies.time_zones)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(f'--time-zone: "{name}" is not a time zone, expected one like Europe/Paris') from None
+
+
+def _metric(policies: PolicySet, query: str | None, window: timedelta) -> dict[str, Any]:
+    """Return the metric that says whether a Service is called, as an IdlingPolicy states it."""
+    if query is not None:
+        return {"query": query, "window": spelt_duration(window), "noSeries": "Zero"}
+    for policy in policies.idling:
+        for one in leaves(policy.idle_when):
+            if isinstance(one, MetricCriterion):
+                return {"query": one.query, "window": one.window, "atMost": one.at_most, "noSeries": one.no_series}
+    raise UsageError("--query: is not given, and no IdlingPolicy has a metric, expected a query for who is called")
+
+
+def _draft(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy that asks the query about everything."""
+    always = {"timeZone": "UTC", "downtime": ["00:00-24:00"]}
+    spec = {
+        "selector": {"namespaces": {"include": ["*"]}, "services": {}},
+        "idleWhen": [{"schedule": always}, {"metric": dict(metric)}],
+    }
+    return {"apiVersion": "reconciler/v1alpha1", "kind": "IdlingPolicy", "metadata": {"name": NAME}, "spec": spec}
+
+
+def _policies_with(path: str, documents: list[Any]) -> PolicySet:
+    """Return the Fleet below `path` with `documents` as its only policies.
+
+    Raises:
+        PolicyError: they are invalid; the query is the one thing in them that a person wrote.
+    """
+    loaded = load(path)
+    fleet = [one for one in loaded.documents if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
+    read = read_documents("--query", "---\n".join(map(block_text, documents)))
+    found, problems = check_loaded(Loaded((*fleet, *read.found), tuple(read.problems), True, "", loaded.root), path)
+    if found is None:
+        raise PolicyError.of(problems)
+    return found
+
+
+def _check_recorded(draft: PolicySet, histories: Mapping[str, QueryHistory], top: Path) -> None:
+    for name, history in histories.items():
+        texts = {one_spaced(render_query(key)) for key in draft.query_keys(name)}
+        if texts.isdisjoint(history.answers):
+            raise SnapshotError(
+                f"{top / name}: does not hold the past of {next(iter(texts))}, expected it; "
+                "record it anew with an IdlingPolicy that asks it (mode: Observe)"
+            )
+
+
+def _windows(
+    draft: PolicySet, cluster: FleetCluster, opened: Opened, history: QueryHistory, zone: tzinfo
+) -> Iterator[tuple[ObjectRef, Window | None]]:
+    """Yield the Services of a cluster that are measured and may be idled, each with its window."""
+    source = opened.backends[cluster.name].cluster
+    assert source is not None
+    services = source.list(SERVICES)
+    names = frozenset((one.ref.namespace, one.ref.name) for one in services)
+    metrics = ReplayedMetrics(cluster.name, history, frozenset(space for space, _ in names), names)
+    labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
+    for one in services:
+        space = one.ref.namespace
+        production = draft.fleet.production.why(cluster, space, labels.get(space, NOTHING), one.labels)
+        traffic = traffic_of(metrics, draft.idling[0], (space, one.ref.name))
+        if traffic and not production and space not in draft.fleet.protected:
+            nights = nights_of(traffic, history.gaps, (history.start, history.count, history.step), zone)
+            yield one.ref, window_of(nights)
+
+
+def _services(opened: Opened) -> Iterator[ObjectRef]:
+    for backend in opened.backends.values():
+        if backend.cluster is not None:
+            yield from (one.ref for one in backend.cluster.list(SERVICES))
+
+
+def _without_window(number: int) -> str:
+    if not number:
+        return "# No window found: the query has no series that names a Service by the labels namespace and service.\n"
+    which = "the one Service that is measured" if number == 1 else f"each of {number} Services that are measured"
+    return f"# No window found: {which} is called at all hours, or nearly never (then its metric alone is enough).\n"
+
+
+def _comment(made: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
+    days = counted(round((found.end - found.start) / timedelta(days=1)), "day")
+    what = counted(len(made.services), "Service")
+    yield f"# Suggested from {days} until {time_and_zone(found.end, zone)}, for {what}."
+    saved = savings_of(found.selected)
+    yield "# In these days it would have done this:"
+    yield f"#   {saved.saved.replicas:,.0f} of {saved.without.replicas:,.0f} replica-hours saved"
+    if found.replay is not None:
+        yield from (f"#   {line}" for line in replay_lines(found.replay, found.tick))
+        yield from (f"#   {one_line(note)}" for note in found.replay.notes)
+    for ref, window in list(made.others.items())[:_NAMED]:
+        yield f"# Another window: {_named(ref)}: {', '.join(window.downtime)}"
+    if len(made.others) > _NAMED:
+        more = counted(len(made.others) - _NAMED, "other Service")
+        yield f"# and {more} with other windows (-n looks at one namespace)"
+    if made.without:
+        names = ", ".join(map(_named, made.without[:_NAMED])) + (", ..." if len(made.without) > _NAMED else "")
+        yield f"# No window: {counted(len(made.without), 'Service')}, called at all hours or nearly never ({names})"
+
+
+def _named(ref: ObjectRef) -> str:
+    return one_line(f"{ref.cluster}/{ref.namespace}/{ref.name}")

@@ -1,0 +1,242 @@
+"""Hours at which nobody calls, found in what was measured, as an IdlingPolicy and a Calendar.
+
+A night goes from noon to noon, in half hours. A window counts where calls leave it free in nearly all nights, and where
+that is no chance: if each night were turned by a random time, which keeps its bursts and breaks their hours, as quiet a
+window would hardly ever be found. So noise has none, and what is nearly never called has none either: its metric alone
+is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.forecast.idle_periods import Traffic
+from reconciler.model import ObjectRef
+
+SLOTS = 48
+_SHORTEST = 8  # slots: what is idle for less than four hours is not worth a schedule
+_QUIET = 0.9  # of the nights
+_FEWEST = 5  # nights of a kind, to learn from
+_CHANCE = 0.001
+_MEASURED = 0.9  # of a night
+_HALF_HOUR = timedelta(minutes=30)
+_NOON = timedelta(hours=12)
+
+
+class Weekend(StrEnum):
+    """What is idle besides the nights before working days."""
+
+    WHOLE = "whole"  # from Friday's evening to Monday's morning
+    NIGHTS = "nights"
+    AWAKE = "awake"
+
+
+class Window(Struct, frozen=True, order=True):
+    """From slot `first` to before slot `last` of each night, counted from noon."""
+
+    first: int
+    last: int
+    weekend: Weekend
+
+    @property
+    def downtime(self) -> tuple[str, ...]:
+        """The window as a Calendar says it."""
+        start, end = _clock(self.first), _clock(self.last)
+        if self.weekend is Weekend.NIGHTS:
+            return (f"{start}-{end}",)
+        nights = f"Mon-Thu {start}-{end}"
+        return (nights, f"Fri {start}-Mon {end}") if self.weekend is Weekend.WHOLE else (nights,)
+
+    @property
+    def hours(self) -> float:
+        """How many hours of a week it has."""
+        night = (self.last - self.first) / 2
+        more = {Weekend.WHOLE: 48 + night, Weekend.NIGHTS: 3 * night, Weekend.AWAKE: 0.0}
+        return 4 * night + more[self.weekend]
+
+    def holds(self, other: Window) -> bool:
+        """Whether `other` is idle only when this is."""
+        inside = self.first <= other.first and other.last <= self.last
+        return inside and _ORDER.index(self.weekend) <= _ORDER.index(other.weekend)
+
+
+_ORDER = list(Weekend)
+
+
+def _clock(slot: int) -> str:
+    minutes = (12 * 60 + 30 * slot) % (24 * 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def nights_of(
+    traffic: Iterable[Traffic], gaps: frozenset[int], times: tuple[datetime, int, timedelta], zone: tzinfo
+) -> dict[date, int]:
+    """Return of each night that was measured in which slots somebody called: a bit each, the first slot the lowest.
+
+    `times` are the first one, their number and how far they are apart.
+    """
+    start, count, step = times
+    called: dict[date, int] = {}
+    seen: dict[date, int] = {}
+    slots = [_slot(start + place * step, zone) for place in range(count)]
+    for place, (night, _) in enumerate(slots):
+        seen[night] = seen.get(night, 0) + (place not in gaps)
+    for one in traffic:
+        for place, _ in one.arrivals(0, count, step):
+            night, slot = slots[place]
+            called[night] = called.get(night, 0) | 1 << slot
+    enough = _MEASURED * timedelta(days=1) / step
+    return {night: called.get(night, 0) for night, number in seen.items() if number >= enough}
+
+
+def _slot(at: datetime, zone: tzinfo) -> tuple[date, int]:
+    here = at.astimezone(zone).replace(tzinfo=None) - _NOON - timedelta(microseconds=1)  # what came before `at`
+    return here.date(), (here.hour * 60 + here.minute) // 30
+
+
+def window_of(nights: Mapping[date, int]) -> Window | None:
+    """Return the window in which calls leave a Service alone, None where there is none that is no chance."""
+    working = [called for night, called in sorted(nights.items()) if night.weekday() < 4]
+    if len(working) < _FEWEST:
+        return None
+    found = _best(working)
+    if found is None:
+        return None
+    first, last = found
+    inside = _bits(first, last)
+    friday, saturday, sunday = (
+        {night: called for night, called in nights.items() if night.weekday() == day} for day in (4, 5, 6)
+    )
+    weekends = [
+        (called >> first) | saturday[night + timedelta(days=1)] | (sunday[night + timedelta(days=2)] & _bits(0, last))
+        for night, called in friday.items()
+        if night + timedelta(days=1) in saturday and night + timedelta(days=2) in sunday
+    ]
+    busy_days = sum(bool(called & ~inside) for called in working) / len(working)
+    if weekends and busy_days > 1 - _QUIET and _nearly_all(weekends, -1):
+        return Window(first, last, Weekend.WHOLE)
+    others = [*friday.values(), *saturday.values(), *sunday.values()]
+    return Window(first, last, Weekend.NIGHTS if _nearly_all(others, inside) else Weekend.AWAKE)
+
+
+def _best(nights: Sequence[int]) -> tuple[int, int] | None:
+    """Return the window that is worth most: a night in which somebody called in it costs a whole day."""
+    tried: list[tuple[int, int, int, int]] = []
+    for first in range(SLOTS - _SHORTEST + 1):
+        for last in range(first + _SHORTEST, SLOTS + 1):
+            inside = _bits(first, last)
+            quiet = sum(not called & inside for called in nights)
+            if quiet >= _QUIET * len(nights):
+                tried.append((quiet * (last - first) - (len(nights) - quiet) * SLOTS, quiet, first, last))
+    for value, quiet, first, last in sorted(tried, reverse=True):
+        if value > 0 and _is_no_chance(nights, quiet, last - first):
+            return first, last
+    return None
+
+
+def _bits(first: int, last: int) -> int:
+    return (1 << last) - (1 << first)
+
+
+def _nearly_all(nights: Sequence[int], inside: int) -> bool:
+    wrong = sum(bool(called & inside) for called in nights)
+    return bool(nights) and wrong <= max((1 - _QUIET) * len(nights), len(nights) > 2)
+
+
+def _is_no_chance(nights: Sequence[int], quiet: int, length: int) -> bool:
+    """Return whether nights that are turned by random times would hardly ever leave a window of this length so free.
+
+    The chance is that of so many quiet nights or more, for any of the windows that are tried.
+    """
+    chances = [1.0]
+    for called in nights:
+        free = _free_places(called, length) / SLOTS
+        chances = [
+            (chances[number] * (1 - free) if number < len(chances) else 0.0)
+            + (chances[number - 1] * free if number else 0.0)
+            for number in range(len(chances) + 1)
+        ]
+    return sum(chances[quiet:]) * SLOTS * (SLOTS - _SHORTEST) < _CHANCE
+
+
+def _free_places(called: int, length: int) -> int:
+    """Return at how many of the places of a day, which goes round, a window of this length has no call."""
+    blocked = 0
+    for _ in range(length):
+        blocked |= called
+        called = (called >> 1) | (called & 1) << (SLOTS - 1)
+    return SLOTS - blocked.bit_count()
+
+
+class Suggestion(Struct, frozen=True):
+    """The window that saves most hours, the Services that it fits, and what else was found: windows of its own by
+    Service, and the Services without one.
+    """
+
+    window: Window
+    services: tuple[ObjectRef, ...]
+    others: Mapping[ObjectRef, Window]
+    without: tuple[ObjectRef, ...]
+
+
+def suggestion_of(windows: Mapping[ObjectRef, Window | None]) -> Suggestion | None:
+    """Return the one window that saves most hours for all Services that it fits, None where none was found."""
+    found = {ref: window for ref, window in windows.items() if window is not None}
+    if not found:
+        return None
+    starts, ends = {one.first for one in found.values()}, {one.last for one in found.values()}
+    tried = (
+        Window(first, last, kind) for first in starts for last in ends if last - first >= _SHORTEST for kind in Weekend
+    )
+
+    def worth(window: Window) -> tuple[float, Window]:
+        return window.hours * sum(one.holds(window) for one in found.values()), window
+
+    best = max(tried, key=worth)
+    fitting = tuple(sorted(ref for ref, one in found.items() if one.holds(best)))
+    return Suggestion(
+        window=best,
+        services=fitting,
+        others={ref: one for ref, one in sorted(found.items()) if ref not in fitting},
+        without=tuple(sorted(ref for ref, one in windows.items() if one is None)),
+    )
+
+
+def documents_of(made: Suggestion, every: Iterable[ObjectRef], zone: str, metric: Mapping[str, Any]) -> list[Any]:
+    """Return the Calendar and the IdlingPolicy, which is also idle only while `metric` is met.
+
+    `every` is all Services: one that is called like a suggested one elsewhere is excluded by name.
+    """
+    names = sorted({one.name for one in made.services})
+    parts = {part: sorted({getattr(one, part) for one in made.services}) for part in ("cluster", "namespace")}
+    alike = [one for one in every if one.name in names and one.namespace in parts["namespace"]]
+    others = sorted({one for one in alike if one.cluster in parts["cluster"]} - set(made.services))
+    spec: dict[str, Any] = {
+        "selector": {
+            "clusters": {"include": parts["cluster"]},
+            "namespaces": {"include": parts["namespace"]},
+            "services": {"include": names},
+        },
+        **({"exclude": list(_exclusions(others))} if others else {}),
+        "idleWhen": [{"schedule": {"calendar": NAME}}, {"name": "calls", "metric": dict(metric)}],
+    }
+    calendar = {"timeZone": zone, "downtime": list(made.window.downtime)}
+    return [_document("Calendar", calendar), _document("IdlingPolicy", spec)]
+
+
+NAME = "suggested"
+
+
+def _exclusions(refs: Iterable[ObjectRef]) -> Iterator[dict[str, Any]]:
+    for ref in refs:
+        where = {"clusters": {"include": [ref.cluster]}, "namespaces": {"include": [ref.namespace]}}
+        yield {**where, "services": {"include": [ref.name]}}
+
+
+def _document(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": NAME}, "spec": spec}

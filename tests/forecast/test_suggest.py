@@ -1,0 +1,190 @@
+"""Hours at which nobody calls: those that the traffic has are found, and none in noise."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.forecast.idle_periods import Traffic
+from reconciler.forecast.suggest import (
+    SLOTS,
+    Suggestion,
+    Weekend,
+    Window,
+    documents_of,
+    nights_of,
+    suggestion_of,
+    window_of,
+)
+from reconciler.model import ObjectRef
+from tests.forecast.traffic import NOISE, PARIS, SHOP, Shape, calls, history_of
+from tests.way.calls import Folder
+
+END = datetime(2026, 11, 20, 15, tzinfo=UTC)
+STEP = timedelta(minutes=10)
+COUNT = 30 * 144
+START = END - COUNT * STEP
+WINDOW = timedelta(minutes=30)
+
+
+def found_in(shape: Shape, seed: object) -> Window | None:
+    made = calls("ns", "web", shape, START - WINDOW, END, seed)
+    values = history_of([made], "q", WINDOW, START, COUNT, STEP).answers["q"].series[0].values
+    nights = nights_of([Traffic(values, WINDOW.total_seconds())], frozenset(), (START, COUNT, STEP), PARIS)
+    return window_of(nights)
+
+
+QUIET_OFFICE = Shape(8, 19, range(5))
+SHAPES = [
+    pytest.param(QUIET_OFFICE, ("Mon-Thu 19:00-08:00", "Fri 19:00-Mon 08:00"), id="working days"),
+    pytest.param(SHOP, ("22:00-06:00",), id="each day"),
+    pytest.param(Shape(9, 12.5), ("12:30-09:00",), id="mornings"),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("shape", "downtime"), SHAPES)
+def test_the_hours_that_traffic_has_are_found(shape: Shape, downtime: tuple[str, ...], seed: int) -> None:
+    found = found_in(shape, seed)
+    assert found is not None
+    assert found.downtime == downtime
+
+
+NOISES = [
+    pytest.param(Shape(strays=300), id="at all hours"),
+    pytest.param(NOISE, id="noise"),
+    pytest.param(Shape(strays=6), id="a little noise"),
+    pytest.param(Shape(strays=0.1), id="nearly never"),
+    pytest.param(Shape(), id="never"),
+]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("shape", NOISES)
+def test_noise_has_no_window(shape: Shape, seed: int) -> None:
+    assert found_in(shape, seed) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bursts_at_random_hours_have_no_window(seed: int) -> None:
+    """Three hours of calls a day, each day at others: most of each night is quiet, and never the same part."""
+    chance = random.Random(seed)
+    nights = {}
+    for day in range(28):
+        first = chance.randrange(SLOTS)
+        slots = [(first + n) % SLOTS for n in range(6)]
+        nights[date(2026, 10, 19) + timedelta(days=day)] = sum(1 << slot for slot in slots)
+    assert window_of(nights) is None
+
+
+def test_a_call_in_one_night_does_not_spoil_a_window() -> None:
+    found = found_in(Shape(8, 19, range(5), strays=0.02), 3)
+    assert found is not None
+    assert found.downtime[0] == "Mon-Thu 19:00-08:00"
+
+
+def test_too_few_nights_teach_nothing() -> None:
+    nights = {date(2026, 11, 16) + timedelta(days=n): 0xFFFF << 32 for n in range(4)}
+    assert window_of(nights) is None
+
+
+def test_what_was_not_measured_is_no_quiet_night() -> None:
+    values = (0.0,) * COUNT
+    times = (START, COUNT, STEP)
+    whole = nights_of([Traffic(values, 1800.0)], frozenset(), times, PARIS)
+    gaps = frozenset(range(144, 288))
+    assert len(nights_of([Traffic(values, 1800.0)], gaps, times, PARIS)) == len(whole) - 2
+
+
+def a_ref(name: str, namespace: str = "dev") -> ObjectRef:
+    return ObjectRef("a", namespace, "Service", name)
+
+
+def test_the_window_that_saves_most_is_chosen_and_others_are_named() -> None:
+    office, shop = Window(14, 40, Weekend.WHOLE), Window(20, 36, Weekend.NIGHTS)
+    windows: Mapping[ObjectRef, Window | None]
+    windows = {a_ref("api"): office, a_ref("web"): office, a_ref("shop"): shop, a_ref("noise"): None}
+    made = suggestion_of(windows)
+    assert made == Suggestion(office, (a_ref("api"), a_ref("web")), {a_ref("shop"): shop}, (a_ref("noise"),))
+    assert suggestion_of({a_ref("noise"): None}) is None
+
+
+def test_a_service_of_the_same_name_elsewhere_is_excluded() -> None:
+    office = Window(14, 40, Weekend.WHOLE)
+    made = Suggestion(office, (a_ref("api"), a_ref("web", "qa")), {}, ())
+    _, policy = documents_of(made, [a_ref("api"), a_ref("web", "qa"), a_ref("api", "qa")], "UTC", {"query": "q"})
+    [excluded] = policy["spec"]["exclude"]
+    assert excluded["namespaces"] == {"include": ["qa"]}
+    assert excluded["services"] == {"include": ["api"]}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, repository: Path) -> Folder:
+    return Folder.copied(repository / "examples/replay", tmp_path)
+
+
+def suggested(desk: Folder, *more: str) -> str:
+    said = desk.call("suggest", "--snapshot", "snapshot", *more)
+    assert said.code == 0, said
+    return said.out
+
+
+def test_what_is_printed_are_valid_policies_with_their_replay(desk: Folder) -> None:
+    text = suggested(desk)
+    assert "#   IdlingPolicy suggested: quiet in 30 of 30 nights, never woken by traffic" in text
+    assert "# No window: 1 Service, called at all hours or nearly never (eu-west/dev/metrics)" in text
+    calendar, policy = yaml.safe_load_all(text)
+    assert calendar["spec"] == {
+        "timeZone": "Europe/Paris",
+        "downtime": ["Mon-Thu 21:00-08:00", "Fri 21:00-Mon 08:00"],
+    }
+    assert policy["spec"]["selector"]["services"] == {"include": ["api", "frontend"]}
+    desk.write("policies/idling.yaml", text)
+    assert desk.call("validate").code == 0
+
+
+def test_it_says_that_it_found_no_window(desk: Folder) -> None:
+    desk.write("snapshot/eu-west/query-history.jsonl", without_night(desk))
+    assert suggested(desk) == (
+        "# No window found: each of 3 Services that are measured is called at all hours, or nearly never "
+        "(then its metric alone is enough).\n"
+    )
+    assert "names a Service by the labels" in suggested(desk, "-n", "qa-*")
+
+
+def without_night(desk: Folder) -> str:
+    lines = (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
+    made = [json.loads(line) for line in lines]
+    for one in made:
+        if one.get("labels"):
+            one["values"] = [n % 5 for n in range(COUNT)]
+    return "".join(f"{json.dumps(one)}\n" for one in made)
+
+
+WRONG: list[Any] = [
+    pytest.param(("--since", "1d"), 64, "--since", id="too short a past"),
+    pytest.param(("--time-zone", "Mars"), 64, '--time-zone: "Mars" is not a time zone', id="no zone"),
+    pytest.param(("--query", " "), 3, "--query:", id="an empty query"),
+    pytest.param(("--query", "up"), 3, "does not hold the past of up, expected it", id="not recorded"),
+]
+
+
+@pytest.mark.parametrize(("flags", "code", "words"), WRONG)
+def test_wrong_input_is_an_error_with_its_place(desk: Folder, flags: tuple[str, ...], code: int, words: str) -> None:
+    said = desk.call("suggest", "--snapshot", "snapshot", *flags)
+    assert (said.code, said.out) == (code, "")
+    assert words in said.err
+
+
+def test_without_a_query_it_says_what_is_missing(desk: Folder) -> None:
+    desk.write("policies/idling.yaml", "")
+    said = desk.call("suggest", "--snapshot", "snapshot")
+    assert said.code == 64
+    assert "--query: is not given, and no IdlingPolicy has a metric" in said.err
