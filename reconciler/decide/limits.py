@@ -206,7 +206,9 @@ class RunLimits(Struct, frozen=True):
         for tenant in self.fleet.tenants:
             for unit, least in _TENANT_LEAST.items():
                 stated, inside = tenant.limits.of(unit), self.bases.tenants[tenant.name][unit]
-                number = self._share(_TENANT_SHARE, inside, least) if stated is None else self._part_of(tenant, stated)
+                number = self._share(_TENANT_SHARE, inside, least)
+                if stated is not None:
+                    number = self._part(stated, self._weights_of(tenant))
                 pool = LimitPool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
                 yield pool if stated is None else replace(pool, base=0, stated=True)
 
@@ -217,9 +219,6 @@ class RunLimits(Struct, frozen=True):
 
     def _part(self, number: int, weights: Sequence[int]) -> int:
         return self.shard.part(number, weights) if self.shard is not None and weights else number
-
-    def _part_of(self, tenant: Tenant, number: int) -> int:
-        return self._part(number, self._weights_of(tenant))
 
     def _weights_of(self, tenant: Tenant) -> tuple[int, ...]:
         if self.shard is None:
@@ -280,7 +279,9 @@ class RunLimits(Struct, frozen=True):
         for unit in UNITS:
             uses = [use for use in exceeded if use.unit == unit]
             if uses:
-                words.append(self._exceeds(unit, own, counted, counted.spent_by(owner, unit), uses))
+                whole = self.shard is None or all(use.cluster for use in uses)
+                of_shard = "" if whole else f", of shard {self.shard}"
+                words.append(_exceeds(unit, own, counted, counted.spent_by(owner, unit), uses) + of_shard)
         why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted)}"
         return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
 
@@ -305,15 +306,6 @@ class RunLimits(Struct, frozen=True):
             " and ".join(filter(None, found))
             or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
         )
-
-    def _exceeds(
-        self, unit: str, own: Sequence[Decision], counted: _Counted, spent: int, uses: Sequence[LimitUse]
-    ) -> str:
-        """Return how much it is, and the limit: of all clusters, where that is one of those that are exceeded."""
-        words = _exceeds(unit, own, counted, spent, uses)
-        if self.shard is None or all(use.cluster for use in uses):
-            return words
-        return f"{words}, of shard {self.shard}"
 
 
 def _least(limit: DefaultLimit, unit: str) -> int:

@@ -152,7 +152,7 @@ def _undecided_places(
     edges = [start, *calendar_edges(replace(policies, idling=(policy,)), start, end), end]
     places: set[int] = set()
     for first, last in pairwise(edges):
-        blind = evaluator_of(policy, Answers("", policy.name, NOTHING, first))("", None).result
+        blind = evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, first))("", None).result
         if blind is not CriterionResult.BUSY:
             places.update(range(history.index(first), history.index(last) + 1))
     return places

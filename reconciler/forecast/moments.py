@@ -118,7 +118,8 @@ def _reaches(
 def _may_idle(policies: Iterable[IdlingPolicy], at: datetime) -> bool:
     """Return whether any of `policies` may idle something at `at`, whatever metrics say."""
     return any(
-        evaluator_of(policy, Answers("", policy.name, NOTHING, at))("", None).result is not CriterionResult.BUSY
+        evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, at))("", None).result
+        is not CriterionResult.BUSY
         for policy in policies
     )
 

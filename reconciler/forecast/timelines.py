@@ -359,7 +359,7 @@ class Assumptions:
 def _resting(policy: IdlingPolicy, step: Step) -> str:
     """Return "metric" where the schedules alone do not decide, "wakeWhen" where only that could wake, "" else."""
     blind = Answers("", policy.name, NOTHING, step.at)
-    result = evaluator_of(policy, blind)("", None).result
+    result = evaluator_of(policy.idle_when, blind)("", None).result
     if result is CriterionResult.UNKNOWN:
         return "metric"
     woken = wake_evaluator_of(policy, blind)("", None).result

@@ -155,5 +155,8 @@ class ClusterVerdicts:
     def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
         if policy.name not in self._evaluators:
             answers = self._answers[policy.name]
-            self._evaluators[policy.name] = (evaluator_of(policy, answers), wake_evaluator_of(policy, answers))
+            self._evaluators[policy.name] = (
+                evaluator_of(policy.idle_when, answers),
+                wake_evaluator_of(policy, answers),
+            )
         return self._evaluators[policy.name]

@@ -87,18 +87,14 @@ class Answers(Struct, frozen=True):
         return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
 
 
-def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
-    """Return how `policy` judges whether a Service is idle."""
-    return _evaluator(policy.idle_when, answers)
-
-
-def _evaluator(criterion: Criterion, answers: Answers) -> Evaluator:
+def evaluator_of(criterion: Criterion, answers: Answers) -> Evaluator:
+    """Return how a policy with `criterion` judges whether a Service is idle."""
     if isinstance(criterion, ScheduleCriterion):
         evaluation = _schedule_evaluation(criterion.calendar, answers.now)
         return lambda _namespace, _service: evaluation
     if isinstance(criterion, MetricCriterion):
         return _metric_evaluator(criterion, answers)
-    inner = tuple(_evaluator(one, answers) for one in criterion.criteria)
+    inner = tuple(evaluator_of(one, answers) for one in criterion.criteria)
     join = all_of if isinstance(criterion, AllOf) else any_of
     return lambda namespace, service: join(tuple(evaluate(namespace, service) for evaluate in inner))
 

@@ -51,7 +51,7 @@ COVERAGE = "count_over_time(up[{{ window }}])"
 
 
 def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluation:
-    return evaluator_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
+    return evaluator_of(policy.idle_when, Answers("east", policy.name, said or {}, now))("shop", service)
 
 
 @pytest.mark.parametrize(
