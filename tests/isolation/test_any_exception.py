@@ -56,7 +56,7 @@ KINDS: list[type[Exception]] = sorted(
     lasts=st.booleans(),
     bad=st.sampled_from(CLUSTERS),
 )
-def test_h4_an_exception_of_any_type_in_one_cluster_is_that_clusters_alone(
+def test_an_exception_of_any_type_in_one_cluster_is_that_clusters_alone(
     kind: type[Exception], at: int, lasts: bool, bad: str
 ) -> None:
     def fault(_: str) -> None:
@@ -81,7 +81,7 @@ METHODS = ("identity", "scale_kinds", "list", "query", "acquire", "held", "write
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_h4_each_protocol_call_that_fails_is_told_with_its_place(method: str, tmp_path: Path) -> None:
+def test_each_protocol_call_that_fails_is_told_with_its_place(method: str, tmp_path: Path) -> None:
     def fault(_: str) -> None:
         raise OfALibrary("made by a test")
 

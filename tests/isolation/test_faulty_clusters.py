@@ -32,7 +32,7 @@ def a_state(names: tuple[str, ...] = NAMES) -> ObservedState:
     pairs=st.sets(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=4),
     wakes_too=st.sets(st.sampled_from(NAMES)),
 )
-def test_h4_what_is_left_out_fails_and_what_is_kept_does_not(
+def test_what_is_left_out_fails_and_what_is_kept_does_not(
     alone: set[str], pairs: set[tuple[str, str]], wakes_too: set[str]
 ) -> None:
     def decided(state: ObservedState) -> frozenset[str]:
@@ -152,7 +152,7 @@ def failing_on(cluster: str, *, wakes: bool = False):
     return decided
 
 
-def test_h4_a_cluster_that_cannot_be_decided_is_unknown_and_its_due_wakes_are_done(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_decided_is_unknown_and_its_due_wakes_are_done(tmp_path: Path) -> None:
     folder = fleet.write(tmp_path / "world")
     code, applied = fleet.run(*fleet.opened(folder), decide=failing_on("north"))
     assert code is ExitCode.PARTIAL
@@ -162,7 +162,7 @@ def test_h4_a_cluster_that_cannot_be_decided_is_unknown_and_its_due_wakes_are_do
     assert after["north"] == {"sleepy": 2, "due": 3, "asked": 4, "worker": 3}
 
 
-def test_h4_where_not_even_its_wakes_can_be_decided_the_others_are(tmp_path: Path) -> None:
+def test_where_not_even_its_wakes_can_be_decided_the_others_are(tmp_path: Path) -> None:
     folder = fleet.write(tmp_path / "world")
     code, _ = fleet.run(*fleet.opened(folder), decide=failing_on("north", wakes=True))
     after = fleet.replicas(folder)

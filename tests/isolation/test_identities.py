@@ -35,28 +35,28 @@ def pin(folder: Path, **identities: str) -> None:
             WAKES_ONLY,
             WAKES_ONLY,
             "kube-system has uid identity-of-east, as east has, expected each cluster once",
-            id="H3 not pinned: due wakes on both, nothing else",
+            id="not pinned: due wakes on both, nothing else",
         ),
         pytest.param(
             {"east": "identity-of-east"},
             AFTER,
             BEFORE,
             "kube-system has uid identity-of-east, which the Fleet pins for east; expected another cluster",
-            id="H3 one pinned: it wins",
+            id="one pinned: it wins",
         ),
         pytest.param(
             {"east": "identity-of-east", "north": "identity-of-north"},
             AFTER,
             BEFORE,
             "kube-system has uid identity-of-east, expected identity-of-north (its identity in the Fleet)",
-            id="H3 both pinned: the clone is not what the Fleet takes it for",
+            id="both pinned: the clone is not what the Fleet takes it for",
         ),
         pytest.param(
             {"north": "identity-of-north"},
             AFTER,
             BEFORE,
             "kube-system has uid identity-of-east, expected identity-of-north (its identity in the Fleet)",
-            id="H3 the clone pinned to another one",
+            id="the clone pinned to another one",
         ),
     ],
 )
@@ -74,7 +74,7 @@ def test_two_clusters_with_one_identity(
     assert (code, again.outcomes) == (ExitCode.PARTIAL, ())
 
 
-def test_h3_wakes_of_clones_are_done_by_a_saved_plan_too(tmp_path: Path) -> None:
+def test_wakes_of_clones_are_done_by_a_saved_plan_too(tmp_path: Path) -> None:
     folder = Folder(fleet.write(tmp_path / "world"))
     with_clone(folder.path, of="east", at="north")
     said = folder.plan("2026-11-20T22:00:00Z", "--out", "plan.json", "--cluster", "east", "--fail-on", "unknown")

@@ -22,7 +22,7 @@ HUGE = ("2147483648", "-1", "9" * 400, "1e308", "NaN")
 
 
 @given(st.one_of(st.integers(-(2**63), 2**63), st.sampled_from(ENDS).map(instant)))
-def test_h4_every_instant_is_a_time_that_days_can_be_added_to(nanoseconds: int) -> None:
+def test_every_instant_is_a_time_that_days_can_be_added_to(nanoseconds: int) -> None:
     at = Instant(nanoseconds).as_datetime()
     assert datetime(1970, 1, 1, tzinfo=UTC) <= at <= datetime(9000, 12, 31, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def test_an_instant_in_between_is_kept() -> None:
     ("value", "count", "number"),
     [(0, 0, 0), (2**31 - 1, 2**31 - 1, 2**31 - 1), (2**31, None, 2**31), (-1, None, -1), (True, None, None)],
 )
-def test_h4_replicas_of_a_custom_kind_are_an_int32(value: object, count: int | None, number: int | None) -> None:
+def test_replicas_of_a_custom_kind_are_an_int32(value: object, count: int | None, number: int | None) -> None:
     assert (count_at({"n": value}, ("n",)), number_at({"n": value}, ("n",))) == (count, number)
 
 
@@ -57,7 +57,7 @@ TEXTS = (*ENDS, *HUGE, *OBJECTS, *(f"[{one}]" for one in OBJECTS), "[" * 2000, '
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_h4_no_annotation_of_one_cluster_holds_up_the_others(key: str, tmp_path: Path) -> None:
+def test_no_annotation_of_one_cluster_holds_up_the_others(key: str, tmp_path: Path) -> None:
     """Each text goes onto an object of its own."""
     folder = fleet.write(tmp_path / "world")
     file = folder / "snapshot" / "north" / "all.yaml"

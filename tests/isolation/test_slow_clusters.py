@@ -55,7 +55,7 @@ def run(folder: Path, faults: Faults, readers: Readers, **control: Any):
         pytest.param("list", 7, id="the reading hangs at a list"),
         pytest.param("list", 14, id="the pods of what shrinks hang, after all lists"),
         pytest.param("query", 0, id="the metrics hang"),
-        pytest.param("acquire", 0, id="H1 the lock hangs"),
+        pytest.param("acquire", 0, id="the lock hangs"),
     ],
 )
 def test_wakes_on_the_others_are_done_while_a_cluster_hangs(method: str, at: int, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_cluster_whose_reading_takes_too_long_is_unknown_and_given_up(only: st
     assert fleet.replicas(folder) == {**dict.fromkeys(WELL, AFTER), SICK: BEFORE}
 
 
-def test_h1_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
+def test_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reconciler.apply.locks._LATE_SECONDS", 0.5)

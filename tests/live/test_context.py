@@ -120,7 +120,7 @@ def idled(api_server: ControlPlane, api_namespace: str) -> str:
     return api_namespace
 
 
-def test_row20_what_a_lost_fleet_idled_is_given_back_through_a_context(
+def test_what_a_lost_fleet_idled_is_given_back_through_a_context(
     api_server: ControlPlane, idled: str, tmp_path: Path
 ) -> None:
     desk = Desk(tmp_path, api_server.kubeconfig("member"))

@@ -53,7 +53,7 @@ def each_write(*soaked: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("write", "fault"), list(each_write("Lease-nothing said", "Deployment-headers dripped")))
-def test_h1_an_answer_to_a_write_that_never_ends_does_not_outlive_the_run(stage: Stage, write: str, fault: str) -> None:
+def test_an_answer_to_a_write_that_never_ends_does_not_outlive_the_run(stage: Stage, write: str, fault: str) -> None:
     stage.proxies["east"].rule(_never_ends(fault), matching=WRITES[write], times=None)
     began = time.monotonic()
     said = stage.apply("--timeout", "6", "--request-timeout", "60")
@@ -63,7 +63,7 @@ def test_h1_an_answer_to_a_write_that_never_ends_does_not_outlive_the_run(stage:
 
 
 @pytest.mark.parametrize(("write", "fault"), list(each_write("Lease-headers dripped", "Deployment-nothing said")))
-def test_h6_sigterm_ends_a_run_whose_write_is_never_answered(stage: Stage, write: str, fault: str) -> None:
+def test_sigterm_ends_a_run_whose_write_is_never_answered(stage: Stage, write: str, fault: str) -> None:
     """And the lock of the healthy cluster is given back."""
     asked = threading.Event()
     never_ends = _never_ends(fault)
@@ -90,8 +90,8 @@ def _never_ends(fault: str) -> Fault:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(faults.bomb(1200 << 20), id="H5 gzip bomb of 1.2 MB"),
-        pytest.param(faults.flood(500 << 20), id="H5 plain body of 500 MB"),
+        pytest.param(faults.bomb(1200 << 20), id="gzip bomb of 1.2 MB"),
+        pytest.param(faults.flood(500 << 20), id="plain body of 500 MB"),
     ],
 )
 def test_answers_without_end_take_no_memory(stage: Stage, fault: Fault) -> None:

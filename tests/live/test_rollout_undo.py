@@ -31,7 +31,7 @@ def undo(one: OneNamespace, template: dict[str, Any]) -> None:
     one.api.patch(one.path("web"), patch, "application/json-patch+json", fieldManager="kubectl-rollout")
 
 
-def test_r2_the_list_of_a_service_counts_as_far_as_the_replica_sets_bear_it_out(one_namespace: OneNamespace) -> None:
+def test_the_list_of_a_service_counts_as_far_as_the_replica_sets_bear_it_out(one_namespace: OneNamespace) -> None:
     api, namespace, path = one_namespace.api, one_namespace.namespace, one_namespace.path("web")
     create(api, [a_service("web"), a_deployment("web", 3)], namespace)
     wait_for_ready(api, namespace, "web", 3)

@@ -96,28 +96,26 @@ def is_discovery(request: Request) -> bool:
 @pytest.mark.parametrize(
     ("fault", "matching", "words", "asked"),
     [
-        pytest.param(faults.drip_headers(), is_any, "west", 20, id="H1 everything drips"),
-        pytest.param(faults.drip_headers(), is_lease, "west", 100, id="H1 the Lease drips"),
+        pytest.param(faults.drip_headers(), is_any, "west", 20, id="everything drips"),
+        pytest.param(faults.drip_headers(), is_lease, "west", 100, id="the Lease drips"),
         pytest.param(faults.hang(), is_list, "west", 100, id="lists hang"),
-        pytest.param(faults.bomb(1200 << 20), is_list_of_three, "longer than 32 MiB", 300, id="H5 gzip bomb of 1.2 MB"),
-        pytest.param(
-            faults.flood(500 << 20), is_list_of_three, "longer than 32 MiB", 300, id="H5 plain body of 500 MB"
-        ),
-        pytest.param(pages_without_end(), is_list, "pages", 1100, id="H2 pages without end"),
-        pytest.param(same_page_again(), is_list, "goes on where it was already", 100, id="H2 the same page again"),
+        pytest.param(faults.bomb(1200 << 20), is_list_of_three, "longer than 32 MiB", 300, id="gzip bomb of 1.2 MB"),
+        pytest.param(faults.flood(500 << 20), is_list_of_three, "longer than 32 MiB", 300, id="plain body of 500 MB"),
+        pytest.param(pages_without_end(), is_list, "pages", 1100, id="pages without end"),
+        pytest.param(same_page_again(), is_list, "goes on where it was already", 100, id="the same page again"),
         pytest.param(
             many_kinds(1, 3000),
             is_discovery,
             f"custom kinds with a scale, expected at most {MOST_KINDS}; none is read",
             100,
-            id="H2 3000 kinds of one group",
+            id="3000 kinds of one group",
         ),
         pytest.param(
             many_kinds(1500, 2),
             is_discovery,
             f"custom kinds with a scale, expected at most {MOST_KINDS}; none is read",
             100,
-            id="H2 3000 kinds of 1500 groups",
+            id="3000 kinds of 1500 groups",
         ),
     ],
 )
@@ -146,7 +144,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
 @pytest.mark.parametrize(
     "date", ["Fri, 01 Jan 99999999999999999999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "yesterday"]
 )
-def test_h4_a_cluster_that_does_not_know_the_time_is_written_like_the_other(stage: Stage, date: str) -> None:
+def test_a_cluster_that_does_not_know_the_time_is_written_like_the_other(stage: Stage, date: str) -> None:
     stage.proxies["west"].rule(faults.dated(date), matching=is_any, times=None)
     said = stage.apply()
     assert (said.code, "Traceback" in said.out + said.err) == (0, False), said
@@ -179,7 +177,7 @@ def test_a_write_that_hangs_keeps_no_decrease_elsewhere_waiting(stage: Stage) ->
     assert ("shop", "ReplicaSet", "web") in running("west")
 
 
-def test_h3_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:
+def test_a_clone_gets_no_more_than_its_due_wakes_and_neither_does_the_other(stage: Stage) -> None:
     uids = {name: plane.api.get(KUBE_SYSTEM)["metadata"]["uid"] for name, plane in stage.planes.items()}
     shown = faults.replaced(uids["west"].encode(), uids["east"].encode())
     stage.proxies["west"].rule(shown, matching=lambda request: request.path == KUBE_SYSTEM, times=None)

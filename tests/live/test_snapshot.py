@@ -261,7 +261,7 @@ def assert_everything_is_in(plan: dict[str, Any]) -> None:
 
 
 @pytest.mark.real
-def test_r8_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
+def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
     desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
     files = {path.relative_to(desk.folder): path.read_text() for path in (desk.folder / "recorded").rglob("*.*")}
     text = "".join(files.values())

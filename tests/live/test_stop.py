@@ -193,7 +193,7 @@ def steps(peers: Iterable[str], phases: Sequence[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("write", "phase"), steps(WRITES, ["lookup", "connect", "TLS", "body"]))
-def test_h6_sigterm_while_a_write_hangs(stage: Stage, write: str, phase: str) -> None:
+def test_sigterm_while_a_write_hangs(stage: Stage, write: str, phase: str) -> None:
     east = stage.proxies["east"]
     gate = Gate(int(east.url.rpartition(":")[2]), phase, stage.folder.path)
     fault = faults.before(lambda _: gate.arm(), forward=False)
@@ -280,7 +280,7 @@ PEERS: dict[str, Callable[[list[dict[str, Any]], str], None]] = {"Prometheus": w
 @pytest.mark.parametrize(
     ("peer", "phase"), steps([*PEERS, "push gateway"], ["lookup", "connect", "TLS", "headers", "body"])
 )
-def test_h6_sigterm_while_a_peer_hangs(stage: Stage, peer: str, phase: str) -> None:
+def test_sigterm_while_a_peer_hangs(stage: Stage, peer: str, phase: str) -> None:
     with hanging_peer(phase, stage.folder.path) as (server, port, asked):
         url = f"{server}:{port}"
         words = ["--push-gateway", url] if peer == "push gateway" else []

@@ -196,7 +196,7 @@ LONG = "x" * 200_000
     "text", [LONG, "`" * 200_000, "\x1b" * 200_000, " " * 200_000 + "x", "| - \n" * 50_000], ids=len
 )
 @pytest.mark.parametrize("escaped", [prose, code])
-def test_r7_a_long_value_is_cut_and_says_how_long_it_is(escaped, text):
+def test_a_long_value_is_cut_and_says_how_long_it_is(escaped, text):
     cell = escaped(text)
     assert len(cell) < 8_000
     assert f"... ({len(text)} characters)" in cell
@@ -224,13 +224,13 @@ def long_notices(count):
         ),
     ],
 )
-def test_r7_a_comment_fits_and_says_what_is_left_out(plan, left):
+def test_a_comment_fits_and_says_what_is_left_out(plan, left):
     text = render_markdown(plan)
     assert len(text) <= LONGEST_TEXT
     assert (f"and {left} more; the JSON form has them all." in text) is bool(left)
 
 
-def test_r7_the_worst_is_what_stays():
+def test_the_worst_is_what_stays():
     idles = (
         an_idle(f"api-{n}", replicas=n + 2, cause=Cause("p", "f:1", said(f"{n} {'|' * 5_000}"))) for n in range(90)
     )
@@ -239,7 +239,7 @@ def test_r7_the_worst_is_what_stays():
     assert "replicas  2 -> 0" not in text
 
 
-def test_r7_more_parts_than_there_is_room_for():
+def test_more_parts_than_there_is_room_for():
     held = tuple(HeldBack(f"p{n}", "|" * 900, (an_idle(f"api-{n}"),)) for n in range(200))
     plan = a_plan(an_idle("first"), held_back=held)
     text = render_markdown(plan)
@@ -250,7 +250,7 @@ def test_r7_more_parts_than_there_is_room_for():
 
 @given(plans(), st.integers(1, 50))
 @tries(15)
-def test_r7_any_plan_fits(plan, times):
+def test_any_plan_fits(plan, times):
     longer = replace(plan, undecided=plan.undecided * times, held_back=plan.held_back * times)
     assert len(render_markdown(longer)) <= LONGEST_TEXT
 

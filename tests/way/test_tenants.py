@@ -172,7 +172,7 @@ REFUSED = [
     ),
     *(
         case(
-            f"T13 {host}",
+            f"a picker of the platform: {host}",
             picker(host),
             f'7:28: {HOST}: is "{host}", a Service of the platform, expected one of tenant a, or one that '
             "podPickers.allowedHosts has by its whole name",
