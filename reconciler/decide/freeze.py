@@ -7,7 +7,7 @@ for its own, so that no cluster that hangs keeps another one from being frozen. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -78,18 +78,14 @@ def frozen(fleet: Fleet, state: ObservedState, now: datetime) -> Fleet:
     """Return `fleet` with the freezes that are in force on each of its clusters."""
     home = state.clusters.get(fleet.home)
     everywhere = () if home is None else _said(fleet, home, now)
-    clusters = (_with_freezes(fleet, one, state, everywhere, now) for one in fleet.clusters)
+    clusters = []
+    for cluster in fleet.clusters:
+        observed = state.clusters.get(cluster.name)
+        own = () if observed is None else _said(fleet, observed, now)
+        listed = (*(one for one in everywhere if one.until is not None), *own)
+        found = tuple(dict.fromkeys(one for one in listed if one.cluster in ("", cluster.name)))
+        clusters.append(replace(cluster, freezes=found) if found else cluster)
     return replace(fleet, clusters=tuple(clusters))
-
-
-def _with_freezes(
-    fleet: Fleet, cluster: FleetCluster, state: ObservedState, everywhere: tuple[Freeze, ...], now: datetime
-) -> FleetCluster:
-    observed = state.clusters.get(cluster.name)
-    own = () if observed is None else _said(fleet, observed, now)
-    listed = (*(one for one in everywhere if one.until is not None), *own)
-    found = tuple(dict.fromkeys(one for one in listed if one.cluster in ("", cluster.name)))
-    return replace(cluster, freezes=found) if found else cluster
 
 
 def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freeze, ...]:
@@ -125,15 +121,13 @@ def freeze_notices(fleet: Fleet) -> DesiredState:
     for cluster in fleet.clusters:
         for one in cluster.freezes:
             found.setdefault(one, []).append(cluster.name)
-    return DesiredState(notices=tuple(_notices(fleet, found)))
-
-
-def _notices(fleet: Fleet, found: Mapping[Freeze, list[str]]) -> Iterator[Notice]:
+    notices = []
     for freeze, clusters in found.items():
         why = freeze_reason(freeze)
         for subject in clusters if freeze.until is None else [scope_of(freeze, fleet)]:
             text = f"{subject}: {why}; wakes go on, nothing is idled, moved or scaled down"
-            yield Notice("frozen", subject, text, reasons=(why,))
+            notices.append(Notice("frozen", subject, text, reasons=(why,)))
+    return DesiredState(notices=tuple(notices))
 
 
 def scope_of(freeze: Freeze, fleet: Fleet) -> str:
