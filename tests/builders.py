@@ -12,7 +12,17 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
-from reconciler.model import Namespace, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Service, Workload
+from reconciler.model import (
+    HorizontalPodAutoscaler,
+    Namespace,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Pod,
+    Run,
+    Service,
+    Workload,
+)
 from reconciler.policy.kinds.fields import Share
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
@@ -75,6 +85,12 @@ def a_service(name: str = "web", *, cluster: str = "east", namespace: str = "sho
     ref = a_ref(name, cluster=cluster, namespace=namespace, kind="Service")
     defaults: dict[str, Any] = {"uid": f"uid-{cluster}-{namespace}-Service-{name}", "selector": {"app": name}}
     return Service(ref=ref, **(defaults | fields))
+
+
+def an_hpa(name: str = "web", *, cluster: str = "east", **fields: Any) -> HorizontalPodAutoscaler:
+    """A HorizontalPodAutoscaler of the Deployment shop/web, up to nine replicas."""
+    ref = ObjectRef(cluster, "shop", "HorizontalPodAutoscaler", name, "autoscaling")
+    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), **({"maximum": 9} | fields))
 
 
 def a_pod(name: str = "web-1", **fields: Any) -> Pod:

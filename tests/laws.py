@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from hypothesis import settings
@@ -18,3 +21,21 @@ def share_of(count: int) -> int:
 def tries(count: int, parent: settings | None = None, **more: Any) -> settings:
     """Return the settings of a law that tries `count` cases; it may take as long as it does."""
     return settings(parent, max_examples=share_of(count), deadline=None, **more)
+
+
+def counted(function: Callable[[], object], event: str, seen: Callable[[FrameType], bool] = lambda _: True) -> int:
+    """Return how many times `event` ("line", "call") happens in frames that are `seen` while `function` runs."""
+    count = 0
+
+    def trace(frame: FrameType, happened: str, argument: object) -> Any:
+        nonlocal count
+        count += happened == event and seen(frame)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count

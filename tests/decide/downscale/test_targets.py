@@ -18,7 +18,6 @@ from reconciler.decide.reasons import Reason
 from reconciler.labels import LabelSelector
 from reconciler.model import (
     Condition,
-    HorizontalPodAutoscaler,
     ObjectRef,
     ObservedCluster,
     OwnerReference,
@@ -45,6 +44,7 @@ from tests.builders import (
     a_run,
     a_state,
     a_workload,
+    an_hpa,
     flip_of,
 )
 from tests.decide.downscale.world import a_downscale_policy
@@ -298,11 +298,6 @@ def test_a_cluster_that_did_not_answer_is_left_out() -> None:
 # What keeps it from changing anything
 
 
-def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
-    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web-hpa", "autoscaling")
-    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 9, **fields)
-
-
 def a_fleet_in(state: Any) -> Any:
     [plain] = a_fleet().clusters
     return a_fleet(clusters=(FleetCluster(plain.name, {}, plain.connection, state),), home="east")
@@ -430,7 +425,7 @@ def a_scaled_object() -> Workload:
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web-hpa", id="an HPA"),
+        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web", id="an HPA"),
         pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
     ],
 )
@@ -468,7 +463,7 @@ def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: in
     workloads = (a_workload(replicas=6), a_scaled_object())
     hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
     [decision] = decided(a_downscale_policy(target=a_target(3)), workloads=workloads, autoscalers=(hpa,)).decisions
-    assert ("web-hpa" in decision.cause.why) is named
+    assert ("web" in decision.cause.why) is named
 
 
 @pytest.mark.parametrize(("to", "decisions"), [(3, 0), (8, 1)])

@@ -26,8 +26,8 @@ from reconciler.decide.downscale.victim_choice import (
     without_domains,
 )
 from reconciler.errors import PickerError
-from reconciler.model import HorizontalPodAutoscaler, Pod
-from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload
+from reconciler.model import Pod
+from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
 from tests.decide.downscale.world import a_downscale_policy
 
 PICKER = PodPicker("picker.svc")
@@ -124,8 +124,7 @@ def test_a_tie_is_broken_without_the_cost() -> None:
 
 
 def test_without_a_policy_an_autoscaler_keeps_nobody_from_choosing() -> None:
-    hpa = HorizontalPodAutoscaler(a_ref(kind="HorizontalPodAutoscaler"), "uid", ("Deployment", "web"), 9)
-    state = a_state(a_cluster(workloads=(a_workload(),), autoscalers=(hpa,)))
+    state = a_state(a_cluster(workloads=(a_workload(),), autoscalers=(an_hpa(),)))
     assert victim_strategies(a_policy_set(), state, "east").strategy_of(a_ref()) == VictimStrategy()
     chosen = victim_strategies(a_policy_set(downscale=(a_downscale_policy(),)), state, "east").strategy_of(a_ref())
     assert not chosen.chooses

@@ -23,7 +23,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
-from reconciler.model import JOURNAL, ConfigMap, HorizontalPodAutoscaler, Node, ObjectRef, Pod, PodsQuestion, Workload
+from reconciler.model import JOURNAL, ConfigMap, Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet, Logarithm
 from tests.builders import (
     NOW,
@@ -36,6 +36,7 @@ from tests.builders import (
     a_run,
     a_state,
     a_workload,
+    an_hpa,
     said,
 )
 from tests.decide.downscale.world import a_downscale_policy
@@ -450,11 +451,6 @@ def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
     found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
     assert found == DownscaleSettings("web", "PodPicker", PICKER)
     assert settings(federated=(a_federated(pod_picker=None),)) is None
-
-
-def an_hpa(**fields: Any) -> HorizontalPodAutoscaler:
-    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    return HorizontalPodAutoscaler(ref, "uid", ("Deployment", "web"), 9, **fields)
 
 
 def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.decide.placement.explain import is_bound_by_maximum
-from tests.laws import tries
+from tests.laws import counted, tries
 
 FLEET = ["a", "b", "c", "d", "e"]
 SMALL = st.integers(0, 12)
@@ -259,24 +259,6 @@ def test_kubefed_rounding_is_round_after_round(problem, total):
     assert (found.replicas, found.planner_overflow) == counted_kubefed(problem, total)
 
 
-def lines_run(function):
-    """Return how many lines of Python run while `function` does."""
-    count = 0
-
-    def trace(frame, event, argument):
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 @given(problems(), st.integers(1, 60), roundings)
 def test_the_cost_does_not_grow_with_the_number_of_replicas(problem, total, rounding):
     """A million times as many replicas, limits and weights: about as many steps."""
@@ -295,4 +277,4 @@ def test_the_cost_does_not_grow_with_the_number_of_replicas(problem, total, roun
     }
     assume(any(entry["weight"] for entry in known))
     bound = 4000 if rounding == "fair" else 60000
-    assert lines_run(lambda: allocate_replicas(**scaled, total=total * million, rounding=rounding)) < bound
+    assert counted(lambda: allocate_replicas(**scaled, total=total * million, rounding=rounding), "line") < bound

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from reconciler.decide.decide import decide
 from reconciler.decide.placement.allocation import allocate
 from reconciler.decide.placement.decide import decide_placement
@@ -12,28 +10,11 @@ from reconciler.model import ObservedState
 from reconciler.policy.types import ClusterPreference, TargetRef
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
 from tests.decide.idling.idling_policies import NIGHT, a_policy, a_schedule, workloads_selector
+from tests.laws import counted
 
 from .placements import a_federated, a_local, a_placed
 
 JOINED = decide.__code__.co_filename
-
-
-def counted(function, event, seen):
-    """Return how many times `event` happens in frames that are `seen` while `function` runs."""
-    count = 0
-
-    def trace(frame, happened, argument):
-        nonlocal count
-        count += happened == event and seen(frame)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def idled(number):

@@ -12,9 +12,8 @@ from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import ABOVE_SHARE, Overridden, Verb
 from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.model import HorizontalPodAutoscaler
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_workload
+from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 
 from .placements import (
     IDLE,
@@ -210,10 +209,7 @@ class TestIdling:
 
 class TestAutoscalers:
     def test_what_a_horizontal_pod_autoscaler_controls_is_left_alone(self):
-        hpa = HorizontalPodAutoscaler(
-            a_ref(cluster="west", kind="HorizontalPodAutoscaler"), "uid-hpa", ("Deployment", "web"), maximum=9
-        )
-        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(hpa,))
+        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(an_hpa(cluster="west"),))
         east = settled("east", 3, made=a_deployment)
         desired = place(east, west, federated=a_placed(10))
         assert numbers(desired) == {"east": "scale 3 -> 5"}
