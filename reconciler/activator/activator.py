@@ -29,7 +29,7 @@ from reconciler.activator.objects import (
 )
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
-from reconciler.activator.wake import CLUSTER, Waker
+from reconciler.activator.wake import Waker
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
@@ -242,7 +242,7 @@ class Activator:
             changed=lambda name, changed: _quietly(soon, self._seen, objects, name, changed),
             failed=lambda why: _quietly(soon, self._tasks.failed, plural, why),
         )
-        follow = partial(Watch(objects.resource, self.client, CLUSTER, handlers).follow, self.limit)
+        follow = partial(Watch(objects.resource, self.client, handlers).follow, self.limit)
         thread = threading.Thread(target=follow, name=f"watch of {plural}", daemon=True)
         self._watches.append(thread)
         thread.start()

@@ -50,14 +50,13 @@ class ActivatorPod(Struct, frozen=True):
 
 
 class Publication:
-    """Writes through `client` to the cluster called `cluster`, on behalf of `pod`; any thread may call it.
+    """Writes through `client`, on behalf of `pod`; any thread may call it.
 
     All Leases are written, and judged, by the time of the API server: no two machines' clocks are compared.
     """
 
-    def __init__(self, client: ApiClient, cluster: str, pod: ActivatorPod) -> None:
+    def __init__(self, client: ApiClient, pod: ActivatorPod) -> None:
         self._client = client
-        self._cluster = cluster
         self._pod = pod
 
     def renew(self) -> None:
@@ -104,7 +103,7 @@ class Publication:
         """
         labels = f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER},{ACTIVATOR_POD_LABEL}={uid}"
         found = listed(self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda one: one, ReadBudget())
-        for failure in filter(None, WorkerPool().each(self._cluster, self._failure_of, found, _DELETIONS)):
+        for failure in filter(None, WorkerPool().each(self._client.cluster, self._failure_of, found, _DELETIONS)):
             raise failure
         return len(found)
 
@@ -138,7 +137,7 @@ class Publication:
         """Return each activator's Lease by the uid of its Pod."""
         request = self._list(LEASES, ACTIVATOR_SELECTOR, self._pod.namespace)
         found = listed(
-            self._client, request, LeaseManifest, partial(noun_of, LEASES, cluster=self._cluster), ReadBudget()
+            self._client, request, LeaseManifest, partial(noun_of, LEASES, cluster=self._client.cluster), ReadBudget()
         )
         return {one.activator: one for one in found if one.activator}
 
@@ -152,12 +151,12 @@ class Publication:
         body = msgspec.json.encode(manifest)
         how = {"query": _MANAGER, "body": body, "content_type": APPLY_PATCH, "writes": True, "seconds": seconds}
         name = manifest["metadata"]["name"]
-        self._client.send(object_request(self._cluster, "patch", resource.key, namespace, name, **how))
+        self._client.send(object_request(self._client.cluster, "patch", resource.key, namespace, name, **how))
 
     def _delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
-        request = object_request(self._cluster, "delete", resource.key, namespace, name, writes=True)
+        request = object_request(self._client.cluster, "delete", resource.key, namespace, name, writes=True)
         with suppress(NotFoundError):  # it went with its Service, or another replica was faster
             self._client.send(request)
 
     def _list(self, resource: Resource[Any], labels: str, namespace: str = "") -> ApiRequest:
-        return object_request(self._cluster, "list", resource.key, namespace, query={"labelSelector": labels})
+        return object_request(self._client.cluster, "list", resource.key, namespace, query={"labelSelector": labels})

@@ -68,7 +68,7 @@ def _open_server(
         cluster=cluster,
         metrics=_open_metrics(settings, live),
         store=ConfigMapStore(cluster, live.namespace, JOURNAL),
-        make_lock=partial(LeaseLock, client, settings.name, live.namespace),
+        make_lock=partial(LeaseLock, client, live.namespace),
         traffic=client.traffic,
         preflight=Preflight(client, connection),
         served=ServedObjects(client),

@@ -78,7 +78,7 @@ def activator_command(context: str | None, **flags: Any) -> int:
     activator = Activator(
         client=client,
         waker=Waker(WakeView(wakes), pod.namespace, _now, read_only=flags["read_only"]),
-        publication=Publication(client, CLUSTER, pod),
+        publication=Publication(client, pod),
         limit=options.limit,
         pod=pod,
         limits=within_descriptors(limits, len(pod.addresses)),

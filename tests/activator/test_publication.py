@@ -20,6 +20,8 @@ OLD = {"renewTime": "2026-11-20T00:00:00.000000Z"}
 class Server:
     """Has a Lease of an activator that died, and one without the label that says whose it is."""
 
+    cluster = "member"
+
     def __init__(self) -> None:
         self.asked: list[ApiRequest] = []
         self.ahead = timedelta()
@@ -48,7 +50,7 @@ class Server:
 
 def a_publication(server: Server) -> Publication:
     pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-    return Publication(cast(Any, server), "member", pod)
+    return Publication(cast(Any, server), pod)
 
 
 def test_a_renewal_has_five_seconds_and_no_place_among_other_requests() -> None:

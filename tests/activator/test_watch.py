@@ -29,6 +29,8 @@ GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 class Server:
     """Ends each watch after so many seconds of its own clock; after six it asks to stop."""
 
+    cluster = "member"
+
     def __init__(self, lines: tuple[bytes, ...], lasts: float) -> None:
         self.pauses: list[float] = []
         self._lines = lines
@@ -73,7 +75,7 @@ class Server:
 def test_pauses_grow(lines: tuple[bytes, ...], lasts: float, bounds: tuple[float, ...]) -> None:
     server = Server(lines, lasts)
     handlers: WatchHandlers[Any] = WatchHandlers(lambda _: None, lambda *_: None, lambda _: None)
-    Watch(WATCHED_SERVICES, cast(Any, server), "member", handlers).follow(server.limit)
+    Watch(WATCHED_SERVICES, cast(Any, server), handlers).follow(server.limit)
     assert len(server.pauses) == len(bounds)
     assert all(most / 2 <= pause <= most for pause, most in zip(server.pauses, bounds, strict=True))
 
@@ -141,7 +143,7 @@ def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_for
     error: Exception, versions: list[str], lists: int
 ) -> None:
     server, recorded = Failing(error), Recorded()
-    watch = Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers())
+    watch = Watch(WATCHED_SERVICES, cast(Any, server), recorded.handlers())
     watch.follow(server.limit)
     assert (server.versions, server.lists) == (versions, lists)
     assert (recorded.changed, len(recorded.replaced)) == (["shop/web"], lists)
@@ -151,7 +153,7 @@ def test_after_a_failure_a_watch_goes_on_from_where_it_was_unless_the_server_for
 def test_while_an_object_is_too_large_what_is_known_stays_and_all_is_listed_again() -> None:
     """Taken for absent, a NetworkPolicy would let in what it keeps out, and an idle Service would be forgotten."""
     server, recorded = SizedServer([1000, 33 << 20, 1000]), Recorded()
-    watch = Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers())
+    watch = Watch(WATCHED_SERVICES, cast(Any, server), recorded.handlers())
     assert not watch._lasted(TimeLimit())
     assert not watch._lasted(TimeLimit())
     assert (recorded.replaced, server.limits.count(500)) == ([], 2)
@@ -179,6 +181,6 @@ def test_a_list_that_goes_on_where_it_was_already_ends_with_a_failure() -> None:
             self.limit.cut("enough")
 
     server, recorded = Repeating(), Recorded()
-    Watch(WATCHED_SERVICES, cast(Any, server), "member", recorded.handlers()).follow(server.limit)
+    Watch(WATCHED_SERVICES, cast(Any, server), recorded.handlers()).follow(server.limit)
     assert (server.pages, recorded.replaced) == (2, [])
     assert "goes on where it was already" in recorded.failed[0]

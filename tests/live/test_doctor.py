@@ -256,7 +256,7 @@ def test_an_unexpected_error_of_one_cluster_is_its_own(
     inside = getattr(Preflight, check)
 
     def fails(self: Preflight, *arguments: Any) -> Any:
-        if self._cluster == "west":
+        if self._client.cluster == "west":
             raise KeyError("nobody foresaw this")
         return inside(self, *arguments)
 

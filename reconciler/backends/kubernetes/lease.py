@@ -76,9 +76,8 @@ class LeaseLock:
     held, `client` sends writes only as long as it is.
     """
 
-    def __init__(self, client: ApiClient, cluster: str, namespace: str, holder: str) -> None:
+    def __init__(self, client: ApiClient, namespace: str, holder: str) -> None:
         self._client = client
-        self._cluster = cluster
         self._namespace = namespace
         self._holder = holder
         self._guard = threading.Lock()
@@ -115,7 +114,7 @@ class LeaseLock:
                 return self._is_undisturbed
             if limit.over:
                 raise LockHeldError(
-                    f"{self._cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
+                    f"{self._client.cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
                     "try again later"
                 )
             limit.sleep(_POLL_SECONDS)
@@ -143,10 +142,12 @@ class LeaseLock:
     def _begin(self) -> None:
         self._done.clear()
         self._client.fence = self.held
-        renewing = threading.Thread(target=self._renew, name=f"lease of {self._cluster}", daemon=True)
+        renewing = threading.Thread(target=self._renew, name=f"lease of {self._client.cluster}", daemon=True)
         if not started(renewing):
             self._lose()
-            raise UnreachableError(f"{self._cluster}: no thread is left to renew its lock, expected one; run it again")
+            raise UnreachableError(
+                f"{self._client.cluster}: no thread is left to renew its lock, expected one; run it again"
+            )
         self._renewing = renewing
 
     def _renew(self) -> None:
@@ -235,7 +236,7 @@ class LeaseLock:
             return  # somebody made it a moment before
         except NotFoundError as error:
             raise NotFoundError(
-                f'{self._cluster}: there is no namespace "{self._namespace}", expected it for the lock; '
+                f'{self._client.cluster}: there is no namespace "{self._namespace}", expected it for the lock; '
                 f"create it: kubectl create namespace {self._namespace}"
             ) from error
 
@@ -262,7 +263,9 @@ class LeaseLock:
         return self._client.send(self._request(verb, body=encoded, **how))
 
     def _request(self, verb: str, **how: Any) -> ApiRequest:
-        return object_request(self._cluster, verb, LEASES.key, self._namespace, NAME, seconds=_ANSWER_SECONDS, **how)
+        return object_request(
+            self._client.cluster, verb, LEASES.key, self._namespace, NAME, seconds=_ANSWER_SECONDS, **how
+        )
 
     def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
         return decoded(answer, LockManifest, self._request(verb).operation)

@@ -90,12 +90,9 @@ class _Reference(Wire):
 class Watch(Generic[W]):
     """Follows one resource of a cluster until it is asked to stop; one object that cannot be read is left out."""
 
-    def __init__(
-        self, resource: WatchedResource[W], client: ApiClient, cluster: str, handlers: WatchHandlers[W]
-    ) -> None:
+    def __init__(self, resource: WatchedResource[W], client: ApiClient, handlers: WatchHandlers[W]) -> None:
         self._resource = resource
         self._client = client
-        self._cluster = cluster
         self._handlers = handlers
         self._version = ""
 
@@ -127,7 +124,7 @@ class Watch(Generic[W]):
         return limit.now() - began >= _AT_ONCE_SECONDS
 
     def _list(self) -> None:
-        request = self._resource.request(self._cluster, {})
+        request = self._resource.request(self._client.cluster, {})
         # What is too large is not absent: nothing is replaced then, and all is listed again.
         found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
         self._handlers.replaced([one for one in found if one is not None])
@@ -139,7 +136,7 @@ class Watch(Generic[W]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        request = self._resource.request(self._cluster, query)
+        request = self._resource.request(self._client.cluster, query)
         with self._client.watched(request, WATCH_SECONDS + _LATE_SECONDS) as lines:
             self._handlers.failed("")
             for event, about in self._events(lines, request.operation):

@@ -95,7 +95,7 @@ class KubernetesPlace:
         wait_until(lambda: "last" not in names(), "what has no owner any more is gone")
 
     def lock(self, holder: str) -> LeaseLock:
-        return LeaseLock(self._requests(), "east", self.namespace, holder)
+        return LeaseLock(self._requests(), self.namespace, holder)
 
     def _requests(self) -> ApiClient:
         return ApiClient(Connection(self._settings), RequestSettings())

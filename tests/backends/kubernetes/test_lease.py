@@ -49,7 +49,7 @@ class Holder:
         self.connection = connection
         self.requests = ApiClient(connection, RequestSettings(limit=TimeLimit(clock=self.clock)))
         self.cluster = KubernetesCluster("east", self.requests)
-        self.lock = LeaseLock(self.requests, "east", namespace, name)
+        self.lock = LeaseLock(self.requests, namespace, name)
 
 
 def a_lease(plane: ControlPlane, namespace: str) -> dict[str, object]:

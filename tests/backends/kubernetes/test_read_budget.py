@@ -144,6 +144,8 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
 class SizedServer:
     """Answers lists as an API server does, each object `sizes` bytes long; no answer has more than 32 MiB."""
 
+    cluster = "member"
+
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self.limits: list[int] = []
