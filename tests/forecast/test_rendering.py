@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -66,11 +65,6 @@ def test_names_are_no_markup() -> None:
     assert "@octocat" not in comment
     assert "http://evil" not in comment
     assert "http" not in page.replace("http://evil", "")
-
-
-@pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path)
 
 
 def test_the_verb(quickstart: Folder) -> None:

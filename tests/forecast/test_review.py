@@ -582,10 +582,9 @@ def test_it_is_never_longer_than_a_comment(objects: Objects) -> None:
 
 
 @pytest.fixture
-def quickstart(repository: Path, tmp_path: Path) -> Folder:
-    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path)
-    shutil.copytree(folder.path / "policies", folder.path / "head")
-    return folder
+def quickstart(quickstart: Folder) -> Folder:
+    shutil.copytree(quickstart.path / "policies", quickstart.path / "head")
+    return quickstart
 
 
 def compared(folder: Folder, *more: str) -> Said:

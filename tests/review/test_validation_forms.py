@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,11 +13,6 @@ from jsonschema import Draft202012Validator
 from reconciler.errors import Problem
 from reconciler.report.validation import code_quality, leveled, sarif
 from tests.way.calls import Folder
-
-
-@pytest.fixture
-def folder(repository: Path, tmp_path: Path) -> Folder:
-    return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 def places(folder: Folder) -> dict[str, list[tuple[str, int]]]:
@@ -48,45 +42,47 @@ def places(folder: Folder) -> dict[str, list[tuple[str, int]]]:
         ),
     ],
 )
-def test_all_forms_name_the_same_places(folder, files, expected, code):
+def test_all_forms_name_the_same_places(quickstart, files, expected, code):
     for name, text in files.items():
-        folder.write(f"policies/{name}", text)
-    found = places(folder)
+        quickstart.write(f"policies/{name}", text)
+    found = places(quickstart)
     assert sorted(set(found["sarif"])) == expected
     assert found["sarif"] == found["gitlab"] == found["github"]
-    assert {folder.call("validate", "policies", "-o", form).code for form in ("sarif", "gitlab", "github")} == {code}
+    assert {quickstart.call("validate", "policies", "-o", form).code for form in ("sarif", "gitlab", "github")} == {
+        code
+    }
 
 
-def test_warnings_are_minor_and_fail_nothing(folder):
-    text = (folder.path / "policies" / "idling.yaml").read_text()
-    folder.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
-    said = folder.call("validate", "policies", "-o", "sarif")
+def test_warnings_are_minor_and_fail_nothing(quickstart):
+    text = (quickstart.path / "policies" / "idling.yaml").read_text()
+    quickstart.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
+    said = quickstart.call("validate", "policies", "-o", "sarif")
     (result,) = json.loads(said.out)["runs"][0]["results"]
     assert (said.code, result["level"], result["ruleId"]) == (0, "warning", "doubtful-policy")
-    (one,) = json.loads(folder.call("validate", "policies", "-o", "gitlab").out)
+    (one,) = json.loads(quickstart.call("validate", "policies", "-o", "gitlab").out)
     assert one["severity"] == "minor"
 
 
-def test_json_has_the_warnings_that_text_says(folder):
-    text = (folder.path / "policies" / "idling.yaml").read_text()
-    folder.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
-    said = folder.call("validate", "policies", "-o", "json")
+def test_json_has_the_warnings_that_text_says(quickstart):
+    text = (quickstart.path / "policies" / "idling.yaml").read_text()
+    quickstart.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
+    said = quickstart.call("validate", "policies", "-o", "json")
     (warning,) = json.loads(said.out)["warnings"]
-    assert said.err == folder.call("validate", "policies").err
+    assert said.err == quickstart.call("validate", "policies").err
     place = f"{warning['file']}:{warning['line']}:{warning['column']}"
     assert said.err == f"warning: {place}: {warning['field']}: {warning['message']}\n"
 
 
 @pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
-def test_a_form_without_a_first_night_refuses_a_snapshot_instead_of_leaving_it_unread(folder, form):
-    said = folder.call("validate", "policies", "-o", form, "--snapshot", "/nonexistent")
+def test_a_form_without_a_first_night_refuses_a_snapshot_instead_of_leaving_it_unread(quickstart, form):
+    said = quickstart.call("validate", "policies", "-o", form, "--snapshot", "/nonexistent")
     assert (said.code, said.out) == (64, "")
     assert "--snapshot" in said.err
 
 
 @pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
-def test_a_folder_that_is_not_there_is_a_problem_too(folder, form):
-    said = folder.call("validate", "nowhere", "-o", form)
+def test_a_folder_that_is_not_there_is_a_problem_too(quickstart, form):
+    said = quickstart.call("validate", "nowhere", "-o", form)
     assert said.code == 3
     assert "does not exist" in said.out
 

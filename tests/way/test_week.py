@@ -84,6 +84,12 @@ def state(folder: Folder, namespace: str = "dev-1") -> str:
     return f"{numbers}, suspended {suspended}"
 
 
+def becomes(folder: Folder, moment: datetime, expected: str, code: int = 0) -> None:
+    """Run at `moment`; what stands there then is `expected`."""
+    run(folder, moment, code=code)
+    assert state(folder) == expected, str(moment)
+
+
 def leftovers(folder: Folder) -> list[str]:
     """Return our idling marks that are still on anything; the time of the last scale stays."""
     return [
@@ -119,14 +125,10 @@ def test_a_week_around_each_edge(week):
     ],
 )
 def test_a_weekend_with_a_daylight_saving_change_ends_at_seven_on_the_wall(week, friday, still_dark, awake):
-    run(week, at(friday) - timedelta(minutes=1))
-    assert state(week) == "awake"
-    run(week, at(friday))
-    assert state(week) == "dark"
-    run(week, datetime.fromisoformat(still_dark))
-    assert state(week) == "dark"
-    run(week, datetime.fromisoformat(awake))
-    assert state(week) == "awake"
+    becomes(week, at(friday) - timedelta(minutes=1), "awake")
+    becomes(week, at(friday), "dark")
+    becomes(week, datetime.fromisoformat(still_dark), "dark")
+    becomes(week, datetime.fromisoformat(awake), "awake")
     assert leftovers(week) == []
 
 
@@ -137,8 +139,7 @@ def scale(folder: Folder, name: str, replicas: int, namespace: str = "dev-1") ->
 
 
 def test_a_wake_by_hand_at_23_holds_until_the_window_ends_and_counts_no_longer_the_next_evening(week):
-    run(week, at("2026-11-17T20:00"))
-    assert state(week) == "dark"
+    becomes(week, at("2026-11-17T20:00"), "dark")
     scale(week, "api", 7)
     for moment in ("23:00", "23:30"):
         run(week, at(f"2026-11-17T{moment}"))
@@ -146,19 +147,15 @@ def test_a_wake_by_hand_at_23_holds_until_the_window_ends_and_counts_no_longer_t
         run(week, at(f"2026-11-18T{hour:02}:15"))
         assert week.replicas("dev", "dev-1", "Deployment", "api") == 7
         assert week.replicas("dev", "dev-1", "Deployment", "web") == 0
-    run(week, at("2026-11-18T07:00"))
-    assert state(week) == "awake"
-    run(week, at("2026-11-18T20:00"))
-    assert state(week) == "dark"
+    becomes(week, at("2026-11-18T07:00"), "awake")
+    becomes(week, at("2026-11-18T20:00"), "dark")
 
 
 def test_when_the_policy_is_deleted_everything_is_up_again(week):
     week.write("policies/other.yaml", IDLING.format(name="idle-other", namespace="qa-*"))
-    run(week, at("2026-11-17T20:00"))
-    assert state(week) == "dark"
+    becomes(week, at("2026-11-17T20:00"), "dark")
     (week.path / "policies" / "dev.yaml").unlink()
-    run(week, at("2026-11-17T22:00"))
-    assert state(week) == "awake"
+    becomes(week, at("2026-11-17T22:00"), "awake")
     assert leftovers(week) == []
 
 
@@ -179,12 +176,10 @@ def test_a_lost_folder_wakes_nobody_in_the_night_and_everybody_in_the_morning(we
 
 
 def test_a_typo_on_monday_at_ten_to_seven_does_not_keep_the_morning_dark(week):
-    run(week, at("2026-11-20T20:00"))
-    assert state(week) == "dark"
+    becomes(week, at("2026-11-20T20:00"), "dark")
     file = week.path / "policies" / "dev.yaml"
     file.write_text(file.read_text().replace("idleWhen", "idelWhen"))
-    run(week, at("2026-11-23T06:50"), code=3)
-    assert state(week) == "dark"
+    becomes(week, at("2026-11-23T06:50"), "dark", code=3)
     said = week.apply(rfc3339(at("2026-11-23T07:00")))
     assert said.code == 3
     assert 'policies/dev.yaml:9:3: spec.idelWhen: unknown field, did you mean "idleWhen"?' in said.err
