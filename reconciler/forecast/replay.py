@@ -229,7 +229,7 @@ def _notes(found: Iterable[Played]) -> Iterator[str]:
     for words, names in sorted(by_words.items()):
         named = sorted(set(names))
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        yield words.format(", ".join(named[:_NAMED]) + more)
+        yield words.replace("{}", ", ".join(named[:_NAMED]) + more, 1)
 
 
 def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:

@@ -101,6 +101,11 @@ HEAD = '{"start":"2026-10-21T00:00:00Z","stepSeconds":600,"count":3}\n'
         pytest.param(HEAD + '{"query":"q","values":[[4,1]]}\n', "has no values for 3 times", id="too many values"),
         pytest.param(HEAD + '{"query":"q","values":[[1000000000000,1]]}\n', "for 3 times", id="a bomb"),
         pytest.param(HEAD + '{"query":"q","values":[1,"x",2]}\n', "jsonl:2:1: ", id="no number"),
+        pytest.param(
+            HEAD.replace("3}", "100000}") + '{"query":"q","values":[[100000,1]]}\n' * 201,
+            "jsonl:202:1: holds more than 20000000 values",
+            id="many bombs",
+        ),
     ],
 )
 def test_a_malformed_file_is_an_error_with_its_line(tmp_path: Path, text: str, words: str) -> None:

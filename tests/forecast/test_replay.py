@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,6 +15,7 @@ import pytest
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.query_history import SCRAPES, QueryHistory
+from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
 from reconciler.forecast.replay import replay
@@ -21,6 +24,7 @@ from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
+from reconciler.policy.queries import render_query
 from reconciler.policy.types import PolicySet
 from tests.forecast.test_timelines import a_deployment, a_service
 from tests.forecast.traffic import NOISE, OFFICE, PARIS, SHOP, Calls, Shape, calls, history_of
@@ -67,6 +71,11 @@ def of(made: Forecast, policy: str = "nights") -> PolicyReplay:
     return next(one for one in made.replay.policies if one.policy == f"IdlingPolicy {policy}")
 
 
+def window_in(text: str) -> timedelta:
+    [minutes] = re.findall(r"\[(\d+)m\]", text)
+    return timedelta(minutes=int(minutes))
+
+
 @dataclass
 class CountedCalls:
     """A metrics source that counts the requests themselves, at the time `now`."""
@@ -75,9 +84,8 @@ class CountedCalls:
     now: datetime = START
 
     def query(self, text: str) -> QueryAnswer:
-        assert text == QUERY
-        at = self.now.timestamp()
-        counts = {one: one.counted(at - WINDOW.total_seconds(), at) for one in self.made}
+        at, window = self.now.timestamp(), window_in(text)
+        counts = {one: one.counted(at - window.total_seconds(), at) for one in self.made}
         return QueryAnswer(
             tuple(Sample({"namespace": one.namespace, "service": one.service}, n) for one, n in counts.items())
         )
@@ -162,6 +170,40 @@ def test_a_replay_is_what_a_cron_would_have_done(seed: int) -> None:
     assert sum(one.wakes for one in policies) == wakes
     assert sum(one.requests for one in waiting) == pytest.approx(number, rel=0.03)
     assert sum(one.total.total_seconds() for one in waiting) == pytest.approx(seconds, rel=0.15)  # 60 wakes are few
+
+
+SHORT = {"metric": {"query": QUERY.replace("30m", "{{ window }}"), "window": "10m", "above": 1}}
+NIGHTS = {"schedule": {"timeZone": "Europe/Paris", "downtime": ["20:00-07:00"]}}
+QUIET_HOUR = {
+    "metric": {"query": QUERY.replace("30m", "{{ window }}"), "window": "60m", "atMost": 2, "noSeries": "Zero"}
+}
+VARIANTS: list[Any] = [
+    pytest.param({"wakeWhen": [SHORT], "minAwake": "30m"}, id="wakeWhen"),
+    pytest.param({"idleWhen": [{"anyOf": [NIGHTS, QUIET_HOUR]}]}, id="anyOf"),
+    pytest.param(
+        {"idleWhen": [{"anyOf": [{"allOf": [NIGHTS, QUIET_HOUR]}, QUIET_HOUR]}], "wakeWhen": [SHORT]}, id="nested"
+    ),
+    pytest.param({"idleReplicas": 1, "minAwake": "5h", "metric": {"atMost": 3}}, id="idleReplicas, atMost"),
+    pytest.param({"wakeOrder": {"group": "all", "perRun": 1}}, id="wakes in turns over namespaces"),
+    pytest.param(
+        {"metric": {"coverage": QUERY.replace("30m", "{{ window }}"), "coverageAtLeast": 1, "atMost": 3}}, id="coverage"
+    ),
+]
+
+
+@pytest.mark.parametrize("fields", VARIANTS)
+def test_each_step_is_that_of_a_cron_whatever_the_policies_say(fields: dict[str, Any]) -> None:
+    end = START + timedelta(days=3)
+    made = [calls(f"ns-{n % 2}", f"app-{n}", SHAPES[n % len(SHAPES)], START - WINDOW, end, "any") for n in range(6)]
+    policies = policy_set([FLEET, *(a_policy(f"nights-{n}", f"ns-{n}", **copy.deepcopy(fields)) for n in range(2))])
+    count = round((end - START) / STEP)
+    texts = {one_spaced(render_query(key)) for key in policies.query_keys("a")}
+    answers = {text: history_of(made, text, window_in(text), START, count, STEP).answers[text] for text in texts}
+    cron = Cron(policies, made)
+    cron.run(end)
+    found = replayed(policies, opened_of(made), QueryHistory(START, STEP, count, answers), end - START)
+    assert sum(map(len, cron.steps.values())) > 30
+    assert {f"{one.ref.namespace}/{one.ref.name}": list(one.steps) for one in found.timelines} == cron.steps
 
 
 def test_runs_without_a_change_are_not_played() -> None:

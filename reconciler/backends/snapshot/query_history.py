@@ -146,6 +146,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _MOST_TIMES = 100_000
+_MOST_VALUES = 20_000_000  # in one file; pairs make much of little text
 
 
 def read_history(directory: Path, root: Path) -> QueryHistory | None:
@@ -160,26 +161,41 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
     read = read_bytes(str(path), str(root))
     if isinstance(read, Problem):
         raise SnapshotError.of([read])
-    number = 1
-    series: dict[str, list[RangeSeries]] = {}
-    errors: dict[str, str] = {}
+    number, lines = 1, read.splitlines() or [b""]
     try:
-        first, *rest = read.splitlines() or [b""]
-        head = msgspec.json.decode(first, type=_Head)
+        head = msgspec.json.decode(lines[0], type=_Head)
         if not (head.start.tzinfo and head.step_seconds > 0 and 0 < head.count <= _MOST_TIMES):
             raise ValueError("has no times, expected a start with a zone, stepSeconds and count")
-        for number, text in enumerate(rest, start=2):  # noqa: B007 - also where a line is malformed
-            line = msgspec.json.decode(text, type=_Line)
-            found = series.setdefault(one_spaced(line.query), [])
-            if line.error:
-                errors[one_spaced(line.query)] = line.error
-            elif line.values:
-                found.append(RangeSeries(line.labels, tuple(_unpacked(line.values, head.count))))
+        answers = _Answers(head.count)
+        for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - also where a line is malformed
+            answers.add(msgspec.json.decode(text, type=_Line))
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         words = f"{error}; record it anew with reconciler snapshot --with-history"
         raise SnapshotError.of([Problem(str(path), number, 1, "", words)]) from error
-    answers = {query: RangeAnswer(tuple(found), errors.get(query, "")) for query, found in series.items()}
-    return QueryHistory(head.start.astimezone(UTC), timedelta(seconds=head.step_seconds), head.count, answers)
+    step = timedelta(seconds=head.step_seconds)
+    return QueryHistory(head.start.astimezone(UTC), step, head.count, answers.found)
+
+
+class _Answers:
+    """The answers of a file, line by line."""
+
+    def __init__(self, count: int) -> None:
+        self.found: dict[str, RangeAnswer] = {}
+        self._count = count
+        self._left = _MOST_VALUES
+
+    def add(self, line: _Line) -> None:
+        """Raises ValueError: it has not as many values as there are times, or the file has too many."""
+        query = one_spaced(line.query)
+        known = self.found.setdefault(query, RangeAnswer())
+        if line.error:
+            self.found[query] = RangeAnswer(error=line.error)
+        elif line.values:
+            self._left -= self._count
+            if self._left < 0:
+                raise ValueError(f"holds more than {_MOST_VALUES} values, expected fewer queries or a shorter past")
+            more = RangeSeries(line.labels, tuple(_unpacked(line.values, self._count)))
+            self.found[query] = RangeAnswer((*known.series, more))
 
 
 def _unpacked(values: Iterable[_Value | tuple[int, _Value]], count: int) -> list[float | None]:
