@@ -386,9 +386,13 @@ def apply_saved(
 
 
 def _explained(action: Action, found: Compared) -> Action:
-    """Return `action` with the reason that the fresh plan has for it: that one is written to clusters."""
-    cause = found.causes.get(action.id)
-    return action if cause is None else replace(action, decision=replace(action.decision, cause=cause))
+    """Return `action` with the reason that the fresh plan has for it, which is written to clusters, and with what a pod
+    requests, which no file says.
+    """
+    fresh = found.fresh.get(action.id)
+    if fresh is None:
+        return action
+    return replace(action, decision=replace(action.decision, cause=fresh.cause, requests=fresh.requests))
 
 
 def _with_stale(applied: Applied, found: Compared) -> Applied:
@@ -429,9 +433,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     outcomes = runs.outcomes()
     lost = remember_refusals(chosen, outcomes, world.accesses, fleet, run)
     run = replace(run, revision=made.revision or control.commit)
-    requests = {one.written or one.ref: one.requests for one in made.explanations}
-    found = changes_of(chosen, outcomes, run, made.shard, requests)
-    changes = called_by(found, control.caller, world.accesses)
+    changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
     lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))

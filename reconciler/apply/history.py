@@ -35,9 +35,9 @@ from reconciler.errors import (
     StaleError,
     reason_of,
 )
-from reconciler.model import NOTHING, OUR_LABELS, ConfigMap, ObjectRef, Run, Write
+from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
-from reconciler.pod_requests import NO_REQUESTS, Hours, PodRequests
+from reconciler.pod_requests import Hours
 from reconciler.policy.types import Fleet, Writes
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import workload_kind
@@ -132,17 +132,11 @@ def _decompressed(data: bytes) -> bytes:
 # What is recorded of a run.
 
 
-def changes_of(
-    actions: Sequence[Action],
-    outcomes: Sequence[Outcome],
-    run: Run,
-    shard: str = "",
-    requests: Mapping[ObjectRef, PodRequests] = NOTHING,
-) -> tuple[Change, ...]:
-    """Return the changes that a run made, and what it found that hands had done; `requests` are those of one pod."""
+def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
+    """Return the changes that a run made, and what it found that hands had done."""
     applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     decisions = (action.decision for action in actions if action.id in applied)
-    found = (change for decision in decisions for change in _of(decision, run, requests.get(decision.ref, NO_REQUESTS)))
+    found = (change for decision in decisions for change in _of(decision, run))
     return tuple(replace(one, shard=shard) if shard else one for one in found)
 
 
@@ -168,10 +162,10 @@ def _user_on(access: Access, caller: str) -> str:
         return caller
 
 
-def _of(decision: Decision, run: Run, requests: PodRequests) -> Iterator[Change]:
+def _of(decision: Decision, run: Run) -> Iterator[Change]:
     since, asleep = _idle_until_now(decision)
     idle: dict[str, Any] = {"since": since, "asleep": asleep}
-    idle |= {"cpu": requests.cpu or None, "memory": requests.memory or None}
+    idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
     if decision.verb is Verb.RELEASE:
         yield from (replace(one, **idle) for one in _by_hand(decision, run))
     if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:

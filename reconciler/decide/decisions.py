@@ -197,7 +197,7 @@ class Decision(Struct, frozen=True):
     stands or falls together in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order`
     sorts inside a phase and group. `uid` None: the object does not exist yet (CREATE, with `manifest`). For a
     scalable's change of replicas `replicas_before` and `replicas_after` are the numbers of replicas meant (absent
-    counts as 1), None where replicas are not touched.
+    counts as 1), None where replicas are not touched. `requests` are those of one pod of a workload that idling scales.
     """
 
     key: str
@@ -226,6 +226,7 @@ class Decision(Struct, frozen=True):
     known: bool = False  # it was idled on the same hours before, so that no limit counts it
     has_annotations: bool = True  # False: the object has no annotations map yet
     has_labels: bool = True
+    requests: PodRequests = NO_REQUESTS
 
     @property
     def policy(self) -> str:

@@ -53,8 +53,8 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
             differing[action.id] = OTHERWISE
         elif planned[key].group in broken:
             differing[action.id] = NOT_WHOLE
-    causes = {one.id: planned[one.decision.key].cause for one in saved.actions if one.id not in differing}
-    return Compared(differing, causes, _fields(saved, here, there))
+    same = {one.id: planned[one.decision.key] for one in saved.actions if one.id not in differing}
+    return Compared(differing, same, _fields(saved, here, there))
 
 
 def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[int, tuple[Difference, ...]]:

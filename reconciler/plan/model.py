@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import OUR_ANNOTATIONS
 from reconciler.decide.decisions import (
-    Cause,
     Decision,
     FieldChange,
     HeldBack,
@@ -249,12 +248,12 @@ class Difference(Struct, frozen=True):
 
 
 class Compared(Struct, frozen=True):
-    """`differing`: why actions of a saved plan are not those of a fresh one, by id, and `fields` in what. `causes`:
-    those of the others, in the fresh plan's words.
+    """`differing`: why actions of a saved plan are not those of a fresh one, by id, and `fields` in what. `fresh`: the
+    decisions of the fresh plan on the others, in its words.
     """
 
     differing: Mapping[int, str] = NOTHING
-    causes: Mapping[int, Cause] = NOTHING
+    fresh: Mapping[int, Decision] = NOTHING
     fields: Mapping[int, tuple[Difference, ...]] = NOTHING
 
 

@@ -97,6 +97,30 @@ def test_what_a_hand_woke_counts_until_then(week: Folder) -> None:
     assert kept["cpuHours"] == pytest.approx(0.5 * 3 * 3)
 
 
+def test_who_wakes_changes_nothing_of_what_a_pod_requests(week: Folder) -> None:
+    night, morning = at("2026-11-16T20:00"), at("2026-11-17T07:00")
+
+    def by_saved_plan(moment: datetime) -> None:
+        week.plan(rfc3339(moment), "--out", "saved.json")
+        now = ("--snapshot", "snapshot", "--now", rfc3339(moment))
+        assert week.call("apply", "saved.json", *now, "--auto-approve").code == ExitCode.DONE
+
+    by_saved_plan(night)
+    by_saved_plan(morning)
+    expected = 0.5 * 3 * 11
+    assert saved(week, morning)["all"]["cpuHours"] == pytest.approx(expected)
+    for day in range(1, 3):
+        run(week, night + timedelta(days=day))
+        moment = rfc3339(morning + timedelta(days=day))
+        if day == 1:
+            assert week.restore(moment, "--all").code == ExitCode.DONE
+        else:
+            week.write("policies/broken.yaml", "kind: [")  # what is due is woken all the same
+            assert week.apply(moment).code == ExitCode.MALFORMED
+            (week.path / "policies/broken.yaml").unlink()
+        assert saved(week, morning + timedelta(days=day))["all"]["cpuHours"] == pytest.approx(expected * (day + 1))
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [

@@ -124,7 +124,9 @@ def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
 def _decision(choice: Choice, cause: Cause, context: WriteContext, **fields: Any) -> Decision:
     """Return a repair of the scalable with what is particular in `fields`."""
     group = context.group(choice.ref, idles=fields.get("idles", False))
-    return decision_on(choice.subject.scale.written, verb_of(choice), cause, group, **({"order": (1,)} | fields))
+    scale = choice.subject.scale
+    usual = {"order": (1,), "requests": scale.runs.requests}
+    return decision_on(scale.written, verb_of(choice), cause, group, **(usual | fields))
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
