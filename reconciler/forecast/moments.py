@@ -12,6 +12,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     DOWNSCALER_EXCLUDE_UNTIL,
+    LAST_IDLED,
     ORPHANED_SINCE,
     OUR_ANNOTATIONS,
     WAKE_REQUESTED_AT,
@@ -21,6 +22,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.fleet_guard import PATIENCE
 from reconciler.decide.idling.verdicts import Answers, CriterionResult, evaluator_of, schedules_of
+from reconciler.decide.limit_counts import DAY
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
 from reconciler.decide.schedule import open_periods
 from reconciler.decide.selectors import namespace_labels
@@ -46,6 +48,7 @@ _KNOWN = {
     AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
     WAKE_REQUESTED_AT: _AND_AFTER,
     ORPHANED_SINCE: frozenset({PATIENCE}),
+    LAST_IDLED: frozenset({timedelta(), DAY}),  # so long it counts against limits
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
