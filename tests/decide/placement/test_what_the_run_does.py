@@ -350,6 +350,13 @@ class TestLeftOut:
         assert numbers(desired) == expected
         assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
 
+    def test_a_frozen_cluster_that_is_lost_is_replaced_by_nothing(self):
+        maps = (a_status(STATUS), a_memory(unreachable_since=since(hours=1)))
+        fleet = a_fleet_with("Frozen", "east", "west")
+        east = settled("east", 5, config_maps=maps)
+        desired = place(east, lost=("west",), fleet=fleet, federated=a_federated(9))
+        assert numbers(desired) == {}
+
     def test_when_it_is_back_replicas_return_and_the_clock_is_reset(self):
         maps = (a_memory(unreachable_since=since(hours=1)),)
         east = settled("east", 8, config_maps=maps)
