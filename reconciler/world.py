@@ -58,8 +58,8 @@ class World(Struct, frozen=True):
         """Return this world where who has the lock of a cluster is noted before that is read."""
 
         def begin(name: str, source: Source) -> None:
-            source.begin()
             self.accesses[name].lock.look()
+            source.begin()
 
         noting = {
             name: replace(source, begin=partial(begin, name, source)) if name in self.accesses else source
@@ -116,7 +116,7 @@ def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> 
     at_once = _LIVE_READERS if readers.pool.has_threads else 1
     return World(
         sources={
-            name: Source(found.cluster, found.metrics, found.error, at_once, found.reading, found.begin)
+            name: Source(found.cluster, found.metrics, found.error, at_once, found.reading, found.begin, found.end)
             for name, found in opened.backends.items()
         },
         accesses={

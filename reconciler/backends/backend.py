@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Backend(Struct, frozen=True):
     """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
 
-    `begin` begins a reading; `reading` is its time limit, cut once nobody waits for it any more.
+    `begin` begins a reading, `end` ends it; `reading` is its time limit, cut once nobody waits for it any more.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Backend(Struct, frozen=True):
     error: str = ""
     reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
+    end: Callable[[], None] = lambda: None
 
     def lock(self, holder: str) -> Lock:
         """Return the cluster's lock, not taken yet; `holder` is what others see while we hold it.

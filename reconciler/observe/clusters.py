@@ -273,6 +273,8 @@ def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: 
             found = _ClusterReader(name, source, wanted, tell, pool).observed()
         except Exception as error:  # noqa: BLE001 - the one place where a reading fails: its cluster alone is unknown
             found = reason_of(error).removeprefix(f"{name}: ")
+        finally:
+            source.end()
     tell(ReadStep(name, error=found if isinstance(found, str) else ""))
     return found
 

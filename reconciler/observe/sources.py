@@ -25,7 +25,7 @@ class Source(Struct, frozen=True):
     """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
 
     `workers` is how many of its lists are read side by side. `reading` is cut when nobody waits for its answers any
-    more, `begin` is called when a reading begins.
+    more, `begin` is called when a reading begins, `end` when it is over.
     """
 
     cluster: Cluster | None = None
@@ -34,6 +34,7 @@ class Source(Struct, frozen=True):
     workers: int = 1
     reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
+    end: Callable[[], None] = lambda: None
 
 
 class ListKey(Struct, frozen=True):

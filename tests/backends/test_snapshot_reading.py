@@ -20,13 +20,18 @@ from reconciler.backends.protocols import (
     SERVICES,
     workloads_of,
 )
+from reconciler.backends.snapshot import object_store
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.folder import scan
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition, FieldWriter, Pod
+from reconciler.observe.clusters import observe
+from reconciler.observe.sources import Source
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
+from tests.builders import a_fleet, a_policy_set
 
 SECOND = 10**9
 
@@ -387,6 +392,31 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 def a_pod(directory: Path, manifest: str) -> Pod:
     (found,) = a_snapshot_cluster(directory, {"a.yaml": manifest}).list(PODS)
     return found
+
+
+def test_a_folder_is_looked_at_once_for_all_lists_of_a_reading(tmp_path: Path, monkeypatch: Any) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"web.json": json.dumps(a_manifest())})
+    looks: list[Path] = []
+    monkeypatch.setattr(object_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
+    sources = {"east": Source(cluster, begin=cluster.begin, end=cluster.end)}
+    for replicas in (3, 5):
+        a_folder(tmp_path, {"web.json": json.dumps(a_manifest(replicas=replicas))})
+        looks.clear()
+        seen = observe(a_policy_set(a_fleet("east")), sources).clusters["east"]
+        assert ([one.spec_replicas for one in seen.workloads], len(looks)) == ([replicas], 1)
+    cluster.list(PODS)
+    cluster.list(PODS)
+    assert len(looks) == 3
+
+
+def test_of_a_file_that_was_read_no_text_is_kept_as_it_stands(tmp_path: Path) -> None:
+    many = {"apiVersion": "v1", "kind": "List", "items": [a_manifest(f"web-{n}") for n in range(100)]}
+    cluster = a_snapshot_cluster(tmp_path, {"all.json": json.dumps(many)})
+    file = cluster.entries()[0].file
+    assert (file.data, [one.text for one in file.documents]) == (b"", [""])
+    assert len(file.packed) < len(json.dumps(many)) / 10
+    assert file.value_of(cluster.entries()[7]) == many["items"][7]
+    assert cluster.entries()[0].place == f"{tmp_path}/all.json:1"
 
 
 def test_a_pod_has_all_that_the_victim_order_asks(tmp_path: Path) -> None:

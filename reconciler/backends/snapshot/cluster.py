@@ -59,10 +59,20 @@ class SnapshotCluster:
         self._store = store
         self._now = now
         self._guard = threading.RLock()
+        self._is_being_read = False
 
     @property
     def name(self) -> str:
         return self._name
+
+    def begin(self) -> None:
+        """Begin a reading: until its `end` all lists are of the files as they are now."""
+        with self._read():
+            self._is_being_read = True
+
+    def end(self) -> None:
+        """End the reading: whatever is asked next, the files are looked at again."""
+        self._is_being_read = False
 
     def entries(self) -> tuple[ManifestEntry, ...]:
         """Return its objects as they are now; what is written later replaces entries and changes none."""
@@ -170,8 +180,9 @@ class SnapshotCluster:
     @contextmanager
     def _read(self) -> Iterator[Index]:
         with self._guard:
-            with self._store.held(exclusive=False):
-                self._fresh()
+            if not self._is_being_read:
+                with self._store.held(exclusive=False):
+                    self._fresh()
             yield self._store.index
 
     def _fresh(self, for_write: bool = False) -> None:
@@ -251,6 +262,8 @@ def _folder_backend(cluster: SnapshotCluster, directory: Path, metrics: Snapshot
         metrics=metrics,
         store=ConfigMapStore(cluster, namespace, JOURNAL),
         make_lock=partial(FileLock, directory),
+        begin=cluster.begin,
+        end=cluster.end,
     )
 
 

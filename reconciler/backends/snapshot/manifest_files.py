@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -177,10 +179,16 @@ _EMPTY_BRACKETS = re.compile(r"\[\]|\{\}")
 
 
 class ManifestFile(Struct):
-    """What stood in a file when it was read. `others` are the documents for no cluster, such as a Kustomization."""
+    """What stood in a file when it was read. `others` are the documents for no cluster, such as a Kustomization.
+
+    `data` is kept of a file that is yet to be written; of one that was read only its `digest`, and of JSON the text,
+    `packed`: large snapshots are JSON, and their text takes as much memory as all objects.
+    """
 
     path: str
+    digest: bytes = b""
     data: bytes = b""
+    packed: bytes = b""
     documents: list[Document] = field(default_factory=list)
     entries: list[ManifestEntry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -212,8 +220,17 @@ class ManifestFile(Struct):
         if document.value is not None:
             return document.value
         if self._last is None or self._last[0] is not document:
-            self._last = (document, _documents(self.path, document.text).found[0].value)
+            self._last = (document, _documents(self.path, document.text or self._text()).found[0].value)
         return self._last[1]
+
+    def pack(self) -> None:
+        """Keep the text of its one document compressed."""
+        for document in self.documents:
+            self.packed = zlib.compress(document.text.encode(), 1)
+            document.text, document.mark = "", lambda _: marked(self._text())
+
+    def _text(self) -> str:
+        return zlib.decompress(self.packed).decode()
 
 
 def file_with(path: str, values: Sequence[Any]) -> ManifestFile:
@@ -227,7 +244,9 @@ def file_with(path: str, values: Sequence[Any]) -> ManifestFile:
         text = json.dumps(values[0], ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     else:
         text = "---\n".join(map(block_text, values))
-    file = read_file(path, text.encode())
+    data = text.encode()
+    file = read_file(path, data)
+    file.data = data
     if file.problems or not equal([file.value(document) for document in file.documents], list(values)):
         raise RefusedError(f"{path}: cannot be written as it should be; nothing was changed")
     return file
@@ -237,14 +256,21 @@ def read_file(path: str, data: bytes) -> ManifestFile:
     """Return the manifests in `data`, the content of `path`, with everything that is wrong with them."""
     text = decoded_text(path, data)
     if isinstance(text, Problem):
-        return ManifestFile(path, data, problems=[text])
+        return ManifestFile(path, digest_of(data), problems=[text])
     read = _documents(path, text[0])
-    file = ManifestFile(path, data, read.found, [], read.problems)
+    file = ManifestFile(path, digest_of(data), documents=read.found, problems=read.problems)
     for document in file.documents:
         if document.whole:
             _enter(file, document)
         document.value = None
+    if _is_json(path):
+        file.pack()
     return file
+
+
+def digest_of(data: bytes) -> bytes:
+    """Return what tells the content of a file from any other."""
+    return hashlib.sha256(data).digest()
 
 
 def _enter(file: ManifestFile, document: Document) -> None:
@@ -272,7 +298,7 @@ def _json_documents(path: str, text: str) -> Documents:
     if not text.strip():
         return Documents()
     try:
-        value = msgspec.json.decode(text.encode())
+        value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         return Documents(problems=[_json_problem(path, text, str(error))])
     except RecursionError:

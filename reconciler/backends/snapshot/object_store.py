@@ -27,7 +27,14 @@ from reconciler.backends.snapshot.folder import (
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, file_with, read_file
+from reconciler.backends.snapshot.manifest_files import (
+    Key,
+    ManifestEntry,
+    ManifestFile,
+    digest_of,
+    file_with,
+    read_file,
+)
 from reconciler.errors import Problem
 from reconciler.yaml.files import read_bytes
 
@@ -110,7 +117,7 @@ class Store:
             ClusterError: the files cannot be written. RefusedError: a manifest cannot be written as it should be.
         """
         touched = {entry.file.path: entry.file for entry, _ in changes.changed.values()}
-        if any(file.data != self._bytes(path) for path, file in touched.items()):
+        if any(file.digest != self._digest(path) for path, file in touched.items()):
             self._signatures = None
             self._files = {}
             return False
@@ -175,6 +182,10 @@ class Store:
     def _bytes(self, path: str) -> bytes | Problem:
         return read_bytes(path, self._root)
 
+    def _digest(self, path: str) -> bytes | None:
+        data = self._bytes(path)
+        return None if isinstance(data, Problem) else digest_of(data)
+
     def _defines_kinds(self, paths: Iterable[str]) -> bool:
         """Whether other files may have to be read in another way, because a definition of kinds changed."""
         return any(entry.kind == "CustomResourceDefinition" for path in paths for entry in self._files[path].entries)
@@ -185,6 +196,7 @@ class Store:
             remove_file(self.directory, path)
         else:
             replace_file(self.directory, path, file.data)
+            file.data = b""
         for entry in gone:
             self.index.drop(entry)
         if file is None:
