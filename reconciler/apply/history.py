@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import Change, IdlePeriod, ended_periods, lasting_periods
+from reconciler.apply.changes import Change, IdlePeriod, ended_periods
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
@@ -79,10 +79,10 @@ class Day(Struct, frozen=True, omit_defaults=True):
         """The idle periods that ended on it."""
         return tuple(ended_periods(self.changes))
 
-    def saved_in_all(self, lasting: Iterable[IdlePeriod] = ()) -> tuple[SavedBefore, ...]:
-        """Return what idling saved until its end, with what is `lasting`."""
+    def saved_in_all(self) -> tuple[SavedBefore, ...]:
+        """Return what idling saved in all periods that ended until its end."""
         found = {(one.cluster, one.policy): one.hours for one in self.saved}
-        for one in (*self.periods, *lasting):
+        for one in self.periods:
             key = (one.cluster, one.policy)
             found[key] = found.get(key, Hours()).plus(one.saved(one.since, one.until))
         return tuple(SavedBefore(*key, hours) for key, hours in sorted(found.items()))
@@ -332,18 +332,6 @@ class History:
             if found is not None:
                 return _day(found)
         return Day()
-
-    def saved(self, made: Plan) -> tuple[SavedBefore, ...]:
-        """Return what idling saved until the run of `made` on its clusters, as far back as days follow one another.
-
-        Raises:
-            ClusterError: it cannot be read.
-        """
-        day = self.last(made.made_at.astimezone(UTC).date())
-        others = self.wakes_of_others(made.awake, (), Run(made.made_at, made.run))
-        ended = replace(day, changes=(*day.changes, *others))
-        found = ended.saved_in_all(lasting_periods(made, ended.periods))
-        return tuple(one for one in found if one.cluster in made.clusters)
 
     def _forget(self, day: date) -> None:
         """Delete what is too old, once a day; what was not deleted in a week stays.

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,17 +73,21 @@ class RunMetrics:
         return replace(self._measured, stages=dict(self._stages), traffic=traffic)
 
     def saved(self) -> tuple[SavedBefore, ...]:
-        """Return what idling saved until this run; nothing where no plan says what is idle.
+        """Return what idling saved in all periods that ended until this run; nothing where there is no plan.
+
+        What is idle now is left out: a period that is forgotten, as its workload is deleted, would make a counter fall,
+        and Prometheus would take all of it for new.
 
         Raises:
             ReconcilerError: the history cannot be read.
         """
         made = self._measured.plan
-        if made is None or not made.explanations or self._world is None or self._fleet is None:
+        if made is None or self._world is None or self._fleet is None:
             return ()
         from reconciler.apply.history import History
 
-        return History(self._world.access(self._fleet.home).cluster, self._fleet.namespace).saved(made)
+        home = History(self._world.access(self._fleet.home).cluster, self._fleet.namespace)
+        return home.last(made.made_at.astimezone(UTC).date()).saved_in_all()
 
     def _end_stage(self) -> None:
         if self._now is not None:
@@ -109,7 +114,8 @@ def run_metrics(verb: str, options: RunOptions) -> Iterator[RunMetrics]:
         yield run
     finally:
         found, warnings = run.measured(), []
-        if file is not None or gateway is not None:
+        first = shard is None or shard[0] == 0  # home has one history for all shards: each of them would count it
+        if first and (file is not None or gateway is not None):
             try:
                 found = replace(found, saved=run.saved())
             except Exception as error:  # noqa: BLE001 - whatever it is, the other metrics are known

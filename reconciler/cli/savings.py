@@ -22,6 +22,7 @@ from reconciler.forecast.json import hours_values
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import Hours
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, Prices
 from reconciler.report.groups import columns
 from reconciler.report.wording import common_zone, time_and_zone, weekday_and_time
@@ -47,7 +48,9 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
     if by not in GROUPS:
         raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
     if not timedelta() < length <= KEPT:
-        raise UsageError(f"--since: is not what is kept, expected more than 0 and at most {KEPT.days}d")
+        raise UsageError(
+            f"--since: is {spelt_duration(length)}, expected more than 0 and at most {KEPT.days}d, which are kept"
+        )
     options = RunOptions.of(path, flags)
     stated, read = prices_of(price), options.policies()
     world = options.world(read.fleet)

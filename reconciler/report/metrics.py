@@ -115,7 +115,7 @@ class Measured(Struct, frozen=True):
 
     `last_success` is the time of the last run that ended well, this one or an earlier one, in seconds since the epoch;
     None: none is known. `stages` are seconds. `shard` is the index of the shard whose run it was, None: of all.
-    `saved` is what idling saved until then, as the history knows it.
+    `saved` is what idling saved in the periods that ended until then, as the history knows it.
     """
 
     plan: Plan | None = None

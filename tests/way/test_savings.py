@@ -87,6 +87,17 @@ def test_what_lasts_counts_until_now_and_what_is_older_only_from_then_on(week: F
     assert saved(week, at("2026-11-16T22:00"), "--since", "1h")["all"]["replicaHours"] == 5.0
 
 
+def test_a_total_does_not_fall_where_an_idle_workload_is_deleted(week: Folder) -> None:
+    metrics = week.path / "metrics.prom"
+    counted = []
+    for moment in ("2026-11-16T20:00", "2026-11-17T07:00", "2026-11-17T20:00", "2026-11-17T23:00", "2026-11-18T07:00"):
+        if moment == "2026-11-17T23:00":
+            (week.path / "snapshot/dev/dev-1-deployment-web.yaml").unlink()
+        run(week, at(moment), "--metrics-file", str(metrics))
+        counted.append(totals(metrics).get("reconciler_saved_replica_hours_total", 0.0))
+    assert counted == [0.0, 55.0, 55.0, 55.0, 55.0 + 22.0]
+
+
 def test_what_a_hand_woke_counts_until_then(week: Folder) -> None:
     run(week, at("2026-11-16T20:00"))
     scale(week, "web", 3)
@@ -125,7 +136,7 @@ def test_who_wakes_changes_nothing_of_what_a_pod_requests(week: Folder) -> None:
     ("flags", "expected"),
     [
         pytest.param(("--by", "team"), '--by: "team" is no group, expected one of', id="group"),
-        pytest.param(("--since", "36d"), "--since: is not what is kept, expected more than 0", id="time"),
+        pytest.param(("--since", "36d"), "--since: is 36d, expected more than 0 and at most 35d", id="time"),
     ],
 )
 def test_what_cannot_be_counted_is_refused(week: Folder, flags: tuple[str, ...], expected: str) -> None:
