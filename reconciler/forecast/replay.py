@@ -90,11 +90,11 @@ class _Simulation(Simulation):
         fleet, restored = self._part.policies.fleet, Restoration(any_fleet=True, adopt=True)
         made = plan_and_state(
             self._part.policies,
-            self._world,
+            self.world,
             RunRequest(now),
             lambda _, state, run: decide_restore(fleet, state, run, restored),
         )[1]
-        carry_out(made, fleet, self._world, EVERYTHING, {})
+        carry_out(made, fleet, self.world, EVERYTHING, {})
         for name, cluster in self.clusters.items():
             for entry in cluster.entries():
                 known = getattr(entry.decoded.metadata, "annotations", None) or {}

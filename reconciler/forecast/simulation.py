@@ -93,7 +93,7 @@ class Simulation:
         self._lifted = dict.fromkeys(lifted)
         self._now = _EPOCH
         self._clusters: dict[str, MemoryCluster] = {}
-        self._world = self._copied(opened)
+        self.world = self._copied(opened)
         self._had: dict[ObjectRef, int] = {}
 
     def run(self, at: datetime) -> Step:
@@ -101,8 +101,8 @@ class Simulation:
         self._now = at
         before = self._changes()
         request = RunRequest(at, allow_exceed=self._lifted)
-        state, made = plan_and_state(self._policies, self._world, request)
-        applied = carry_out(made, self._policies.fleet, self._world, EVERYTHING, {})
+        state, made = plan_and_state(self._policies, self.world, request)
+        applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
         workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
         targets = _targets_of(workloads.values())
         self._had |= _had_of(workloads, targets, at)
@@ -183,7 +183,7 @@ class Simulation:
         if again:
             if not self._is_whole(step):
                 return self._tick_after(step.at)
-            state = observe(self._policies, self._world.sources, readers=self._world.readers)
+            state = observe(self._policies, self.world.sources, readers=self.world.readers)
         moments = {*recorded_moments(self._policies, state, step.at), *edges[bisect_right(edges, step.at) :][:1]}
         return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
 
