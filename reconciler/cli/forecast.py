@@ -33,7 +33,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run import RunOptions
-from reconciler.cli.second_process import beside
+from reconciler.cli.second_process import shared
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.verdicts import schedules_of
 from reconciler.errors import ExitCode, SnapshotError, UsageError
@@ -134,7 +134,7 @@ def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forec
         SnapshotError: the snapshot cannot be read, or holds no history.
     """
     opened = opened_snapshot(options, policies)
-    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, beside)
+    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, shared)
 
 
 def histories_of(top: Path, opened: Opened, past: timedelta) -> dict[str, QueryHistory]:

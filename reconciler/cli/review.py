@@ -14,7 +14,7 @@ from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run import RunOptions, only_of, save
-from reconciler.cli.second_process import beside
+from reconciler.cli.second_process import beside, shared
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
@@ -165,8 +165,8 @@ class _Played:
         if self._opened is None or not histories:
             return None
         length = max(one.end - one.start for one in histories.values())
-        base = None if before is None else replay(before, self._opened, histories, length, beside)
-        return base, replay(after, self._opened, histories, length, beside)
+        base = None if before is None else replay(before, self._opened, histories, length, shared)
+        return base, replay(after, self._opened, histories, length, shared)
 
     def of(self, policies: PolicySet) -> Forecast | None:
         """Return what the runs of the coming days do, None without a snapshot."""

@@ -27,7 +27,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import show
 from reconciler.cli.run import RunOptions
-from reconciler.cli.second_process import beside
+from reconciler.cli.second_process import shared
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.replay import replay
@@ -104,7 +104,7 @@ def suggest_command(path: str, past: timedelta, **flags: Any) -> int:
             return ExitCode.DONE
         documents = documents_of(made, _services(opened), str(zone), metric)
         policies = _policies_with(path, documents)
-        found = replay(policies, opened, histories, past, beside)
+        found = replay(policies, opened, histories, past, shared)
     show("\n".join(_comment(made, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
     return ExitCode.DONE
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,9 +48,7 @@ from reconciler.report.wording import common_zone, counted, time_and_zone
 from reconciler.world import victim_order
 
 _NAMED = 3
-T = TypeVar("T")
-Beside = Callable[[Callable[[], T]], Callable[[], T]]
-_KEPT = (EXCLUDE, WAKE_PORTS)  # annotations of people, who meant them for the past too
+_KEPT = (EXCLUDE, WAKE_PORTS)
 _BY_TRAFFIC = frozenset(
     {ReasonCode.METRIC_BUSY, ReasonCode.WAKE_WHEN_TRUE, ReasonCode.WAKE_REQUESTED, ReasonCode.NEED_PODS}
 )
@@ -97,10 +94,10 @@ class _Simulation(Simulation):
         carry_out(made, fleet, self.world, EVERYTHING, {})
         for name, cluster in self.clusters.items():
             for entry in cluster.entries():
-                known = getattr(entry.decoded.metadata, "annotations", None) or {}
-                noted = {key: None for key in known if key.startswith(OUR_ANNOTATIONS) and key not in _KEPT}
+                noted = noted_on(entry)
                 if noted:
-                    self.annotate(ObjectRef(name, entry.namespace, entry.kind, entry.name, entry.group), noted)
+                    ref = ObjectRef(name, entry.namespace, entry.kind, entry.name, entry.group)
+                    self.annotate(ref, dict.fromkeys(noted))
 
     def run(self, at: datetime) -> Step:
         self._part.metrics.now = at
@@ -116,6 +113,12 @@ class _Simulation(Simulation):
             for service in one.services
         }
         return step
+
+
+def noted_on(entry: ManifestEntry) -> list[str]:
+    """Return the annotations that runs wrote on an object; what people wrote there holds for the past too."""
+    known = getattr(entry.decoded.metadata, "annotations", None) or {}
+    return [key for key in known if key.startswith(OUR_ANNOTATIONS) and key not in _KEPT]
 
 
 def is_busy(part: Part, policy: IdlingPolicy, service: ServiceName, at: datetime) -> bool:
@@ -140,16 +143,20 @@ class Played(Struct, frozen=True):
     notes: tuple[tuple[str, str], ...]
 
 
+Share = Callable[[Callable[[Sequence[Part]], list[Played]], Sequence[Part]], list[Played]]
+"""What has some work done with parts, by several processes or by this one."""
+
+
 def replay(
     policies: PolicySet,
     opened: Opened,
     histories: Mapping[str, QueryHistory],
     length: timedelta,
-    beside: Beside[list[Played]],
+    share: Share,
 ) -> Forecast:
     """Return what `policies` would have done in the last `length` of the recorded past.
 
-    `opened` is the snapshot, `histories` what is recorded of the queries by cluster; `beside` does half of the work.
+    `opened` is the snapshot, `histories` what is recorded of the queries by cluster. `share` plays the parts.
 
     Raises:
         SnapshotError: nothing was measured.
@@ -157,9 +164,7 @@ def replay(
     policies = replace(policies, federated=(), downscale=())
     start, end = period_of(histories, length)
     parts, rest = parts_of(policies, opened, histories)
-    other = beside(lambda: [played(part, start, end) for part in parts[0::2]])
-    found = [played(part, start, end) for part in parts[1::2]]
-    found += other()
+    found = share(lambda some: [played(part, start, end) for part in some], parts)
     nothing = replace(policies, idling=())
     idle = Simulation(nothing, rest)
     alone = Recording(nothing, idle, end, measured=True)
@@ -233,10 +238,10 @@ def _notes(found: Iterable[Played]) -> Iterator[str]:
 
 
 def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:
-    """Return the last `length` of what was recorded, from where on something was measured.
+    """Return the last `length` of what was recorded of all clusters, from where on something was measured.
 
     Raises:
-        SnapshotError: nothing was.
+        SnapshotError: nothing was, or not at the same times.
     """
     measured = [
         one.start + next(place for place in range(one.count) if place not in one.gaps) * one.step
@@ -244,11 +249,12 @@ def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple
         if len(one.gaps) < one.count
     ]
     if not measured:
-        raise SnapshotError(
-            "nothing was measured in the recorded time, expected a value of some query; is it the Prometheus?"
-        )
+        raise SnapshotError("nothing was measured in the recorded time, expected values; is it the Prometheus?")
     end = min(one.end for one in histories.values())
-    return max(end - length, min(measured)), end
+    start = max(end - length, min(measured), *(one.start for one in histories.values()))
+    if start >= end or len({one.step for one in histories.values()}) > 1:
+        raise SnapshotError("the histories of its clusters are of other times, expected one snapshot of all")
+    return start, end
 
 
 def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryHistory]) -> tuple[list[Part], Opened]:
@@ -326,7 +332,8 @@ def _entries_in(spaces: Mapping[str, Sequence[ManifestEntry]], names: frozenset[
 def played(part: Part, start: datetime, end: datetime) -> Played:
     """Return what the runs of one part come to from `start` to before `end`."""
     simulation = part.simulation()
-    simulation.forget(part.source.now())
+    if any(noted_on(entry) for entry in part.entries):
+        simulation.forget(part.source.now())
     made = Recording(part.policies, simulation, end, measured=True)
     services: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     young: set[ObjectRef] = set()

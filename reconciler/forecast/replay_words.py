@@ -21,7 +21,7 @@ _MOST_NIGHTS = 5
 def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
     """Yield what each policy did to those who called: a line for each, and what belongs to it below."""
     for one in made.policies:
-        yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else 'nothing was idle'}"
+        yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else 'nothing was scaled to zero'}"
         if one.nights:
             yield from (f"  {line}" for line in _details(one, tick))
 

@@ -63,7 +63,7 @@ def opened_of(made: Sequence[Calls]) -> Opened:
 
 
 def replayed(policies: PolicySet, opened: Opened, history: QueryHistory, length: timedelta) -> Forecast:
-    return replay(policies, opened, {"a": history}, length, lambda work: work)
+    return replay(policies, opened, {"a": history}, length, lambda work, parts: work(parts))
 
 
 def of(made: Forecast, policy: str = "nights") -> PolicyReplay:
