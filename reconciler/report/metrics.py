@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import EQUAL_PRIORITIES
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Action, Effect, Plan, effect_of
+from reconciler.pod_requests import Hours
 from reconciler.report.wording import is_metadata
 from reconciler.workload_kinds import workload_kind
 
@@ -168,19 +169,23 @@ def _families(measured: Measured) -> Iterator[Family]:
         bounds=REQUEST_SECONDS,
     )
     if measured.plan is not None:
-        yield from _saved(measured.saved)
+        yield from _saved(measured.saved, _known_policies(measured.plan))
         yield _picker_failures(measured.plan, measured.outcomes)
         yield _forbidden_to_tenants(measured.plan, measured.outcomes)
         yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
 
 
-def _saved(saved: Sequence[SavedBefore]) -> Iterator[Family]:
-    labels = [{"cluster": one.cluster, "policy": one.policy or _NO_POLICY} for one in saved]
-    hours = [one.hours for one in saved]
+def _saved(saved: Iterable[SavedBefore], known: Collection[str]) -> Iterator[Family]:
+    """Yield what idling saved by cluster and policy; that of policies that are not there is counted together."""
+    found: dict[tuple[str, str], Hours] = {}
+    for one in saved:
+        key = one.cluster, one.policy if one.policy in known else _NO_POLICY
+        found[key] = found.get(key, Hours()).plus(one.hours)
+    labels = [{"cluster": cluster, "policy": policy} for cluster, policy in found]
     for name, explained, values in (
-        ("replica_hours", "Replica-hours that workloads did not run while idle.", [one.replicas for one in hours]),
-        ("cpu_core_hours", "Core-hours that these request.", [one.requests.cpu for one in hours]),
-        ("memory_gib_hours", "GiB-hours that these request.", [one.requests.memory for one in hours]),
+        ("replica_hours", "Replica-hours that workloads did not run while idle.", [h.replicas for h in found.values()]),
+        ("cpu_core_hours", "Core-hours that these request.", [h.requests.cpu for h in found.values()]),
+        ("memory_gib_hours", "GiB-hours that these request.", [h.requests.memory for h in found.values()]),
     ):
         yield Family(f"reconciler_saved_{name}", explained, list(zip(labels, values, strict=True)), counts=True)
 

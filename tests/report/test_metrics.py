@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
+from reconciler.apply.history import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
+from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_ref
 from tests.laws import tries
@@ -220,3 +222,11 @@ def test_whatever_the_plan_both_formats_can_be_read(data: Any, plan: Any) -> Non
     older = [sample for family in older_families(text) for sample in family.samples]
     assert len(older) == len(found)
     assert not any(math.isnan(sample.value) for sample in older)
+
+
+def test_what_policies_saved_that_are_not_there_is_counted_together() -> None:
+    plan = replace(a_plan(), places={"IdlingPolicy nights": "p.yaml:1"})
+    names = ("nights", "gone", "made up", "")
+    saved = [SavedBefore("east", name, Hours(10, PodRequests(1, 2))) for name in names]
+    found = of(render_metrics(Measured(plan, saved=saved)), "reconciler_saved_replica_hours_total")
+    assert found == {("east", "nights"): 10, ("east", "(none)"): 30}
