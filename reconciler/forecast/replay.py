@@ -249,7 +249,9 @@ def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple
         if len(one.gaps) < one.count
     ]
     if not measured:
-        raise SnapshotError("nothing was measured in the recorded time, expected values; is it the Prometheus?")
+        errors = sorted(answer.error for one in histories.values() for answer in one.answers.values() if answer.error)
+        why = errors[0] if errors else "no query has a value at any time, expected some; is it the right Prometheus?"
+        raise SnapshotError(f"nothing was measured: {why}")
     end = min(one.end for one in histories.values())
     start = max(end - length, min(measured), *(one.start for one in histories.values()))
     if start >= end or len({one.step for one in histories.values()}) > 1:

@@ -256,7 +256,6 @@ def test_a_signal_wakes_at_once() -> None:
 def test_a_gap_is_unknown_and_changes_nothing() -> None:
     """While nothing was measured a missing series is no traffic of zero."""
     history = a_history({NIGHT + n * STEP: None for n in range(-20, 6)}, usual=None)
-    history.answers[SCRAPES].series[0].values  # noqa: B018 - `up` is measured all the time
     awake = replayed(*a_web(metric={"noSeries": "Zero"}), history, timedelta(days=3))
     assert savings_of(awake.selected).saved.replicas > 0
     answers = {**history.answers, SCRAPES: RangeAnswer((RangeSeries({}, (None,) * history.count),))}
@@ -268,6 +267,20 @@ def test_a_gap_is_unknown_and_changes_nothing() -> None:
     found = replayed(*a_web(metric={"noSeries": "Zero"}), late, timedelta(days=3))
     assert found.start == history.start + 200 * STEP
     assert "measured only from" in notes(found)
+
+
+def test_a_prometheus_that_fails_is_an_error_in_its_words() -> None:
+    history = QueryHistory(START, STEP, 10, {QUERY: RangeAnswer(error="http://p: the connection was refused")})
+    with pytest.raises(SnapshotError, match="nothing was measured: http://p: the connection was refused"):
+        replayed(*a_web(), history, timedelta(days=3))
+
+
+def test_histories_of_other_times_are_refused() -> None:
+    policies, opened = a_web()
+    here = a_history({})
+    later = QueryHistory(here.start + timedelta(days=90), STEP, here.count, here.answers)
+    with pytest.raises(SnapshotError, match="are of other times"):
+        replay(policies, opened, {"a": here, "b": later}, timedelta(days=3), lambda work, parts: work(parts))
 
 
 def notes(made: Forecast) -> str:
