@@ -124,14 +124,15 @@ def waiting_of(period: IdlePeriod, start: timedelta, tick: timedelta, delay: tim
     share = min(1.0, start / tick)
     found = Waiting()
     for at, arrived in period.arrived or ():
-        # What the first run measures may have arrived before the period: that was answered.
-        number = arrived * (1 - delay / tick) if at <= period.start + tick else arrived
+        # What the first run measures may have arrived before the period: that was answered, and the rest came late.
+        is_first = at <= period.start + tick
+        number, measured = (arrived * (1 - delay / tick), delay / 2) if is_first else (arrived, delay)
         if period.held:
             more = max(0.0, number - 1) * share
             found = found.plus(Waiting(1 + more, start + more * start / 2, start))
         else:
             late = period.end - at
-            mean, most = late + tick / 2 + delay + start, late + tick + 2 * delay + start
+            mean, most = late + tick / 2 + measured + start, late + tick + 2 * delay + start
             found = found.plus(Waiting(number, number * mean, most))
     if not period.held and period.woken_by and found.requests:
         more = period.after * min(1.0, (start + delay) / tick)

@@ -71,4 +71,4 @@ def test_a_replay_is_the_past_played_run_by_run(
     print(f"waited {told[1]:.0f} and {number}; seconds {total:.0f} and {seconds:.0f}")
     assert told[0] == pytest.approx(wakes, rel=within)
     assert told[1] == pytest.approx(number, rel=within)
-    assert total == pytest.approx(seconds, rel=within)
+    assert total == pytest.approx(seconds, rel=2 * within)  # shops open on the hour, and calls count as spread evenly
