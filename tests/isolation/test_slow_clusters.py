@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until(is_so: Callable[[], bool]) -> bool:
-    """Wait until something is so; return whether it is."""
+    """Wait until something is so; return whether it is. What is looked at may be replaced meanwhile."""
     end = time.monotonic() + 60
-    while not is_so() and time.monotonic() < end:
+    while time.monotonic() < end:
+        with suppress(FileNotFoundError, KeyError):
+            if is_so():
+                return True
         time.sleep(0.02)
     return is_so()
 
