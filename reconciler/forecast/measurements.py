@@ -29,6 +29,7 @@ Values = tuple[float | None, ...]
 GAP = "nothing was measured at that time"
 _COUNTS = re.compile(r"\b(increase|rate|irate|delta|idelta|deriv|changes|resets)\s*\(")
 _OFTEN = 10
+_SELDOM = 0.05
 _STEADY = 1.25
 """A lowest value above atMost is one of probes where half of all values are at most so much above it."""
 
@@ -85,7 +86,11 @@ def notes_on(
                 several = found[namespace, name]
                 about = f"{metrics.cluster}/{namespace}/Service/{name}"
                 for values in several:
-                    yield from ((about, words) for words in _odd(metric, [one for one in values if one is not None]))
+                    known = [one for one in values if one is not None]
+                    missing = len(values) - len(known) - len(metrics.history.gaps)
+                    yield from (
+                        (about, words) for words in (*_odd(metric, known), *_missing(metric, missing / len(values)))
+                    )
 
 
 def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
@@ -105,6 +110,12 @@ def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
             f"{name} of {{}} is never at most {metric.at_most:g}, and steady from {lowest:.3g} on, as probes are: "
             "leave them out of the query, or raise atMost"
         )
+
+
+def _missing(metric: MetricCriterion, share: float) -> Iterator[str]:
+    if metric.no_series == "Unknown" and share > _SELDOM:
+        name = metric.name or "metric"
+        yield f"{name} of {{}} has no series for about {round(100 * share, -1):.0f} % of the time: it is unknown then"
 
 
 def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceName) -> list[Traffic]:

@@ -302,6 +302,12 @@ ODD = [
         "only rises, as a counter does",
         id="a counter without increase",
     ),
+    pytest.param(
+        {"values": every_tick([QUIET] * 216), "usual": None},
+        {},
+        "requests of a/ns/Service/web has no series for about 50 % of the time: it is unknown then",
+        id="no series while it slept",
+    ),
     pytest.param({"query": "other"}, {}, "a: 1 of 1 query not recorded, so unknown", id="a query that is not recorded"),
     pytest.param({}, {}, "limits are lifted", id="limits"),
 ]
