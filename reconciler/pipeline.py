@@ -22,7 +22,8 @@ from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import EVERYTHING, Observation, ReadProgress, Scope, identified, no_progress
+from reconciler.observe.clusters import Observation, ReadProgress, identified, no_progress
+from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest

@@ -42,7 +42,8 @@ from reconciler.model import (
     Write,
     unreadable_key,
 )
-from reconciler.observe.clusters import Scope, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.needed_objects import Scope
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
 from reconciler.plan.model import patch_of

@@ -22,7 +22,7 @@ from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, ServiceAccount
-from reconciler.observe.clusters import Scope
+from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.wording import age
 

@@ -34,7 +34,7 @@ from reconciler.errors import (
     first_exit_code,
 )
 from reconciler.messages import nearest
-from reconciler.observe.clusters import EVERYTHING, Scope
+from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan

@@ -37,7 +37,7 @@ from reconciler.cli.output import say, show_lines
 from reconciler.cli.run import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, ExitCode, UsageError
-from reconciler.observe.clusters import placed_names
+from reconciler.observe.needed_objects import placed_names
 from reconciler.observe.sources import Source
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan

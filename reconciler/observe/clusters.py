@@ -31,49 +31,31 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.decide.annotations import VICTIM_LABEL
-from reconciler.decide.selectors import names_kind
-from reconciler.errors import ClusterError, ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
+from reconciler.errors import ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
-    EVERY_KIND,
     Endpoints,
-    Event,
     Namespace,
     ObservedCluster,
     ObservedState,
-    Pod,
     QueryAnswer,
     QueryKey,
     Service,
-    Workload,
     unreadable_key,
     unreadable_namespace_key,
+)
+from reconciler.observe.needed_objects import (
+    EVERYTHING,
+    NeededObjects,
+    Scope,
+    namespace_of,
+    needed_objects,
+    placed_names,
 )
 from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.queries import render_query
-from reconciler.policy.types import DownscalePolicy, Fleet, IdlingPolicy, PolicySet, Selector, Tenant
+from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
-from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
-
-
-class Scope(Struct, frozen=True):
-    """How much is looked at. `namespace` set: only what is in it, so that rights there are enough.
-
-    `alone`: there is one cluster, so nothing rests on its identity, and that may stay unknown. `whole`: also what no
-    decision of these policies needs.
-    """
-
-    namespace: str = ""
-    alone: bool = False
-    whole: bool = False
-
-    def words(self, error: ClusterError) -> str:
-        """Return the message about a list that cannot be read."""
-        hint = self.alone and not self.namespace and isinstance(error, ForbiddenError)
-        return f"{error}, or look at one namespace: -n NAMESPACE" if hint else str(error)
-
-
-EVERYTHING = Scope()
 
 
 class ReadStep(Struct, frozen=True):
@@ -98,11 +80,6 @@ def no_progress(_: ReadStep) -> None:
 
 METRICS = "metrics"
 """The lane of all metrics sources: many that hang occupy no more threads than one cluster."""
-
-
-def placed_names(policies: PolicySet) -> frozenset[tuple[str, str]]:
-    """Return namespace and name of the local ReplicaSets of `policies`: those whose pod templates are compared."""
-    return frozenset((one.namespace, one.target.name if one.target else one.name) for one in policies.federated)
 
 
 def observe(
@@ -133,7 +110,9 @@ class Observation:
         self._tell = tell
         self._given_up: set[str] = set()
         placed = placed_names(policies)
-        wanted = {one.name: _wanted(policies.on(one), one.name, scope, placed) for one in policies.fleet.clusters}
+        wanted = {
+            one.name: needed_objects(policies.on(one), one.name, scope, placed) for one in policies.fleet.clusters
+        }
         names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
@@ -185,77 +164,6 @@ class Observation:
             self._tell(step)
 
 
-class _Wanted(Struct, frozen=True):
-    """What is read of each cluster."""
-
-    own_namespace: str
-    nodes: bool
-    scope: Scope
-    placed: frozenset[tuple[str, str]]
-    kinds: frozenset[str] = frozenset()  # that policies name
-    tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
-    decides: Callable[[str], bool] | None = None  # only what is in these namespaces; None: in all
-    namespaces: tuple[str, ...] | None = None  # the only ones of which anything is read
-    of_deployments: bool = True  # the ReplicaSets of Deployments too
-
-    def keeps(self, one: Any) -> bool:
-        """Return whether an object, or what is in it, is decided in this run."""
-        return self.decides is None or self.decides(_namespace_of(one))
-
-    def forgoes(self, kind: WorkloadKind) -> bool:
-        """Return whether a run does without `kind` where it may not read that: no policy can select it."""
-        built_in = (kind.group, kind.kind) in SCALABLE_KINDS
-        return not built_in and kind.kind != EVERY_KIND and kind.kind not in self.kinds
-
-    def reduced(self, workload: Workload) -> Workload:
-        """Return `workload` without its pod template where nothing compares that."""
-        if workload.template is None or (workload.ref.namespace, workload.ref.name) in self.placed:
-            return workload
-        return replace(workload, template=None)
-
-
-_MOST_APART = 20
-"""Of so many namespaces each is listed by itself; of more, the whole cluster is."""
-
-
-def _wanted(policies: PolicySet, cluster: str, scope: Scope, placed: frozenset[tuple[str, str]]) -> _Wanted:
-    """Return what is read of `cluster`, of which `policies` may select something."""
-    zones = any(policy.strategy == "ZoneBalanced" for policy in policies.downscale)
-    wanted = _Wanted(
-        policies.fleet.namespace,
-        zones,
-        scope,
-        placed,
-        policies.kinds,
-        policies.only,
-        of_deployments=scope.whole or _decides_beyond_deployments(policies),
-    )
-    if policies.shard is None:
-        return wanted
-    names = policies.shard.namespaces_on(cluster)
-    apart = None if names is None or len(names) > _MOST_APART else names
-    return replace(wanted, decides=policies.shard.decides_on(cluster), namespaces=apart)
-
-
-def _decides_beyond_deployments(policies: PolicySet) -> bool:
-    """Return whether decisions may rest on the ReplicaSets of Deployments: where policies may select ReplicaSets, or
-    have to do with Services, whose pods they own. Without policies somebody asks by hand, for whatever there is.
-    """
-    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
-    return (
-        not selecting
-        or bool(policies.federated)
-        or any(one.workloads is None or one.services is not None for policy in selecting for one in policy.exclude)
-        or any(_selects_replica_sets_or_services(one.selector) for one in selecting)
-    )
-
-
-def _selects_replica_sets_or_services(selector: Selector) -> bool:
-    workloads = selector.workloads
-    others_only = workloads is not None and workloads.kinds and not names_kind(workloads, REPLICA_SETS.kind)
-    return selector.services is not None or not others_only
-
-
 _OF_SERVICES = ("idling.", "reconciler/")
 """How annotations begin for which a run looks at what is behind a Service, whatever policies select."""
 
@@ -264,7 +172,9 @@ def _is_about_idling(one: Service | Endpoints) -> bool:
     return any(key.startswith(_OF_SERVICES) for key in one.annotations)
 
 
-def _read(name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> ObservedCluster | str:
+def _read(
+    name: str, source: Source, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool
+) -> ObservedCluster | str:
     """Return what was read of one cluster, or why it is unknown."""
     found: ObservedCluster | str = source.error
     if source.cluster is not None:
@@ -297,7 +207,7 @@ class _ClusterReader:
     the cluster.
     """
 
-    def __init__(self, name: str, source: Source, wanted: _Wanted, tell: ReadProgress, pool: WorkerPool) -> None:
+    def __init__(self, name: str, source: Source, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool) -> None:
         assert source.cluster is not None
         self._name = name
         self._cluster = source.cluster
@@ -329,7 +239,7 @@ class _ClusterReader:
                 return ()
             if asked.namespace or asked.resource == NODES or not (self._left_out or wanted.decides):
                 return read
-            return tuple(one for one in read if _namespace_of(one) not in self._left_out and wanted.keeps(one))
+            return tuple(one for one in read if namespace_of(one) not in self._left_out and wanted.keeps(one))
 
         services, endpoints, events = of(ListKey(SERVICES)), of(ListKey(ENDPOINTS)), of(ListKey(EVENTS))
         is_narrowed = replica_sets == _NOT_OF_DEPLOYMENTS
@@ -440,13 +350,6 @@ class _ClusterReader:
             if not self._scope.alone and self._wanted.tenant is None:
                 raise
             return ""
-
-
-def _namespace_of(one: Any) -> str:
-    """Return the namespace that an object is in, or is."""
-    if isinstance(one, Namespace):
-        return one.ref.name
-    return one.namespace if isinstance(one, Pod | Event) else one.ref.namespace
 
 
 def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:

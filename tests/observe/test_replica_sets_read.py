@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from reconciler.backends.protocols import REPLICA_SETS
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
-from reconciler.observe.clusters import EVERYTHING, Scope, observe
+from reconciler.observe.clusters import observe
+from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer
 from reconciler.observe.sources import Source
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
