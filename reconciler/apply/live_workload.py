@@ -18,7 +18,7 @@ from reconciler.decide.downscale.journal import JournalEntry, entry_text, former
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.downscale.victim_forecast import domains_of
 from reconciler.decide.workloads import own_key, owner_key
-from reconciler.errors import LockHeldError, NotFoundError, StaleError
+from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write
 from reconciler.plan.model import Action, patch_of
@@ -124,10 +124,10 @@ def check_lock(task: Task) -> None:
     """Check that the cluster is still ours to write to.
 
     Raises:
-        LockHeldError: it is not.
+        LockLostError: it is not.
     """
     if not task.access.lock.held():
-        raise LockHeldError(f"{task.ref}: the lock was lost, nothing more is written there")
+        raise LockLostError(f"{task.ref}: the lock was lost, nothing more is written there")
 
 
 def open_journal(task: Task, entry: JournalEntry) -> None:

@@ -46,7 +46,6 @@ from reconciler.decide.downscale.victim_choice import (
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,
-    LockHeldError,
     LockLostError,
     NotFoundError,
     PickerError,
@@ -102,7 +101,7 @@ def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
         return _shrunk(task)
     except _Deferred as error:
         return Outcome(action.id, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
-    except (LockHeldError, LockLostError, StoppedError) as error:
+    except (LockLostError, StoppedError) as error:
         return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
     except (StaleError, NotFoundError) as error:
         return Outcome(action.id, OutcomeStatus.STALE, str(error))
@@ -200,7 +199,7 @@ def _by_deletion_costs(shrink: _Shrink) -> Outcome:
             raise _Deferred(f"{task.ref}: {why}; {_RESTORED}")
         check_lock(task)
         _scale(task)
-    except (LockHeldError, _Unsure):
+    except (LockLostError, _Unsure):
         raise
     except ReconcilerError as error:
         raise _undone(task, entry, error) from error

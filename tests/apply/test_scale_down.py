@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.scale_down import shrink
 from reconciler.connection_settings import PickerAnswer
-from reconciler.errors import ClusterError, PickerError, UnreachableError
+from reconciler.errors import ClusterError, LockLostError, PickerError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
@@ -282,6 +283,54 @@ def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> Non
     world.run()
     assert world.names() == ["web-0", "web-1", "web-5"]
     assert_clean(world)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
+def test_the_lock_lost_at_any_write_stops_all_writing(tmp_path: Path, kind: str) -> None:
+    """The client finds it out, between the check of the lock and the write; the next run does what is left."""
+    for last in itertools.count():
+        (tmp_path / str(last)).mkdir()
+        world = a_world(tmp_path / str(last), kind, pods=ZONED, to=3)
+        [decision] = world.decided(a_run())
+        losing = Losing(world, last)
+        outcome = shrink(Action(1, decision), world.access(losing), a_run(), "reconciler")
+        if not world.lock.lost:
+            break
+        assert losing.writes == last
+        lost = "the lock was lost, nothing more is written there"
+        if len(world.names()) == 6:
+            assert outcome.status is OutcomeStatus.SKIPPED
+            assert outcome.message.endswith(lost)
+        else:
+            assert outcome.status is OutcomeStatus.APPLIED
+            assert outcome.message.startswith("scaled, not verified; the next run cleans up: ")
+            assert outcome.message.endswith(lost)
+        world.lock.lost = False
+        world.run()
+        assert world.names() == ["web-0", "web-1", "web-5"]
+        assert_clean(world)
+        assert world.costs() == {}
+    assert last > 0
+    assert outcome.status is OutcomeStatus.APPLIED
+
+
+class Losing:
+    """A cluster whose lock is lost after `last` writes; `writes` counts those that were done."""
+
+    def __init__(self, world: World, last: int) -> None:
+        self._world = world
+        self._last = last
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.cluster, name)
+
+    def write(self, write: Write) -> None:
+        if self.writes == self._last:
+            self._world.lock.lost = True
+            raise LockLostError(f"{write.ref}: the lock was lost, nothing more is written there")
+        self.writes += 1
+        self._world.cluster.write(write)
 
 
 # Foreign costs
