@@ -13,5 +13,5 @@ yaml/        files below a directory, one reader with limits, a writer: for poli
 pipeline.py  the whole way on one screen
 forecast/    policies and a snapshot -> what runs of the coming days do
 cli/, api.py the command line, and the public API
-model.py     the nouns all rooms share; errors.py: every error raised on purpose
+model.py     the types all rooms share; errors.py: every error raised on purpose
 """

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.activator.objects import WatchedSlice
-from reconciler.backends.decode.objects import noun_of
-from reconciler.backends.decode.shapes import LeaseManifest
+from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.wire import micro_time
 from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
@@ -136,9 +135,8 @@ class Publication:
     def _leases(self) -> Mapping[str, Lease]:
         """Return each activator's Lease by the uid of its Pod."""
         request = self._list(LEASES, ACTIVATOR_SELECTOR, self._pod.namespace)
-        found = listed(
-            self._client, request, LeaseManifest, partial(noun_of, LEASES, cluster=self._client.cluster), ReadBudget()
-        )
+        lease_of = partial(model_object, LEASES, cluster=self._client.cluster)
+        found = listed(self._client, request, shape_of(LEASES), lease_of, ReadBudget())
         return {one.activator: one for one in found if one.activator}
 
     @property

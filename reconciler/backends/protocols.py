@@ -40,13 +40,13 @@ The last argument says whether a Deployment owns the ReplicaSet; pods on the sam
 
 
 class Resource(Struct, Generic[T], frozen=True):
-    """A kind of object that can be read, and the noun of `model` it is read as."""
+    """A kind of object that can be read, and the type in model.py it is read as."""
 
     group: str
     version: str
     kind: str
     plural: str
-    noun: type[T]
+    model_type: type[T]
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -466,11 +466,11 @@ class Lagging:
 
     def get(self, resource: Any, namespace: str, name: str) -> Any:
         found = self._inside.get(resource, namespace, name)
-        return replace(found, status_replicas=6) if resource.noun is Workload else found
+        return replace(found, status_replicas=6) if resource.model_type is Workload else found
 
     def list(self, resource: Any, **options: Any) -> Any:
         found = self._inside.list(resource, **options)
-        return tuple(replace(one, status_replicas=6) if resource.noun is Workload else one for one in found)
+        return tuple(replace(one, status_replicas=6) if resource.model_type is Workload else one for one in found)
 
 
 def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.config_map_store import entry_name
 from reconciler.backends.decode.mismatches import json_path, mismatches
-from reconciler.backends.decode.objects import noun_of, shape_of
+from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition, decoded_json, decoded_value
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
@@ -72,8 +72,8 @@ def test_bytes_and_values_give_the_same(kind: str) -> None:
     manifest = a_manifest(kind=kind, creationTimestamp="2026-11-20T15:40:00Z", labels={"a": "b"})
     resource = BUILT_IN[kind]
     shape = shape_of(resource)
-    by_value = noun_of(resource, decoded_value(shape, manifest), "east")
-    by_bytes = noun_of(resource, decoded_json(shape, json.dumps(manifest).encode()), "east")
+    by_value = model_object(resource, decoded_value(shape, manifest), "east")
+    by_bytes = model_object(resource, decoded_json(shape, json.dumps(manifest).encode()), "east")
     assert by_value == by_bytes
     assert by_value.created_at == datetime(2026, 11, 20, 15, 40, tzinfo=UTC)
 
@@ -98,9 +98,9 @@ def test_what_kubectl_keeps_in_an_annotation_is_not(
     decode: Any, found: dict[str, str] | None, kept: dict[str, str], is_there: bool, resource: Resource[Any]
 ) -> None:
     value = {"metadata": {"name": "web", **({} if found is None else {"annotations": dict(found)})}}
-    noun = noun_of(resource, decode(shape_of(resource), value), "east")
-    assert dict(getattr(noun, "annotations", kept)) == kept
-    assert noun.has_annotations is is_there
+    made = model_object(resource, decode(shape_of(resource), value), "east")
+    assert dict(getattr(made, "annotations", kept)) == kept
+    assert made.has_annotations is is_there
     assert value["metadata"].get("annotations") == found, "what was decoded is left as it was"
 
 
@@ -120,11 +120,11 @@ def test_the_template_of_a_replica_set_is_kept_only_where_nobody_controls_it(
     value = {"metadata": {"name": "web-1", "ownerReferences": owners}, "spec": {"replicas": 2, "template": template}}
     resource = BUILT_IN["ReplicaSet"]
     decoded = decoded_json(shape_of(resource), json.dumps(value).encode())
-    found = noun_of(resource, decoded, "east")
+    found = model_object(resource, decoded, "east")
     assert (found.template, dict(found.template_labels)) == (template if is_kept else None, {"app": "web"})
     manifest = manifest_of(resource, decoded, {}, whole=True)
     assert ("s3cret" in json.dumps(manifest)) is is_kept
-    assert noun_of(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
+    assert model_object(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
 
 
 def definition(*versions: dict[str, Any], **spec: Any) -> CustomResourceDefinition:
@@ -178,8 +178,8 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
         "spec": {"deep": {"count": 7}, "selector": "app=web", "template": []},
         "status": {"total": 6, "readyReplicas": 5, "observedGeneration": "12", "conditions": "none"},
     }
-    resource = Resource("argoproj.io", "v1alpha1", "Rollout", "rollouts", BUILT_IN["Deployment"].noun)
-    found = noun_of(resource, decoded_value(Custom, value), "east", scale)
+    resource = Resource("argoproj.io", "v1alpha1", "Rollout", "rollouts", BUILT_IN["Deployment"].model_type)
+    found = model_object(resource, decoded_value(Custom, value), "east", scale)
     assert (found.replicas, found.status_replicas, found.ready_replicas, found.observed_generation) == (7, 6, 5, 12)
     assert (found.selector, dict(found.template_labels), found.conditions) == (None, {}, ())
     assert found.replicas_path == ("spec", "deep", "count")
@@ -237,8 +237,8 @@ def test_every_refusal_is_explained_and_nothing_else_is(kind: tuple[str, str], v
     ],
 )
 def test_objects_that_say_nothing_are_read(resource: Resource[Any], value: dict[str, Any]) -> None:
-    found = noun_of(resource, decoded_value(shape_of(resource), {"metadata": {"name": "a"}, **value}), "east")
-    assert isinstance(found, resource.noun)
+    found = model_object(resource, decoded_value(shape_of(resource), {"metadata": {"name": "a"}, **value}), "east")
+    assert isinstance(found, resource.model_type)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), unique=True, max_size=5))

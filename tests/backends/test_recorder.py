@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.decode.objects import noun_of, shape_of
+from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.shapes import ReplicaSet, decoded_value
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
@@ -125,12 +125,12 @@ def test_times_are_written_to_the_nanosecond(text: str) -> None:
 
 
 def again(resource: Resource[Any], manifest: dict[str, Any], scale: WorkloadKind | None = None) -> tuple[Any, Any, Any]:
-    """The noun of a manifest, that of its recorded form, and the recorded form."""
+    """A manifest and its recorded form, both as their type in model.py, and the recorded form."""
     custom = {} if scale is None else {(scale.group, scale.kind): scale}
     read = decoded_value(shape_of(resource), manifest)
     written = manifest_of(resource, read, custom)
     back = decoded_value(shape_of(resource), written)
-    return noun_of(resource, read, "east", scale), noun_of(resource, back, "east", scale), written
+    return model_object(resource, read, "east", scale), model_object(resource, back, "east", scale), written
 
 
 def test_a_deployment_nobody_looked_at_yet_is_not_taken_for_settled(tmp_path: Path) -> None:

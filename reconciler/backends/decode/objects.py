@@ -38,25 +38,25 @@ def shape_of(resource: Resource[Any]) -> type[Wire]:
     return SHAPES.get((resource.group, resource.kind), shapes.Custom)
 
 
-def noun_of(resource: Resource[T], decoded: Wire, cluster: str, scale: WorkloadKind | None = None) -> T:
-    """Return `decoded`, an object of shape `shape_of(resource)`, as the resource's noun.
+def model_object(resource: Resource[T], decoded: Wire, cluster: str, scale: WorkloadKind | None = None) -> T:
+    """Return `decoded`, an object of shape `shape_of(resource)`, as its type in model.py.
 
     `scale` says where a custom resource keeps its replicas; the built-in kinds need none.
     """
     metadata: Metadata = cast(Any, decoded).metadata
     ref = ObjectRef(cluster, metadata.namespace or "", resource.kind, metadata.name, resource.group)
-    if resource.noun is model.Workload:
+    if resource.model_type is model.Workload:
         known = scale or _KNOWN_SCALES.get((resource.group, resource.kind))
         return cast(T, workload_of(ref, decoded, resource.api_version, known))
-    return cast(T, _NOUNS[resource.noun](ref, metadata, decoded))
+    return cast(T, _READERS[resource.model_type](ref, metadata, decoded))
 
 
 def is_listed(decoded: Wire) -> bool:
     """Return whether a list of its kind shows this object: of Events only those with reason NeedPods are read."""
-    return not isinstance(decoded, shapes.EventManifest) or decoded.reason == NEED_PODS
+    return not isinstance(decoded, shapes.Event) or decoded.reason == NEED_PODS
 
 
-def secret_value(secret: shapes.SecretManifest | None, key: str, where: str) -> str:
+def secret_value(secret: shapes.Secret | None, key: str, where: str) -> str:
     """Return one value as text, one trailing line break stripped; `where` names the Secret in errors.
 
     Raises:
@@ -74,7 +74,7 @@ def secret_value(secret: shapes.SecretManifest | None, key: str, where: str) -> 
         raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error
 
 
-def _service(ref: ObjectRef, metadata: Metadata, decoded: shapes.ServiceManifest) -> model.Service:
+def _service(ref: ObjectRef, metadata: Metadata, decoded: shapes.Service) -> model.Service:
     spec = decoded.spec or shapes.ServiceSpec()
     return model.Service(
         ref=ref,
@@ -89,7 +89,7 @@ def _service(ref: ObjectRef, metadata: Metadata, decoded: shapes.ServiceManifest
     )
 
 
-def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointsManifest) -> model.Endpoints:
+def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: shapes.Endpoints) -> model.Endpoints:
     return model.Endpoints(
         ref=ref,
         uid=metadata.uid or "",
@@ -99,7 +99,7 @@ def _endpoints(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointsMani
     )
 
 
-def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointSliceManifest) -> model.EndpointSlice:
+def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.EndpointSlice) -> model.EndpointSlice:
     labels = metadata.labels or NOTHING
     is_activators = labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
     return model.EndpointSlice(
@@ -111,7 +111,7 @@ def _endpoint_slice(ref: ObjectRef, metadata: Metadata, decoded: shapes.Endpoint
     )
 
 
-def _lease(ref: ObjectRef, metadata: Metadata, decoded: shapes.LeaseManifest) -> model.Lease:
+def _lease(ref: ObjectRef, metadata: Metadata, decoded: shapes.Lease) -> model.Lease:
     return model.Lease(
         ref=ref,
         activator=(metadata.labels or NOTHING).get(ACTIVATOR_POD_LABEL, ""),
@@ -133,9 +133,9 @@ def pods_named_in(decoded: Any, namespace: str) -> tuple[tuple[str, str], ...]:
 
 
 def _endpoints_in(decoded: Any) -> Iterator[shapes.Endpoint]:
-    if isinstance(decoded, shapes.EndpointSliceManifest):
+    if isinstance(decoded, shapes.EndpointSlice):
         yield from decoded.endpoints or ()
-    elif isinstance(decoded, shapes.EndpointsManifest):
+    elif isinstance(decoded, shapes.Endpoints):
         for subset in decoded.subsets or ():
             yield from chain(subset.addresses or (), subset.not_ready_addresses or ())
 
@@ -148,7 +148,7 @@ def _node(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Node:
     return model.Node(ref, metadata.labels or NOTHING)
 
 
-def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMapManifest) -> model.ConfigMap:
+def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMap) -> model.ConfigMap:
     return model.ConfigMap(
         ref=ref,
         uid=metadata.uid or "",
@@ -161,7 +161,7 @@ def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMapMan
 
 
 def _autoscaler(
-    ref: ObjectRef, metadata: Metadata, decoded: shapes.HorizontalPodAutoscalerManifest
+    ref: ObjectRef, metadata: Metadata, decoded: shapes.HorizontalPodAutoscaler
 ) -> model.HorizontalPodAutoscaler:
     spec = decoded.spec
     rules = spec.behavior.scale_down if spec.behavior is not None else None
@@ -179,7 +179,7 @@ def _autoscaler(
     )
 
 
-def _event(ref: ObjectRef, metadata: Metadata, decoded: shapes.EventManifest) -> model.Event:
+def _event(ref: ObjectRef, metadata: Metadata, decoded: shapes.Event) -> model.Event:
     times = (
         decoded.last_timestamp,
         decoded.deprecated_last_timestamp,
@@ -203,7 +203,7 @@ def _reference(found: shapes.ObjectReference | None, namespace: str) -> tuple[st
     return (found.kind or "", found.namespace or namespace, found.name)
 
 
-def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.PodManifest) -> model.Pod:
+def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
     spec, status = decoded.spec or shapes.PodSpec(), decoded.status or shapes.PodStatus()
     conditions = {condition.type: condition for condition in status.conditions or ()}
     ready, scheduled = conditions.get("Ready"), conditions.get("PodScheduled")
@@ -245,7 +245,7 @@ def _most_restarts(statuses: Iterable[shapes.ContainerStatus] | None) -> int:
     return max((one.restart_count or 0 for one in statuses or ()), default=0)
 
 
-_NOUNS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
+_READERS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
     model.Service: _service,
     model.Endpoints: _endpoints,
     model.EndpointSlice: _endpoint_slice,

@@ -1,5 +1,7 @@
 """The shapes of the objects that are read, and decoding to them, from JSON bytes and from values alike.
 
+A shape is named as the API names its kind, as the type in model.py is that it becomes; they are `shapes.Pod` and `Pod`.
+
 Source: kubernetes/api apps/v1, core/v1, batch/v1, autoscaling/v2, discovery/v1, events/v1, apiextensions/v1 types.go;
 kedacore/keda apis/keda/v1alpha1 ScaledObject.
 """
@@ -36,7 +38,7 @@ class Requirement(Wire):
     values: list[str] | None = None
 
 
-class LabelSelectorShape(Wire):
+class LabelSelector(Wire):
     match_labels: StringMap | None = None
     match_expressions: list[Requirement] | None = None
 
@@ -119,7 +121,7 @@ class CustomStatus(Wire):
 
 class WorkloadSpec(Wire):
     replicas: Count | None = None
-    selector: LabelSelectorShape | None = None
+    selector: LabelSelector | None = None
     template: PodTemplate | None = None
 
 
@@ -144,7 +146,7 @@ class WholeTemplate:
 class ReplicaSetSpec(Wire):
     replicas: Count | None = None
     min_ready_seconds: Count | None = None
-    selector: LabelSelectorShape | None = None
+    selector: LabelSelector | None = None
     template: WholeTemplate | None = None
 
 
@@ -228,7 +230,7 @@ class AutoscalerSpec(Wire):
     behavior: ScalingBehavior | None = None
 
 
-class HorizontalPodAutoscalerManifest(Wire):
+class HorizontalPodAutoscaler(Wire):
     metadata: CustomMetadata
     spec: AutoscalerSpec
 
@@ -260,7 +262,7 @@ class ServiceSpec(Wire):
         return f"it has ports for {', '.join(unknown)}, and only TCP and UDP can be held" if unknown else ""
 
 
-class ServiceManifest(Object):
+class Service(Object):
     spec: ServiceSpec | None = None
 
 
@@ -280,11 +282,11 @@ class EndpointSubset(Wire):
     not_ready_addresses: list[Endpoint] | None = None
 
 
-class EndpointsManifest(Object):
+class Endpoints(Object):
     subsets: list[EndpointSubset] | None = None
 
 
-class EndpointSliceManifest(Object):
+class EndpointSlice(Object):
     endpoints: list[Endpoint] | None = None
 
 
@@ -292,7 +294,7 @@ class EventSeries(Wire):
     last_observed_time: Instant | None = None
 
 
-class EventManifest(Object):
+class Event(Object):
     """Core and events.k8s.io: the latter calls the involved object `regarding`."""
 
     reason: str | None = None
@@ -306,7 +308,7 @@ class EventManifest(Object):
     series: EventSeries | None = None
 
 
-class ConfigMapManifest(Object):
+class ConfigMap(Object):
     data: StringMap | None = None
     binary_data: StringMap | None = None
 
@@ -319,11 +321,11 @@ class LeaseSpec(Wire):
     lease_transitions: int | None = None
 
 
-class LeaseManifest(Object):
+class Lease(Object):
     spec: LeaseSpec | None = None
 
 
-class SecretManifest(Object):
+class Secret(Object):
     data: StringMap | None = None
     string_data: StringMap | None = None
 
@@ -350,7 +352,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class PodManifest(Object):
+class Pod(Object):
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
@@ -400,17 +402,17 @@ SHAPES: dict[tuple[str, str], type[Wire]] = {
     ("", "ReplicationController"): ReplicationController,
     ("batch", "CronJob"): CronJob,
     ("keda.sh", "ScaledObject"): ScaledObject,
-    ("autoscaling", "HorizontalPodAutoscaler"): HorizontalPodAutoscalerManifest,
-    ("", "Service"): ServiceManifest,
-    ("", "Endpoints"): EndpointsManifest,
-    ("discovery.k8s.io", "EndpointSlice"): EndpointSliceManifest,
+    ("autoscaling", "HorizontalPodAutoscaler"): HorizontalPodAutoscaler,
+    ("", "Service"): Service,
+    ("", "Endpoints"): Endpoints,
+    ("discovery.k8s.io", "EndpointSlice"): EndpointSlice,
     ("", "Namespace"): Object,
     ("", "Node"): Object,
-    ("", "Event"): EventManifest,
-    ("", "ConfigMap"): ConfigMapManifest,
-    ("", "Secret"): SecretManifest,
-    ("", "Pod"): PodManifest,
-    ("coordination.k8s.io", "Lease"): LeaseManifest,
+    ("", "Event"): Event,
+    ("", "ConfigMap"): ConfigMap,
+    ("", "Secret"): Secret,
+    ("", "Pod"): Pod,
+    ("coordination.k8s.io", "Lease"): Lease,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): CustomResourceDefinition,
 }
 """(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""

@@ -184,9 +184,9 @@ def _missing_parent(value: Any, path: Sequence[str]) -> str:
     return ""
 
 
-def _custom_selector(value: Any) -> shapes.LabelSelectorShape | None:
+def _custom_selector(value: Any) -> shapes.LabelSelector | None:
     looks_alike = isinstance(value, dict) and ("matchLabels" in value or "matchExpressions" in value)
-    return _if_shaped(shapes.LabelSelectorShape, value) if looks_alike else None
+    return _if_shaped(shapes.LabelSelector, value) if looks_alike else None
 
 
 def _if_shaped(shape: type[W], value: Any) -> W | None:
@@ -228,7 +228,7 @@ def _owner(metadata: Metadata) -> OwnerReference | None:
     return OwnerReference(owner.api_version or "", owner.kind or "", owner.name or "", owner.uid or "")
 
 
-def decoded_selector(selector: shapes.LabelSelectorShape | None) -> LabelSelector | None:
+def decoded_selector(selector: shapes.LabelSelector | None) -> LabelSelector | None:
     """Return the label selector in the order of its keys, None where there is none."""
     if selector is None:
         return None

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.decode.objects import is_listed, noun_of, secret_value, shape_of
-from reconciler.backends.decode.shapes import SecretManifest
+from reconciler.backends.decode.objects import is_listed, model_object, secret_value, shape_of
+from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.wire import Object, Wire
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.json_patch import equal, patched, value_at
@@ -122,7 +122,7 @@ class KubernetesCluster:
         read: Any = answer_to(self._client, request, shape_of(resource))
         if self._recorder is not None:
             self._recorder(resource, [read])
-        return noun_of(resource, read, self._name, self._scale(resource.group, resource.kind))
+        return model_object(resource, read, self._name, self._scale(resource.group, resource.kind))
 
     def now(self) -> datetime:
         """Return what time it is by the clock of the API server."""
@@ -139,7 +139,7 @@ class KubernetesCluster:
     def secret(self, namespace: str, name: str, key: str) -> str:
         """Return one value of a Secret; see `secret_value`."""
         request = object_request(self._name, "get", ("", "v1", "secrets"), namespace, name)
-        found = answer_to(self._client, request, SecretManifest)
+        found = answer_to(self._client, request, Secret)
         return secret_value(found, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
@@ -186,14 +186,14 @@ class KubernetesCluster:
         return object_request(self._name, "list", resource.key, inside, query=query, accept=accept)
 
     def _listed(self, resource: Resource[T], request: ApiRequest) -> Sequence[tuple[str, str, T, bool]]:
-        """Return the items as (namespace, name, noun, whether a list shows it)."""
+        """Return the items as (namespace, name, object, whether a list shows it)."""
         scale = self._scale(resource.group, resource.kind)
         records = self._recorder is not None
 
         def reduced(item: Any) -> tuple[tuple[str, str, T, bool], Wire | None]:
             metadata = item.metadata
-            noun = noun_of(resource, item, self._name, scale)
-            return (metadata.namespace or "", metadata.name, noun, is_listed(item)), item if records else None
+            made = model_object(resource, item, self._name, scale)
+            return (metadata.namespace or "", metadata.name, made, is_listed(item)), item if records else None
 
         try:
             found = listed(self._client, request, shape_of(resource), reduced, self._budget)
@@ -214,8 +214,8 @@ class KubernetesCluster:
 
 
 def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
-    """Return the nouns of what a list shows, sorted by namespace and name."""
-    return tuple(noun for *_, noun, shown in sorted(rows, key=lambda item: item[:2]) if shown)
+    """Return the objects that a list shows, sorted by namespace and name."""
+    return tuple(one for *_, one, shown in sorted(rows, key=lambda item: item[:2]) if shown)
 
 
 _MANAGED = {"fieldManager": FIELD_MANAGER}

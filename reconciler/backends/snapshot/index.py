@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches
-from reconciler.backends.decode.objects import is_listed, noun_of, pods_named_in
+from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of
@@ -127,8 +127,8 @@ class Index:
         """Return the uid that its manifest states, or else the derived one."""
         return getattr(entry.decoded.metadata, "uid", None) or derived_uid(self.cluster, entry.key)
 
-    def nouns(self, resource: Resource[T], namespace: str = "") -> Iterator[tuple[Mapping[str, str], T]]:
-        """Yield (labels, noun) of each object of `resource`, sorted by namespace and name."""
+    def objects(self, resource: Resource[T], namespace: str = "") -> Iterator[tuple[Mapping[str, str], T]]:
+        """Yield each object of `resource` as (its labels, its type in model.py), sorted by namespace and name."""
         kind = (resource.group, resource.kind)
         if kind == _NAMESPACE:
             yield from self._namespaces()
@@ -136,10 +136,10 @@ class Index:
         if kind not in SHAPES and kind not in self.scales:
             return
         for entry in self._view(kind).get(namespace, ()):
-            yield entry.decoded.metadata.labels or {}, self.noun(resource, entry)
+            yield entry.decoded.metadata.labels or {}, self.model_object(resource, entry)
 
     def one(self, resource: Resource[T], namespace: str, name: str) -> T:
-        """Return one object as the noun of `resource`.
+        """Return one object as its type in model.py.
 
         Raises:
             NotFoundError: there is none.
@@ -147,19 +147,19 @@ class Index:
         kind = (resource.group, resource.kind)
         entry = self.entries.get(Key(*kind, namespace, name)) if kind in SHAPES or kind in self.scales else None
         if entry is not None:
-            return self.noun(resource, entry)
+            return self.model_object(resource, entry)
         if kind == _NAMESPACE and any(key.namespace == name for key in self.entries):
             implied: T = self._implied_namespace(name)
             return implied
         ref = ObjectRef(self.cluster, namespace, resource.kind, name, resource.group)
         raise NotFoundError(f"{ref}: is not there, expected to read it")
 
-    def noun(self, resource: Resource[T], entry: ManifestEntry) -> T:
-        """Return `entry` as the noun of `resource`."""
-        if entry.noun is None or entry.noun[0] != resource:
+    def model_object(self, resource: Resource[T], entry: ManifestEntry) -> T:
+        """Return `entry` as the type in model.py that `resource` is read as."""
+        if entry.model_object is None or entry.model_object[0] != resource:
             scale = self.scales.get((entry.group, entry.kind))
-            entry.noun = (resource, noun_of(resource, entry.decoded, self.cluster, scale))
-        made: T = entry.noun[1]
+            entry.model_object = (resource, model_object(resource, entry.decoded, self.cluster, scale))
+        made: T = entry.model_object[1]
         return made
 
     def key_of(self, entry: ManifestEntry) -> Key:
@@ -248,13 +248,13 @@ class Index:
         for name in sorted({key.namespace for key in self.entries if key.namespace} | written.keys()):
             entry = written.get(name)
             if entry is not None:
-                yield entry.decoded.metadata.labels or {}, self.noun(NAMESPACES, entry)
+                yield entry.decoded.metadata.labels or {}, self.model_object(NAMESPACES, entry)
                 continue
             yield {}, self._implied_namespace(name)
 
     def _implied_namespace(self, name: str) -> Any:
         uid = derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
-        return noun_of(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
+        return model_object(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
 
 
 def _same(one: ManifestEntry, other: ManifestEntry) -> bool:

@@ -82,9 +82,9 @@ class ManifestEntry:
         "group",
         "key",
         "kind",
+        "model_object",
         "name",
         "namespace",
-        "noun",
         "path",
         "value",
     )
@@ -98,7 +98,7 @@ class ManifestEntry:
         self.decoded = decoded
         self.value: Any = found.value if isinstance(decoded, Named) else None
         self.key = Key(self.group, self.kind, self.namespace, self.name)
-        self.noun: tuple[Any, Any] | None = None
+        self.model_object: tuple[Any, Any] | None = None
         self.file: ManifestFile
         self.document: Document
         self.path: FieldPath = ()

@@ -123,7 +123,7 @@ def fill_status(decoded: Any, scale: WorkloadKind | None) -> None:
     elif isinstance(decoded, shapes.Custom):
         if scale is not None and not decoded.status:
             decoded.status = _custom_status(decoded, scale)
-    elif isinstance(decoded, shapes.PodManifest) and decoded.status in (None, shapes.PodStatus()):
+    elif isinstance(decoded, shapes.Pod) and decoded.status in (None, shapes.PodStatus()):
         ready = shapes.StatusCondition("Ready", "True")
         decoded.status = shapes.PodStatus(phase="Running", conditions=[ready])
 
@@ -177,11 +177,11 @@ def manifest_of(
         found |= _custom_parts(decoded, custom.get(key))
     if "status" in decoded.__struct_fields__ and not found.get("status"):
         found["status"] = dict(_SAYS_NOTHING)
-    if resource.noun is Workload:
+    if resource.model_type is Workload:
         kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
         path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
         found["metadata"] = _with_owners_of(found["metadata"], path)
-    if resource.noun is HorizontalPodAutoscaler:
+    if resource.model_type is HorizontalPodAutoscaler:
         found["metadata"] = _with_owners_of(found["metadata"], *BOUNDS)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 

@@ -74,7 +74,7 @@ class MemoryCluster(SnapshotCluster):
         index = self._store.index
         entry = index.find(ref)
         kind = None if entry is None else index.scales.get((entry.group, entry.kind))
-        return None if entry is None or kind is None else index.noun(workloads_of(kind), entry)
+        return None if entry is None or kind is None else index.model_object(workloads_of(kind), entry)
 
     def write(self, write: Write) -> None:
         """Carry out `write` as a folder does; Events, which nothing reads, are not kept."""

@@ -277,7 +277,7 @@ class Controllers:
 
     def _active(self, owner: ManifestEntry) -> list[tuple[ManifestEntry, Pod]]:
         """The pods that count: neither finished nor going, and not among those these changes remove."""
-        pods = [(entry, self._index.noun(PODS, entry)) for entry in self._index.owned_by(owner, _POD)]
+        pods = [(entry, self._index.model_object(PODS, entry)) for entry in self._index.owned_by(owner, _POD)]
         return [
             (entry, pod)
             for entry, pod in pods
