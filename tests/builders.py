@@ -13,6 +13,7 @@ from reconciler.decide.decisions import PolicyExplanation
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import (
+    Endpoints,
     HorizontalPodAutoscaler,
     Namespace,
     ObjectRef,
@@ -48,9 +49,16 @@ NOW = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)  # a Friday
 NOW_NS = int(NOW.timestamp()) * 10**9
 
 
+_GROUPS = {
+    **dict.fromkeys(("Service", "Pod", "Endpoints", "ReplicationController"), ""),
+    "CronJob": "batch",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "ScaledObject": "keda.sh",
+}
+
+
 def a_ref(name: str = "web", *, cluster: str = "east", namespace: str = "shop", kind: str = "Deployment") -> ObjectRef:
-    group = {"Service": "", "Pod": "", "ReplicationController": "", "CronJob": "batch", "ScaledObject": "keda.sh"}
-    return ObjectRef(cluster, namespace, kind, name, group.get(kind, "apps"))
+    return ObjectRef(cluster, namespace, kind, name, _GROUPS.get(kind, "apps"))
 
 
 def a_workload(
@@ -88,9 +96,13 @@ def a_service(name: str = "web", *, cluster: str = "east", namespace: str = "sho
 
 
 def an_hpa(name: str = "web", *, cluster: str = "east", **fields: Any) -> HorizontalPodAutoscaler:
-    """A HorizontalPodAutoscaler of the Deployment shop/web, up to nine replicas."""
-    ref = ObjectRef(cluster, "shop", "HorizontalPodAutoscaler", name, "autoscaling")
-    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), **({"maximum": 9} | fields))
+    """A HorizontalPodAutoscaler of the Deployment with its name, from 2 to 10 replicas."""
+    ref = a_ref(name, cluster=cluster, kind="HorizontalPodAutoscaler")
+    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", name), **({"maximum": 10, "minimum": 2} | fields))
+
+
+def an_endpoints(**fields: Any) -> Endpoints:
+    return Endpoints(a_ref(kind="Endpoints"), "uid-endpoints-web", **fields)
 
 
 def a_pod(name: str = "web-1", **fields: Any) -> Pod:

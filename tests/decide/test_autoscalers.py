@@ -16,20 +16,15 @@ from reconciler.decide.autoscalers import (
     shrunk_by,
 )
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler
-from tests.builders import NOW, a_cluster, a_ref, a_workload
+from tests.builders import NOW, a_cluster, a_ref, a_workload, an_hpa
 
 PREVIOUS, FLOOR, BEGUN = "reconciler/previous-bounds", "reconciler/idled-to", "reconciler/wake-begun-at"
 OWNER = "reconciler/owner"
 WEB = a_ref("web")
 
 
-def an_hpa(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
-    ref = a_ref("web", kind="HorizontalPodAutoscaler")
-    return HorizontalPodAutoscaler(ref, "uid", ("Deployment", "web"), maximum, minimum, **fields)
-
-
 def pinned(minimum: int | None, maximum: int, previous: Bounds | None, floor: int | None, **fields: Any):
-    return PinnedAutoscaler(an_hpa(minimum, maximum), previous, floor, **fields)
+    return PinnedAutoscaler(an_hpa(minimum=minimum, maximum=maximum), previous, floor, **fields)
 
 
 class TestWhichControls:
@@ -172,7 +167,9 @@ class TestRead:
         text = json.dumps({"minReplicas": 2, "maxReplicas": 10} if previous is None else previous)
         given = {key.replace("_", "-"): value for key, value in annotations.items()}
         written = {PREVIOUS: text} | {f"reconciler/{key}": value for key, value in given.items()}
-        return pinned_autoscaler(an_hpa(minimum, maximum, annotations=written), frozenset({"production"}))
+        return pinned_autoscaler(
+            an_hpa(minimum=minimum, maximum=maximum, annotations=written), frozenset({"production"})
+        )
 
     def test_without_our_annotation_it_is_not_held(self):
         hpa = an_hpa(annotations={FLOOR: "1", OWNER: "staging/IdlingPolicy/a"})

@@ -29,7 +29,7 @@ from reconciler.decide.idling.verdicts import (
     window_end,
 )
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Service
+from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -50,6 +50,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    an_hpa,
     flip_of,
     said,
 )
@@ -468,11 +469,8 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
         return NIGHT - timedelta(minutes=minutes)
 
     workload = a_workload(annotations={"scale.kubernetes.io/scale-time": before(scaled).isoformat()})
-    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
     written = FieldWriter("helm", before(30))
-    pinned = PinnedAutoscaler(
-        HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, bounds_writer=written)
-    )
+    pinned = PinnedAutoscaler(an_hpa(bounds_writer=written))
     assert pinned.is_restored_by_others(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef, Run
-from tests.builders import a_fleet, a_ref, a_service, a_workload
+from reconciler.model import ObjectRef, Run
+from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -28,7 +27,7 @@ from tests.decide.idling.idling_policies import (
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")
-HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+HPA = a_ref(kind="HorizontalPodAutoscaler")
 MINUTE = timedelta(minutes=1)
 FLOOR = a_policy(idle_replicas=1)
 SERVICE = a_ref("web", kind="Service")
@@ -39,12 +38,8 @@ def marks(world: World, ref: ObjectRef = SERVICE) -> list[str]:
     return [key for key in world.objects[ref].annotations if key.startswith("idling.kubernetes.io/")]
 
 
-def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
-    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), maximum, minimum, **fields)
-
-
 def the_world(replicas: int = 5, **bounds: int | None) -> World:
-    return a_world(a_service(), a_workload(replicas=replicas), an_autoscaler(**bounds), now=NIGHT)
+    return a_world(a_service(), a_workload(replicas=replicas), an_hpa(**bounds), now=NIGHT)
 
 
 def bounds(world: World) -> tuple[int | None, int]:
@@ -121,7 +116,7 @@ class TestAMinimumOfZero:
     @pytest.mark.parametrize("replicas", [0, 3], ids=["still at zero", "raised meanwhile"])
     def test_a_run_that_died_before_it_was_held_is_finished_by_the_next(self, replicas):
         world = self.idle_world()
-        world.objects[HPA] = an_autoscaler(minimum=0)
+        world.objects[HPA] = an_hpa(minimum=0)
         world.objects[WEB] = replace(world.objects[WEB], replicas=replicas)
         run_in(world)
         assert (world.replicas(WEB), bounds(world)) == (0, (1, 10))

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import Condition, HorizontalPodAutoscaler, ObjectRef
+from reconciler.model import Condition
 from reconciler.policy.types import ObjectSelector, WakeMetric
-from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, flip_of
+from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, an_hpa, flip_of
 from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -292,15 +292,10 @@ def test_a_hold_tells_what_would_alter_it():
     assert flip_of(outcome.desired.explanations[0]) == "it is 2026-11-20T23:00:00Z or later"
 
 
-def an_autoscaler(minimum: int | None = 2, maximum: int = 10, **fields: Any) -> HorizontalPodAutoscaler:
-    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), maximum, minimum, **fields)
-
-
 @pytest.mark.parametrize(
     ("autoscaler", "policy", "words"),
     [
-        (an_autoscaler(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
+        (an_hpa(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
     ],
     ids=["left alone"],
 )

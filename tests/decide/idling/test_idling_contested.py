@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.apply.events import event_message
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.plan.model import Action
-from tests.builders import a_ref, a_service, a_workload
+from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -31,7 +31,7 @@ from tests.decide.idling.world import World, a_world
 from tests.laws import tries
 
 WEB = a_ref("web")
-HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+HPA = a_ref(kind="HorizontalPodAutoscaler")
 NIGHTLY = a_ref("nightly", kind="CronJob")
 MINUTE = timedelta(minutes=1)
 WEEK = timedelta(days=7)
@@ -41,9 +41,7 @@ GIT = "argocd-controller"
 
 
 def the_world(minimum: int | None = 2, replicas: int = 5) -> World:
-    declared = HorizontalPodAutoscaler(
-        HPA, "uid-hpa", ("Deployment", "web"), 10, minimum, bounds_writer=FieldWriter(GIT, LONG_AGO)
-    )
+    declared = an_hpa(minimum=minimum, bounds_writer=FieldWriter(GIT, LONG_AGO))
     return a_world(a_service(), a_workload(replicas=replicas), declared, now=NIGHT)
 
 

@@ -10,9 +10,9 @@ import pytest
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.after_idling import IdlingOutcome
 from reconciler.decide.idling.records import UnidleTarget, targets_text
-from reconciler.model import EndpointSlice, HorizontalPodAutoscaler, ObjectRef
+from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
-from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -377,13 +377,7 @@ class TestExclusionsThatCannotBeRead:
 
 
 class TestAutoscalersThatHold:
-    hpa = HorizontalPodAutoscaler(
-        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
-        "uid-hpa",
-        ("Deployment", "web"),
-        10,
-        2,
-    )
+    hpa = an_hpa()
     scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
 
     @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ NAMES = ("all", "api", "fed", "queue", "web")
 CALENDAR = office_hours_off()
 
 
-HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling")
+HPA = a_ref("api", kind="HorizontalPodAutoscaler")
 
 
 def _deployment(name: str, replicas: int, cluster: str = "east", **fields: Any) -> Workload:

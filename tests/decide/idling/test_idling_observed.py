@@ -13,19 +13,13 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import (
     Endpoints,
     FieldWriter,
-    HorizontalPodAutoscaler,
     ObjectRef,
     Service,
     Workload,
 )
 from reconciler.policy.types import Fleet, IdlingPolicy
-from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
-from tests.decide.idling.idling_policies import (
-    NIGHT,
-    a_policy,
-    services_selector,
-    workloads_selector,
-)
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
+from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector, workloads_selector
 
 AT = "2026-11-20T21:00:00Z"
 IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
@@ -55,11 +49,6 @@ def listing(*refs: ObjectRef, **more: str) -> dict[str, str]:
 
 def on_endpoints(**annotations: str) -> Endpoints:
     return Endpoints(ObjectRef("east", "shop", "Endpoints", "web"), "uid-endpoints", annotations)
-
-
-def an_autoscaler(**annotations: str) -> HorizontalPodAutoscaler:
-    ref = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", "web"), 10, 2, annotations=annotations)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +81,7 @@ def test_which_services_count_that_no_policy_selects(service, endpoints, is_ther
 )
 def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names):
     web = a_workload(annotations=annotations)
-    cluster = found(workloads=(web, a_workload("api")), autoscalers=(an_autoscaler(**pinned),))
+    cluster = found(workloads=(web, a_workload("api")), autoscalers=(an_hpa(annotations=pinned),))
     assert [one.ref.name for one in cluster.subjects] == names
 
 

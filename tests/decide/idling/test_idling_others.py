@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -97,13 +97,13 @@ class TestForeign:
         world.need_pods(SERVICE)
         assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
 
-    def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self, an_endpoints):
-        world = a_foreign_world(workload=OC_RECORD, endpoints=replace(an_endpoints, annotations=OC_IDLE))
+    def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self):
+        world = a_foreign_world(workload=OC_RECORD, endpoints=an_endpoints(annotations=OC_IDLE))
         assert run_in(world).desired.decisions == ()
         world.need_pods(SERVICE)
         run_in(world)
         assert world.replicas(WEB) == 4
-        assert world.objects[an_endpoints.ref].annotations == {}
+        assert world.objects[an_endpoints().ref].annotations == {}
 
     @pytest.mark.parametrize(
         ("service", "endpoints"),
@@ -114,13 +114,13 @@ class TestForeign:
         ],
     )
     @pytest.mark.parametrize("turned", [False, True], ids=["on the Service", "on its Endpoints"])
-    def test_a_mark_stays_beside_one_of_which_everything_is_woken(self, service, endpoints, turned, an_endpoints):
+    def test_a_mark_stays_beside_one_of_which_everything_is_woken(self, service, endpoints, turned):
         on_service, on_endpoints = (endpoints, service) if turned else (service, endpoints)
-        world = a_foreign_world(on_service, OC_RECORD, replace(an_endpoints, annotations=on_endpoints))
+        world = a_foreign_world(on_service, OC_RECORD, an_endpoints(annotations=on_endpoints))
         world.add(a_workload("api", replicas=0))
         world.need_pods(SERVICE)
         run_in(world)
-        stays, goes = (an_endpoints.ref, SERVICE) if turned else (SERVICE, an_endpoints.ref)
+        stays, goes = (an_endpoints().ref, SERVICE) if turned else (SERVICE, an_endpoints().ref)
         assert world.replicas(WEB) == 4
         assert (world.objects[stays].annotations, world.objects[goes].annotations) == (service, {})
 
@@ -239,8 +239,8 @@ class TestBrokenPolicies:
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
-    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self, an_autoscaler):
-        hpa = an_autoscaler
+    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self):
+        hpa = an_hpa()
         world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
         run_in(world, a_policy(idle_replicas=1))
         world.now = MONDAY
@@ -249,11 +249,11 @@ class TestBrokenPolicies:
         assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (5, 2, 10, {})
 
 
-def test_broken_policies_hold_no_autoscaler(an_autoscaler):
-    world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
+def test_broken_policies_hold_no_autoscaler():
+    world = a_world(a_service(), a_workload(replicas=5), an_hpa(), now=NIGHT)
     run_in(world, a_policy(idle_replicas=1), writes=2)
     assert due(world).decisions == ()
-    assert world.objects[an_autoscaler.ref] == an_autoscaler
+    assert world.objects[an_hpa().ref] == an_hpa()
 
 
 def restored(world: World, fleet=None, **wish) -> DesiredState:

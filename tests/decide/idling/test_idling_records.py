@@ -24,7 +24,7 @@ from reconciler.decide.idling.records import (
 )
 from reconciler.decide.limit_counts import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
-from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_run, a_service, a_state, a_workload, an_endpoints
 from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
 
 OURS = frozenset({"production", "prod"})
@@ -221,8 +221,8 @@ def test_our_owner_takes_the_place_of_placement_once_that_is_gone():
     assert written_again["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
 
 
-def test_marks_on_endpoints_are_written_where_the_policy_wants_them(an_endpoints):
-    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints,)))
+def test_marks_on_endpoints_are_written_where_the_policy_wants_them():
+    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints(),)))
     plain = decided(state).desired.decisions
     assert [decision.ref.kind for decision in plain] == ["Service", "Deployment"]
     marked = decided(state, a_policy(mark_endpoints=True)).desired.decisions

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
-from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from reconciler.model import FieldWriter
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 
@@ -158,8 +158,8 @@ def test_every_fleet_that_wrote_anything():
 
 @pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
 def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is_adopted(fields, bounds):
-    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    autoscaler = an_hpa()
+    hpa = autoscaler.ref
     policy = a_policy("nights", idle_replicas=1, selector=workloads_selector())
     world = a_world(a_workload(replicas=5), autoscaler, now=NIGHT)
     run_in(world, policy, fleet=a_fleet(name="staging"))
@@ -177,8 +177,8 @@ def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is
     ],
 )
 def test_an_autoscaler_that_we_hold_is_given_back_where_nobody_remembers_its_workload_as_idle(marks, bounds):
-    hpa = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-    autoscaler = HorizontalPodAutoscaler(hpa, "uid-hpa", ("Deployment", "web"), 10, 2)
+    autoscaler = an_hpa()
+    hpa = autoscaler.ref
     world = a_world(a_service(), a_workload(replicas=5), autoscaler, now=NIGHT)
     run_in(world, a_policy("nights", idle_replicas=1))
     assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)

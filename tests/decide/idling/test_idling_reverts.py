@@ -13,9 +13,9 @@ from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_REC
 from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.contested import fingerprint, remedy
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
+from reconciler.model import FieldWriter
 from reconciler.policy.types import GitOps, IdlingPolicy
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -30,7 +30,7 @@ from tests.decide.idling.idling_policies import (
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")
-HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
+HPA = a_ref(kind="HorizontalPodAutoscaler")
 GIT = "argocd-controller"
 MINUTE = timedelta(minutes=1)
 INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
@@ -157,10 +157,6 @@ FLUX = {FLUX_NAME_LABEL: "apps"}
 PAUSES = a_policy("nights", a_schedule(), git_ops=GitOps("Pause"))
 
 
-def an_autoscaler(**fields: Any) -> HorizontalPodAutoscaler:
-    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), 10, 2, **fields)
-
-
 class TestFlux:
     def test_while_idle_flux_leaves_it_alone_and_no_longer_after_the_wake(self):
         world = an_idle_world(PAUSES, labels=FLUX)
@@ -204,7 +200,7 @@ class TestFlux:
 
     def test_its_autoscaler_is_left_alone_too_while_its_bounds_are_held(self):
         policy = replace(PAUSES, idle_replicas=1)
-        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_hpa(labels=FLUX), now=NIGHT)
         decisions = run_in(world, policy).desired.decisions
         (held,) = [one for one in decisions if one.ref == HPA]
         paths = {change.path[-1] for change in held.changes}
@@ -220,7 +216,7 @@ class TestFlux:
     @pytest.mark.parametrize("writes", range(6))
     def test_a_run_that_dies_between_two_writes_leaves_no_autoscaler_paused(self, writes):
         policy = replace(PAUSES, idle_replicas=1)
-        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_autoscaler(labels=FLUX), now=NIGHT)
+        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_hpa(labels=FLUX), now=NIGHT)
         run_in(world, policy, writes=min(writes, 3))
         run_in(world, policy)
         world.now = MONDAY
@@ -239,7 +235,7 @@ class TestFlux:
     )
     def test_an_autoscaler_that_is_not_ours_to_pause_stays_as_it_is(self, labels, annotations):
         policy = replace(PAUSES, idle_replicas=1)
-        hpa = an_autoscaler(labels=labels, annotations=annotations)
+        hpa = an_hpa(labels=labels, annotations=annotations)
         world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), hpa, now=NIGHT)
         for now in (NIGHT, MONDAY):
             world.now = now

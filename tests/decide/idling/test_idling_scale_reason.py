@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -150,13 +149,7 @@ def test_a_hand_without_a_reason_leaves_no_time_of_ours():
 
 
 def test_an_autoscaler_that_is_held_is_let_go():
-    hpa = HorizontalPodAutoscaler(
-        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling"),
-        "uid-hpa",
-        ("Deployment", "web"),
-        10,
-        2,
-    )
+    hpa = an_hpa()
     world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
     run_in(world, a_policy(idle_replicas=1))
     world.annotate(WEB, REASON, "Maintenance")
@@ -169,13 +162,7 @@ def test_an_autoscaler_that_is_held_is_let_go():
 @pytest.mark.parametrize("floor", [1, 2], ids=["below its minimum", "at its minimum"])
 def test_what_is_released_to_its_autoscaler_counts_the_same_in_the_next_run(floor):
     """Found by the laws: it counted as up in the run that released it, and as down in the next one."""
-    hpa = HorizontalPodAutoscaler(
-        ObjectRef("east", "shop", "HorizontalPodAutoscaler", "api", "autoscaling"),
-        "uid-hpa",
-        ("Deployment", "api"),
-        10,
-        2,
-    )
+    hpa = an_hpa("api")
     api = a_workload("api", replicas=4, template_labels={"app": "web", "part": "api"})
     policy = a_policy(idle_replicas=floor)
     world = a_world(a_service(), a_workload(), api, hpa, now=NIGHT)

@@ -15,7 +15,7 @@ from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, number
 from reconciler.plan.json import change_document
 from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
-from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -249,16 +249,16 @@ class TestSignals:
 
     @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
     @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
-    def test_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken, an_endpoints):
+    def test_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken):
         """Idled as workloads alone: the Service has no marks."""
-        world = a_world(a_service(), a_workload(), an_endpoints, now=NIGHT)
+        world = a_world(a_service(), a_workload(), an_endpoints(), now=NIGHT)
         policy = a_policy(selector=workloads_selector())
         assert verbs(run_in(world, policy)) == [("idle", "Deployment/web")]
         world.now += MINUTE
         if way == "an Event":
             world.need_pods(SERVICE)
         else:
-            asked = SERVICE if way == "an annotation" else an_endpoints.ref
+            asked = SERVICE if way == "an annotation" else an_endpoints().ref
             world.annotate(asked, "reconciler/wake-requested-at", world.now.isoformat())
         if broken:
             desired = decide_wakes_due(a_fleet(), world.state(), a_run(world.now))
@@ -477,9 +477,9 @@ class TestReadOnly:
         run_in(world, a_policy(idle_replicas=2))
         assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("ReadOnly")).desired.decisions == ()
 
-    def test_no_autoscaler_is_held(self, an_autoscaler):
+    def test_no_autoscaler_is_held(self):
         policy = a_policy(idle_replicas=1)
-        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, now=NIGHT)
+        world = a_world(a_service(), a_workload(replicas=5), an_hpa(), now=NIGHT)
         run_in(world, policy, writes=2)
         assert [name for _, name in verbs(decided(world.state(), policy))] == ["HorizontalPodAutoscaler/web"]
         assert decided(world.state(), policy, fleet=of_state("ReadOnly")).desired.decisions == ()
@@ -629,13 +629,13 @@ class TestWakeOrder:
         run_in(world, *self.policies(1))
         assert [name for name in ("db-0", "db-1", "api-0") if world.replicas(a_ref(name))] == ["db-1"]
 
-    def test_what_was_begun_is_finished_first(self, an_autoscaler):
-        world = a_world(a_service(), a_workload(replicas=5), an_autoscaler, a_service("a"), a_workload("a"), now=NIGHT)
+    def test_what_was_begun_is_finished_first(self):
+        world = a_world(a_service(), a_workload(replicas=5), an_hpa(), a_service("a"), a_workload("a"), now=NIGHT)
         policy = a_policy(idle_replicas=1, wake_order=WakeOrder("", per_run=1))
         run_in(world, policy)
-        world.objects[an_autoscaler.ref] = replace(world.objects[an_autoscaler.ref], minimum=2, maximum=10)
+        world.objects[an_hpa().ref] = replace(world.objects[an_hpa().ref], minimum=2, maximum=10)
         world.now = MONDAY
-        world.annotate(an_autoscaler.ref, "reconciler/wake-begun-at", "2026-11-23T05:59:00Z")
+        world.annotate(an_hpa().ref, "reconciler/wake-begun-at", "2026-11-23T05:59:00Z")
         run_in(world, policy)
         assert [world.replicas(a_ref(name)) for name in ("a", "web")] == [1, 5]
 

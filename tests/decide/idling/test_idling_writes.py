@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, FieldChange
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.model import Endpoints, FieldWriter, HorizontalPodAutoscaler, ObjectRef, OwnerReference, Workload
+from reconciler.model import FieldWriter, ObjectRef, OwnerReference, Workload
 from reconciler.policy.types import (
     AnyOf,
     Calendar,
@@ -29,7 +29,7 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -48,8 +48,8 @@ from tests.decide.idling.world import World, a_world
 APP = {"app": "web"}
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
-HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
-MARKED = ObjectRef("east", "shop", "Endpoints", "web")
+HPA = a_ref(kind="HorizontalPodAutoscaler")
+MARKED = a_ref(kind="Endpoints")
 MINUTE = timedelta(minutes=1)
 SHORTER = {"idling.kubernetes.io/": "", "reconciler/": "", "scale.kubernetes.io/": "scale/"}
 
@@ -109,14 +109,6 @@ def _set(key: str, change: FieldChange, cause: str) -> str:
     if key.endswith("unidle-targets"):
         return f"{key}=" + " ".join(f"{one['name']}:{one['replicas']}" for one in json.loads(change.after))
     return f"{key}={change.after}"
-
-
-def an_hpa() -> HorizontalPodAutoscaler:
-    return HorizontalPodAutoscaler(HPA, "uid-hpa", ("Deployment", "web"), 10, 2)
-
-
-def an_endpoints() -> Endpoints:
-    return Endpoints(MARKED, "uid-endpoints-web")
 
 
 def another(name: str, **fields: Any) -> Workload:
@@ -199,7 +191,7 @@ def foreign() -> World:
     own = {"idling.alpha.openshift.io/idled-at": PARIS_TIME, "idling.alpha.openshift.io/previous-scale": "5"}
     return a_world(
         a_service(annotations=marks),
-        replace(an_endpoints(), annotations=marks),
+        an_endpoints(annotations=marks),
         a_workload(replicas=0, annotations=own),
         now=NIGHT + MINUTE,
     )

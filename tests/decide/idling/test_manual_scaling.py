@@ -22,7 +22,7 @@ from reconciler.policy.types import (
     ScheduleCriterion,
     WakeMetric,
 )
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -94,8 +94,8 @@ class TestByHand:
         assert world.remembered(WEB) == 2
 
     @pytest.mark.parametrize("autoscaled", [False, True], ids=["", "also where it has an autoscaler"])
-    def test_it_says_who_and_when(self, autoscaled, an_autoscaler):
-        world = a_world(a_service(), a_workload(), *[an_autoscaler] * autoscaled, now=NIGHT)
+    def test_it_says_who_and_when(self, autoscaled):
+        world = a_world(a_service(), a_workload(), *[an_hpa()] * autoscaled, now=NIGHT)
         run_in(world)
         world.now += MINUTE
         world.scale(WEB, 2, "helm", timed=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 
@@ -76,8 +76,8 @@ class TestWho:
         ],
         ids=["both", "itself", "its Service", "its Endpoints", "neither"],
     )
-    def test_what_is_named(self, named, expected, an_endpoints):
-        world = idled(a_service(), a_workload(), an_endpoints)
+    def test_what_is_named(self, named, expected):
+        world = idled(a_service(), a_workload(), an_endpoints())
         assert asked(world, named) == {name: (wakes, "") for name, wakes in expected.items()}
 
     def test_without_endpoints_nobody_names_them(self):
@@ -156,13 +156,13 @@ class TestInVain:
         assert asked(idled(), of_kinds("Deployment"), fleet) == {"Deployment/web": (["Deployment/web"], "")}
 
     @pytest.mark.parametrize("holder", ["test", "staging"])
-    def test_an_autoscaler_that_a_third_fleet_holds(self, holder, an_autoscaler):
+    def test_an_autoscaler_that_a_third_fleet_holds(self, holder):
         held = {
             "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
             "reconciler/owner": f"{holder}/IdlingPolicy/x",
         }
         record = RECORD | STAGING | {"reconciler/idled-to": "1"}
-        hpa = replace(an_autoscaler, minimum=1, maximum=1, annotations=held)
+        hpa = an_hpa(minimum=1, maximum=1, annotations=held)
         world = a_world(a_workload(replicas=1, annotations=record), hpa, now=NIGHT)
         ((_, problem),) = asked(world).values()
         assert problem == (
