@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.activator.connection import HeldConnection, connected
-from reconciler.activator.limits import Shared
+from reconciler.activator.limits import ActivatorContext
 from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,
@@ -54,12 +54,12 @@ class ObservedService(Struct, frozen=True):
 class Activation:
     """Accepts the connections of one Service while it is idle."""
 
-    def __init__(self, name: NamespacedName, shared: Shared) -> None:
+    def __init__(self, name: NamespacedName, context: ActivatorContext) -> None:
         self.name = name
         self.published: dict[str, Mapping[str, Any]] = {}
         """Our slices as they were written last, by their names; kept by whoever writes them."""
 
-        self._shared = shared
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
         self._listeners: list[Listener] = []
@@ -104,7 +104,7 @@ class Activation:
     @property
     def has_traffic(self) -> bool:
         """Return whether somebody waits: a connection, or whoever sent a datagram a short time ago."""
-        recently = self._loop.time() - self._traffic_at < self._shared.limits.hold_timeout
+        recently = self._loop.time() - self._traffic_at < self._context.limits.hold_timeout
         return bool(self._idled_at) and (self.held > 0 or recently)
 
     @property
@@ -130,7 +130,7 @@ class Activation:
         if service is None or not self.wants_slices:
             return {}
         if self._made is None:
-            pod = self._shared.pod
+            pod = self._context.pod
             ports = [(one.port, one.number) for one in self._listeners]
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
             self._made = {one["metadata"]["name"]: one for one in made}
@@ -155,7 +155,7 @@ class Activation:
             self._listen(() if service is None or service.problem else service.ports)
         finally:  # the ports that there are listeners for are handed over and given up all the same
             self._take_in(observed.backends)
-            self._shared.changed(self.name)
+            self._context.changed(self.name)
 
     def _take_in(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
@@ -189,7 +189,7 @@ class Activation:
 
     async def connect(self, backend: EndpointAddress) -> socket.socket | None:
         """Return a connection to a backend, None where nobody accepts it, or it is no Pod of the namespace."""
-        if not await self._shared.is_pods(self.name[0], backend):
+        if not await self._context.is_pods(self.name[0], backend):
             await asyncio.sleep(0)  # there may be thousands, and what is known waits for nothing
             return None
         return await connected((backend.address, backend.port))
@@ -198,7 +198,7 @@ class Activation:
         """Note that pods answer, if they are still ready."""
         if self._ready_at is not None and not self._answers:
             self._answers = True
-            self._shared.changed(self.name)
+            self._context.changed(self.name)
 
     def _answer_since(self, ready_at: float) -> None:
         if self._ready_at == ready_at:
@@ -232,7 +232,7 @@ class Activation:
         known = [one.port for one in kept]
         missing = [port for port in ports if port not in known]
         self._make_room(len(missing))
-        addresses, ports_of_ours = self._shared.pod.addresses, self._shared.ports
+        addresses, ports_of_ours = self._context.pod.addresses, self._context.ports
         opened: list[Listener] = []
         try:
             opened.extend(
@@ -248,37 +248,37 @@ class Activation:
         Raises:
             PortsTakenError: the namespace of this one would then have the most.
         """
-        listeners, namespace = self._shared.listeners, self.name[0]
+        listeners, namespace = self._context.listeners, self.name[0]
         while not listeners.has_room(count):
-            other = listeners.gives_way(namespace, count)
+            other = listeners.holder_to_evict(namespace, count)
             if other is None:
                 raise PortsTakenError(
                     f"its ports are {count} more than the share of its namespace in --port-range, "
                     "expected free ones; widen the range"
                 )
             other.close()
-            self._shared.changed(other.name)
+            self._context.changed(other.name)
 
     def _keep_listeners(self, kept: list[Listener]) -> None:
         """Close all listeners but `kept`."""
         for listener in [one for one in self._listeners if one not in kept]:
             listener.close()
-            self._shared.ports.give_back()
+            self._context.ports.give_back()
         self._listeners, self._made = kept, None
         if kept:
-            self._shared.listeners.take(self.name[0], self, len(kept))
+            self._context.listeners.take(self.name[0], self, len(kept))
         else:
-            self._shared.listeners.give_back(self.name[0], self)
+            self._context.listeners.give_back(self.name[0], self)
 
     def _connected(self, client: socket.socket, port: WatchedPort) -> None:
-        shared, namespace = self._shared, self.name[0]
-        shared.metrics.counters["connections"] += 1
-        held = shared.held
-        if len(self._held) >= shared.limits.held_per_service:
+        context, namespace = self._context, self.name[0]
+        context.metrics.counters["connections"] += 1
+        held = context.held
+        if len(self._held) >= context.limits.held_per_service:
             next(iter(self._held)).refuse("limit")
-        while not held.has_room() and (oldest := held.gives_way(namespace) or held.greatest_of(namespace)):
+        while not held.has_room() and (oldest := held.holder_to_evict(namespace) or held.greatest_of(namespace)):
             oldest.refuse("limit")
-        made = HeldConnection(client, port, self, shared)
+        made = HeldConnection(client, port, self, context)
         self._held[made] = None
         held.take(namespace, made)
         if self._ready_at is None:
@@ -291,9 +291,9 @@ class Activation:
     def joined(self, connection: HeldConnection) -> bool:
         """Note that a pod answers; return whether a connection may be joined with one."""
         self._answer()
-        spliced, namespace = self._shared.spliced, self.name[0]
+        spliced, namespace = self._context.spliced, self.name[0]
         while not spliced.has_room():
-            other = spliced.gives_way(namespace, 1)
+            other = spliced.holder_to_evict(namespace, 1)
             if other is None:
                 return False
             other.refuse("limit")
@@ -305,14 +305,14 @@ class Activation:
     def over(self, connection: HeldConnection) -> None:
         self._forget(connection)
         self._spliced.pop(connection, None)
-        self._shared.spliced.give_back(self.name[0], connection)
+        self._context.spliced.give_back(self.name[0], connection)
 
     def _forget(self, connection: HeldConnection) -> None:
         self._held.pop(connection, None)
-        self._shared.held.give_back(self.name[0], connection)
+        self._context.held.give_back(self.name[0], connection)
 
     def _datagrams(self, count: int, port: WatchedPort) -> None:
-        self._shared.metrics.counters["datagrams"] += count
+        self._context.metrics.counters["datagrams"] += count
         self._traffic(port)
 
     def spoke(self, connection: HeldConnection) -> None:
@@ -328,7 +328,7 @@ class Activation:
         self._traffic_at = now = self._loop.time()
         if now >= self._signals_at:
             self._signals_at = now + _SIGNALS_AGAIN
-            self._shared.signal(self.name)
+            self._context.signal(self.name)
 
     def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
 from reconciler.activator.background import BackgroundTasks, Signals, pauses
-from reconciler.activator.limits import ActivatorLimits, Shared
+from reconciler.activator.limits import ActivatorContext, ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
@@ -78,7 +78,7 @@ class Activator:
         self._unsynced = {one.resource.plural for one in self._watched}
         self._pods = PodAddresses(self.client, self._tasks.failed)
         self._signals = Signals(self.waker, self.metrics, self._tasks, self._activations)
-        self._shared = Shared(
+        self._context = ActivatorContext(
             pod=self.pod,
             limits=self.limits,
             metrics=self.metrics,
@@ -123,8 +123,8 @@ class Activator:
         """Return all metrics."""
         gauges = self.metrics.gauges
         gauges["listening"] = len(self._activations)
-        gauges["held"] = len(self._shared.held)
-        gauges["spliced"] = len(self._shared.spliced)
+        gauges["held"] = len(self._context.held)
+        gauges["spliced"] = len(self._context.spliced)
         return 200, self.metrics.text()
 
     # beginning and end
@@ -287,7 +287,7 @@ class Activator:
                 if service.problem:
                     self._tell_problem(service)
                     continue
-                activation = self._activations[name] = Activation(name, self._shared)
+                activation = self._activations[name] = Activation(name, self._context)
             self._observe(activation, service)
 
     def _observe(self, activation: Activation, service: WatchedService | None) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Protocol
 
-from reconciler.activator.limits import Shared
+from reconciler.activator.limits import ActivatorContext
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
 from reconciler.activator.splice import Splice, proxy_header, reset
 
@@ -48,12 +48,14 @@ class ConnectionOwner(Protocol):
 class HeldConnection:
     """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
 
-    def __init__(self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, shared: Shared) -> None:
+    def __init__(
+        self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, context: ActivatorContext
+    ) -> None:
         self.phase = ConnectionPhase.HELD
         self.port = port
         self._client = client
         self._owner = owner
-        self._shared = shared
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
@@ -61,7 +63,7 @@ class HeldConnection:
         self._joining: asyncio.Task[None] | None = None
         # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
-        limits = shared.limits
+        limits = context.limits
         self._loop.add_reader(client, self._look)
         self._silent = self._loop.call_later(limits.silent, self._signal)
         self._timeout = self._loop.call_later(limits.hold_timeout, self.refuse, "timeout")
@@ -74,7 +76,7 @@ class HeldConnection:
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
         if self.phase is not ConnectionPhase.OVER:
-            self._shared.metrics.refused[reason] += 1
+            self._context.metrics.refused[reason] += 1
         if self.phase is ConnectionPhase.HELD:
             self._stop_waiting()
             reset(self._client)
@@ -124,7 +126,7 @@ class HeldConnection:
         if pod is None:
             return  # no pod is ready any more
         try:
-            first = proxy_header(self._client) if self._shared.proxy_protocol else b""
+            first = proxy_header(self._client) if self._context.proxy_protocol else b""
         except OSError:  # the client has gone meanwhile
             pod.close()
             self.refuse("timeout")
@@ -135,7 +137,7 @@ class HeldConnection:
             return
         self._stop_waiting()
         self.phase = ConnectionPhase.SPLICED
-        share = (self._owner.name[0], self._shared.kept)
+        share = (self._owner.name[0], self._context.kept)
         self._splice = Splice((self._client, pod), self._end, self._answered, share)
         self._splice.start(first)
 
@@ -150,7 +152,7 @@ class HeldConnection:
 
     def _answered(self) -> None:
         began = self._accepted_at if self._first_byte_at is None else self._first_byte_at
-        self._shared.metrics.first_byte(self._loop.time() - began)
+        self._context.metrics.first_byte(self._loop.time() - began)
 
 
 async def connected(address: tuple[str, int]) -> socket.socket | None:

@@ -73,9 +73,9 @@ class SharedLimit(Generic[K]):
         """Return whether a namespace has less than it would have if all that have any had the same."""
         return self._sums[namespace] * max(1, len(self._holders)) < self._most
 
-    def gives_way(self, namespace: str, units: int = 0) -> K | None:
-        """Return the holder that is to give way for `namespace`: of the namespace with the most its greatest holder, of
-        equal ones the oldest. None: with `units` more, `namespace` has as much as any.
+    def holder_to_evict(self, namespace: str, units: int = 0) -> K | None:
+        """Return whom `namespace` may evict: of the namespace with the most its greatest holder, of equal ones the
+        oldest. None: with `units` more, `namespace` has as much as any.
         """
         if self._greatest is None and self._sums:
             self._greatest = max(self._sums, key=self._sums.__getitem__)
@@ -126,7 +126,7 @@ class PortRange:
 
 
 @dataclass
-class Shared:
+class ActivatorContext:
     """What all activations and connections of one activator share. `signal` wakes a Service; `changed` is called when
     its slices are to be looked at. `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
 

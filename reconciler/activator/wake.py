@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
@@ -193,33 +193,31 @@ class Waker:
         return ""
 
     def _carry_out(self, cluster: ObservedCluster, idle: IdleServices, run: Run) -> dict[str, str]:
+        """Wake what is idle behind the Services `idle`; where nothing is to be woken, clear their records."""
         state = ObservedState({CLUSTER: cluster})
         decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
-        groups_of: dict[ObjectRef, set[str]] = {}
-        for decision in decisions:
-            groups_of.setdefault(decision.ref, set()).add(decision.group)
+        decided: dict[ObjectRef, set[str]] = {}  # the groups of the decisions about an object
+        for one in decisions:
+            decided.setdefault(one.ref, set()).add(one.group)
         groups = {
-            name: set().union(*(groups_of.get(ref, ()) for ref in (service.ref, *_targets(service, record))))
+            name: set().union(*(decided.get(ref, ()) for ref in (service.ref, *_targets(service, record))))
             for name, (service, record) in idle.items()
         }
-        every = set().union(*groups.values())
-        decided = {one.ref for one in decisions if one.group in every}
-        undecided = {one.ref: one for one in cluster.workloads if one.ref not in decided}
-        # Before any record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
-        problems = self._each(idle, lambda service, record: self._keep_awake(undecided, service, record, run))
-        every -= set().union(*(groups[name] for name, why in problems.items() if why))
-        runs = {one.ref: one.spec_replicas for one in cluster.workloads if IDLED_AT not in one.annotations}
-        done = {name: idle[name] for name, own in groups.items() if not own and not problems[name]}
-        problems |= self._each(done, lambda service, record: self._clear(runs, service, record))
-        known = {one.ref for one in cluster.workloads}
-        unread = {name: _unread(cluster, known, *both) for name, both in idle.items()}
-        failed = self._written([one for one in decisions if one.group in every], run)
-        return {
-            name: "; ".join(
-                [*filter(None, [problems[name]]), *(failed[one] for one in own if one in failed), *unread[name]]
-            )
-            for name, own in groups.items()
-        }
+        workloads = {one.ref: one for one in cluster.workloads}
+
+        def prepared(service: Service, record: ServiceRecord) -> str:
+            known = [workloads[ref] for ref in _targets(service, record) if ref in workloads]
+            # Before the record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
+            problem = self._keep_awake([one for one in known if one.ref not in decided], record, run)
+            return problem if problem or groups[service.ref.name] else self._clear(known, service, record)
+
+        problems = self._each(idle, prepared)
+        carried_out = set().union(*groups.values()).difference(*(groups[name] for name, why in problems.items() if why))
+        failed = self._written([one for one in decisions if one.group in carried_out], run)
+        for name, own in groups.items():
+            more = (*(failed[one] for one in own if one in failed), *_unread(cluster, workloads, *idle[name]))
+            problems[name] = "; ".join((*filter(None, [problems[name]]), *more))
+        return problems
 
     def _written(self, decisions: Iterable[Decision], run: Run) -> dict[str, str]:
         """Carry out `decisions` as a run does; return what is wrong with the groups of those that were not done.
@@ -240,25 +238,23 @@ class Waker:
         with suppress(ClusterError):  # what it reports was done
             self._view.write(event)
 
-    def _clear(self, runs: Mapping[ObjectRef, int], service: Service, record: ServiceRecord) -> str:
-        """Clear the record of a Service behind which everything runs; `runs` are the replicas of what is not idle.
+    def _clear(self, known: Collection[Workload], service: Service, record: ServiceRecord) -> str:
+        """Clear the record of a Service behind which everything runs; `known` are those of its targets that were read.
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
-        are_up = all(runs.get(ref, record.idled_to) > record.idled_to for ref in _targets(service, record))
-        if IDLED_AT not in service.annotations or not are_up:
+        are_up = all(IDLED_AT not in one.annotations and one.spec_replicas > record.idled_to for one in known)
+        if IDLED_AT not in service.annotations or not are_up or len(known) < len(record.targets):
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
         return self._patch(service, "v1", annotation_changes(service.annotations, service_record_annotations(None)))
 
-    def _keep_awake(
-        self, undecided: Mapping[ObjectRef, Workload], service: Service, record: ServiceRecord, run: Run
-    ) -> str:
+    def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> str:
         """Keep up what a run has not idled yet: it is between the record and the scale.
 
         Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
         came, and nobody would know of it.
         """
-        for workload in [undecided[ref] for ref in _targets(service, record) if ref in undecided]:
+        for workload in undecided:
             since = read_time(workload.annotations.get(AWAKE_SINCE))
             if IDLED_AT in workload.annotations or (since is not None and since >= record.idled_at):
                 continue

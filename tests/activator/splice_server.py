@@ -10,7 +10,7 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.limits import ActivatorLimits, Shared
+from reconciler.activator.limits import ActivatorContext, ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod
@@ -33,8 +33,8 @@ async def serve(target: int, most: int) -> None:
         ports=range(21_000, 32_000),
     )
     pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-    shared = Shared(pod, limits, ActivatorMetrics(), lambda _: None, lambda _: None, is_pods)
-    activation = Activation(("shop", "web"), shared)
+    context = ActivatorContext(pod, limits, ActivatorMetrics(), lambda _: None, lambda _: None, is_pods)
+    activation = Activation(("shop", "web"), context)
 
     def observe(backends: ServiceEndpoints) -> None:
         activation.observe(ObservedService(a_watched_service(annotations=IDLE), backends))

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.limits import ActivatorLimits, Shared
+from reconciler.activator.limits import ActivatorContext, ActivatorLimits
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
@@ -33,9 +33,9 @@ class Stage:
         self.signals = self.accepted = self.refused_backends = 0
         self.metrics = ActivatorMetrics()
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
-        shared = Shared(pod, limits, self.metrics, self._signal, self._changed, self._is_pods)
-        self.range = shared.ports
-        self.activation = Activation(("shop", "web"), shared)
+        context = ActivatorContext(pod, limits, self.metrics, self._signal, self._changed, self._is_pods)
+        self.range = context.ports
+        self.activation = Activation(("shop", "web"), context)
         self.clients: list[socket.socket] = []
         self.servers: list[asyncio.Server] = []
 

@@ -118,7 +118,7 @@ def test_a_slice_whose_answer_was_lost_is_withdrawn() -> None:
 def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
     async def story(stage: Stage) -> None:
         if is_known:
-            stage.one._activations[WEB] = Activation(WEB, stage.one._shared)
+            stage.one._activations[WEB] = Activation(WEB, stage.one._context)
         stage.written.there = {OURS: {}, "others": {}}
         stage.one._seen(
             stage.one._slices, ("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0")
@@ -291,7 +291,7 @@ def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: 
 
 def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_none() -> None:
     async def story(stage: Stage) -> None:
-        ports = stage.one._shared.ports
+        ports = stage.one._context.ports
         stage.idle()
         ports._ports = range(0)
         stage.idle("api")

@@ -27,7 +27,7 @@ def test_a_namespace_with_no_more_than_its_share_loses_nothing_to_others(arrival
     owner: dict[int, str] = {}
     for number, namespace in enumerate(arrivals, start=1):
         before = Counter(owner.values())
-        while not shares.has_room() and (other := shares.gives_way(namespace) or shares.greatest_of(namespace)):
+        while not shares.has_room() and (other := shares.holder_to_evict(namespace) or shares.greatest_of(namespace)):
             loser = owner.pop(other)
             assert before[loser] == max(before.values())
             assert loser == namespace or before[loser] > most / 4
@@ -60,7 +60,7 @@ def test_who_gives_way_has_more_also_after_it_and_is_the_greatest(
         sums[name] += count
     assert len(shares) == sum(sums.values())
     assert shares.has_room(units) is (sum(sums.values()) + units <= 100)
-    found = shares.gives_way(namespace, units)
+    found = shares.holder_to_evict(namespace, units)
     greatest = max(sums.values(), default=0)
     if greatest <= sums[namespace] + units:
         assert found is None
@@ -84,7 +84,7 @@ async def connect(activation: Activation, count: int) -> list[socket.socket]:
         client.setblocking(False)
         await loop.sock_connect(client, ("127.0.0.1", activation._listeners[0].number))
         clients.append(client)
-    counters = activation._shared.metrics.counters
+    counters = activation._context.metrics.counters
     expected = counters["expected"] = counters["expected"] + count
     await until(lambda: counters["connections"] == expected)
     return clients
@@ -106,7 +106,7 @@ def test_many_idle_services_of_one_namespace_reset_no_waiting_connection_of_anot
         clients = await connect(quiet, 2)
         for number in range(5):
             clients += await connect(stage.idle(f"loud-{number}", "large"), 2)
-        assert (quiet.held, len(stage.one._shared.held)) == (2, 6)
+        assert (quiet.held, len(stage.one._context.held)) == (2, 6)
         assert stage.one.metrics.refused["limit"] == 6
         close(clients)
 
@@ -117,7 +117,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
     async def story(stage: Stage) -> None:
         pod = await asyncio.start_server(until_its_end, "127.0.0.1", 0)
         port = pod.sockets[0].getsockname()[1]
-        stage.one._shared.is_pods = is_pods
+        stage.one._context.is_pods = is_pods
         loud, quiet = stage.idle("loud", "large"), stage.idle("quiet", "small")
 
         def ready(activation: Activation) -> None:
@@ -137,7 +137,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
         await until(lambda: quiet.held == 0)
         assert (loud.spliced, quiet.spliced) == (2, 2)
         close(clients)
-        await until(lambda: len(stage.one._shared.spliced) == 0)
+        await until(lambda: len(stage.one._context.spliced) == 0)
         pod.close()
 
     play(story, spliced=4)
