@@ -6,7 +6,9 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any
 
 from msgspec import Struct
@@ -50,6 +52,37 @@ class ObservedService(Struct, frozen=True):
     backends: ServiceEndpoints = NO_ENDPOINTS
     restricted: bool = False
 
+    @property
+    def idled_at(self) -> datetime | None:
+        """When it was idled, by its record; None where it is not idle, or is left alone."""
+        service = self.service
+        return None if service is None or service.problem or service.record is None else service.record.idled_at
+
+    @property
+    def ports(self) -> Collection[WatchedPort]:
+        """The ports to be listened on while it is idle."""
+        return () if self.service is None or self.service.problem else self.service.ports
+
+
+class RecordPhase(Enum):
+    """What is known of the record of a Service: it is written before the first pod goes."""
+
+    NONE = auto()
+    RECORDED = auto()
+    """The Service is idle, and some pod was ready at all times since."""
+    AT_ZERO = auto()
+    """The Service is idle, and no pod was ready at some time since."""
+    CLEARED = auto()
+    """The record is gone: the Service is woken."""
+
+
+class PodsPhase(Enum):
+    """What is known of the pods of a Service; clients can connect a moment after a pod is ready."""
+
+    NOT_READY = auto()
+    READY = auto()
+    ANSWERING = auto()
+
 
 class Activation:
     """Accepts the connections of one Service while it is idle."""
@@ -67,12 +100,9 @@ class Activation:
         self._held: dict[HeldConnection, None] = {}
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
-        self._idled_at: datetime | None = None
-        self._recorded_at = 0.0
-        self._cleared_at: float | None = None
-        self._was_at_zero = False
-        self._answers = False
-        self._ready_at: float | None = None
+        self._record = RecordPhase.NONE
+        self._record_changed_at = 0.0  # when it was written, or went
+        self._pods = PodsPhase.NOT_READY
         self._withdrawn_at: float | None = None
         self._signals_at = 0.0
         self._traffic_at = -_LINGERS
@@ -92,7 +122,7 @@ class Activation:
     def lacks_listeners(self) -> bool:
         """Return whether connections to it are to be held, and some of its ports have no listener."""
         service = self._observed.service
-        return service is not None and bool(self._idled_at) and len(self._listeners) < len(service.ports)
+        return self._is_idle and service is not None and len(self._listeners) < len(service.ports)
 
     @property
     def is_over(self) -> bool:
@@ -105,7 +135,7 @@ class Activation:
     def has_traffic(self) -> bool:
         """Return whether somebody waits: a connection, or whoever sent a datagram a short time ago."""
         recently = self._loop.time() - self._traffic_at < self._context.limits.hold_timeout
-        return bool(self._idled_at) and (self.held > 0 or recently)
+        return self._is_idle and (self.held > 0 or recently)
 
     @property
     def wants_slices(self) -> bool:
@@ -116,13 +146,14 @@ class Activation:
         """
         if self._observed.service is None or not self._listeners:
             return False
-        takes_over = self._ready_at is not None and self._answers
-        if self._idled_at is not None:
-            is_scaled = self._was_at_zero or self._loop.time() - self._recorded_at > _SCALED_AT_LATEST
-            return not (takes_over and is_scaled)
-        if self._cleared_at is None or takes_over:
-            return False
-        return self._loop.time() - self._cleared_at < _WAKES_AT_LATEST
+        seconds = self._loop.time() - self._record_changed_at
+        if self._pods is PodsPhase.ANSWERING:
+            return self._record is RecordPhase.RECORDED and seconds <= _SCALED_AT_LATEST
+        return self._is_idle or (self._record is RecordPhase.CLEARED and seconds < _WAKES_AT_LATEST)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._record in (RecordPhase.RECORDED, RecordPhase.AT_ZERO)
 
     def manifests(self) -> dict[str, Mapping[str, Any]]:
         """Return the slices that should be there, by their names."""
@@ -142,48 +173,52 @@ class Activation:
         Raises:
             PortsTakenError, OSError: there is no listener for some of its ports.
         """
-        self._observed, self._made = observed, None
-        service = observed.service
-        record = None if service is None or service.problem else service.record
-        if record is not None and record.idled_at != self._idled_at:
-            self._was_at_zero, self._signals_at, self._cleared_at = False, 0.0, None
-            self._recorded_at = self._loop.time()
-        if record is None and self._idled_at is not None:
-            self._cleared_at = self._loop.time()
-        self._idled_at = None if record is None else record.idled_at
+        before, self._observed, self._made = self._observed.idled_at, observed, None
+        if observed.idled_at != before:
+            self._record = RecordPhase.CLEARED if observed.idled_at is None else RecordPhase.RECORDED
+            self._record_changed_at = self._loop.time()
+            self._signals_at = 0.0
         try:
-            self._listen(() if service is None or service.problem else service.ports)
+            self._listen(observed.ports)
         finally:  # the ports that there are listeners for are handed over and given up all the same
             self._take_in(observed.backends)
             self._context.changed(self.name)
 
     def _take_in(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
-            self._was_at_zero, self._ready_at, self._answers = True, None, False
+            self._pods = PodsPhase.NOT_READY
+            if self._record is RecordPhase.RECORDED:
+                self._record = RecordPhase.AT_ZERO
+            if self._probing is not None:
+                self._probing.cancel()
             return
-        if self._ready_at is None:
-            self._ready_at = self._loop.time()
-            self._loop.call_later(_ANSWERS_AT_LATEST, self._answer_since, self._ready_at)
-            self._probing = self._loop.create_task(self._probe(self._ready_at))
+        if self._pods is PodsPhase.NOT_READY:
+            self._pods = PodsPhase.READY
+            self._probing = self._loop.create_task(self._probe())
         if self._observed.restricted:
             self._answer()
             return
         for one in tuple(self._held):
             one.join()
 
-    async def _probe(self, ready_at: float) -> None:
-        """Connect to a pod until one accepts: then clients can too. Where there is no TCP port, "ready" is enough."""
-        while self._ready_at == ready_at and not self._answers:
+    async def _probe(self) -> None:
+        """Note that pods answer once one accepts a connection: then clients can connect too."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWERS_AT_LATEST):
+                await self._accepted()
+        self._answer()
+
+    async def _accepted(self) -> None:
+        """Connect to a pod until one accepts. Where there is no TCP port, "ready" is enough."""
+        while self._pods is PodsPhase.READY:
             service = self._observed.service
             ports = [one for one in (service.ports if service else ()) if one.transport == "TCP"]
             if not ports:
-                self._answer()
                 return
             for one in [backend for port in ports for backend in self._observed.backends.of(port)]:
                 pod = await self.connect(one)
                 if pod is not None:
                     pod.close()
-                    self._answer()
                     return
             await asyncio.sleep(0.1)
 
@@ -196,13 +231,9 @@ class Activation:
 
     def _answer(self) -> None:
         """Note that pods answer, if they are still ready."""
-        if self._ready_at is not None and not self._answers:
-            self._answers = True
+        if self._pods is PodsPhase.READY:
+            self._pods = PodsPhase.ANSWERING
             self._context.changed(self.name)
-
-    def _answer_since(self, ready_at: float) -> None:
-        if self._ready_at == ready_at:
-            self._answer()
 
     def withdrawn(self) -> None:
         """Note that our slices have gone."""
@@ -225,7 +256,7 @@ class Activation:
 
     def _listen(self, ports: Collection[WatchedPort]) -> None:
         """Have one listener for each port of the Service, as long as it is, or was, idle."""
-        if self._idled_at is None and not self._listeners:
+        if not self._is_idle and not self._listeners:
             return
         kept = [one for one in self._listeners if one.port in ports]
         self._keep_listeners(kept)
@@ -281,7 +312,7 @@ class Activation:
         made = HeldConnection(client, port, self, context)
         self._held[made] = None
         held.take(namespace, made)
-        if self._ready_at is None:
+        if self._pods is PodsPhase.NOT_READY:
             return
         if not self._observed.restricted:
             made.join()
@@ -318,12 +349,12 @@ class Activation:
     def spoke(self, connection: HeldConnection) -> None:
         """Take a connection as traffic; where pods answer it, and it may not be handed over, its client tries again."""
         self._traffic(connection.port)
-        if self._ready_at is not None and self._observed.restricted and self._withdrawn_at is None:
+        if self._pods is not PodsPhase.NOT_READY and self._observed.restricted and self._withdrawn_at is None:
             connection.refuse("network-policy")
 
     def _traffic(self, port: WatchedPort) -> None:
         service = self._observed.service
-        if self._idled_at is None or service is None or not service.wakes(port):
+        if not self._is_idle or service is None or not service.wakes(port):
             return
         self._traffic_at = now = self._loop.time()
         if now >= self._signals_at:
@@ -332,7 +363,7 @@ class Activation:
 
     def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
-        if self._ready_at is None or self._observed.restricted:
+        if self._pods is PodsPhase.NOT_READY or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
 from reconciler.activator.limits import ActivatorContext, ActivatorLimits
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
@@ -221,6 +221,34 @@ def test_ready_comes_before_listening_without_a_probe() -> None:
     play(story)
 
 
+def test_pods_that_accept_nothing_are_taken_to_answer_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.activator.activation._ANSWERS_AT_LATEST", 0.05)
+
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        with socket.socket() as reserved:
+            reserved.bind(("127.0.0.1", 0))
+            stage.observe(backends=at(reserved.getsockname()[1]))
+            assert stage.activation.wants_slices
+            await until(lambda: not stage.activation.wants_slices)
+
+    play(story)
+
+
+def test_pods_that_are_ready_no_more_are_not_taken_to_answer() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        backends = await stage.pod()
+        stage.observe(backends=backends)
+        stage.observe()  # before anybody connected to one
+        await asyncio.sleep(0.05)
+        assert (stage.accepted, stage.activation.wants_slices) == (0, True)
+        stage.observe(backends=backends)
+        await until(lambda: not stage.activation.wants_slices)
+
+    play(story)
+
+
 def test_the_oldest_connection_gives_way() -> None:
     async def story(stage: Stage) -> None:
         stage.observe()
@@ -326,8 +354,8 @@ def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run
 
     async def story(stage: Stage) -> None:
         stage.observe(backends=await stage.pod())
-        await until(lambda: stage.activation._answers)
-        await until(lambda: asyncio.get_running_loop().time() > stage.activation._recorded_at)
+        await until(lambda: stage.activation._pods is PodsPhase.ANSWERING)
+        await until(lambda: asyncio.get_running_loop().time() > stage.activation._record_changed_at)
         assert stage.activation.wants_slices is bool(seconds)
 
     play(story)
@@ -339,7 +367,7 @@ def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
         stage.observe(annotations={}, backends=backends)
         assert not stage.activation.wants_slices
         stage.observe(backends=backends)  # marked, and not scaled yet: both are there
-        await until(lambda: stage.activation._answers)
+        await until(lambda: stage.activation._pods is PodsPhase.ANSWERING)
         assert stage.activation.wants_slices
         stage.observe()
         assert stage.activation.wants_slices
