@@ -413,7 +413,8 @@ def _with_stale(applied: Applied, found: Compared) -> Applied:
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
-    from reconciler.apply.history import called_by, changes_of, record
+    from reconciler.apply.changes import called_by, changes_of
+    from reconciler.apply.history import record
     from reconciler.apply.history_files import write_changes
     from reconciler.apply.refusals import remember_refusals
     from reconciler.apply.run import ActionRuns

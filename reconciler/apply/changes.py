@@ -1,16 +1,35 @@
-"""The changes of scale that the history keeps, and what idling saved: the periods in which workloads were idle."""
+"""The changes of scale that the history keeps: what a run made, and what idling saved by them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from reconciler.decide.annotations import parse_time
-from reconciler.plan.model import Plan
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.annotations import (
+    IDLED_AT,
+    IDLED_TO,
+    PREVIOUS_SCALE,
+    UNDONE,
+    format_time,
+    json_object,
+    parse_time,
+)
+from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.reasons import ReasonCode
+from reconciler.model import Run
+from reconciler.plan.model import Action, Effect, Plan, effect_of
 from reconciler.pod_requests import NO_REQUESTS, Hours, PodRequests
+from reconciler.untrusted_text import whole_number_in
+from reconciler.workload_kinds import workload_kind
+
+BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
+_CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
 
 
 class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
@@ -42,6 +61,101 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
     def time(self) -> datetime:
         """When it was."""
         return parse_time(self.at) or datetime.fromtimestamp(0, UTC)
+
+
+def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
+    """Return the changes that a run made, and what it found that hands had done."""
+    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
+    decisions = (action.decision for action in actions if action.id in applied)
+    found = (change for decision in decisions for change in _of(decision, run))
+    return tuple(replace(one, shard=shard) if shard else one for one in found)
+
+
+def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:
+    """Return `changes` of a verb that somebody called by hand, with that user as each cluster knows them.
+
+    `caller` is the user of this machine, who stands in where a cluster does not say; "" for a run by itself.
+    """
+    if not caller:
+        return tuple(changes)
+    clusters = dict.fromkeys(change.object.partition("/")[0] for change in changes if change.by == BY_RECONCILER)
+    users = {name: _user_on(accesses[name], caller) for name in clusters}
+    return tuple(
+        replace(change, user=users[change.object.partition("/")[0]]) if change.by == BY_RECONCILER else change
+        for change in changes
+    )
+
+
+def _user_on(access: Access, caller: str) -> str:
+    try:
+        return access.cluster.user() or caller
+    except Exception:  # noqa: BLE001 - whatever it is, who sits at this machine is known all the same
+        return caller
+
+
+def _of(decision: Decision, run: Run) -> Iterator[Change]:
+    since, asleep = _idle_until_now(decision)
+    idle: dict[str, Any] = {"since": since, "asleep": asleep}
+    idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
+    if decision.verb is Verb.RELEASE:
+        yield from (replace(one, **idle) for one in _by_hand(decision, run))
+    if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:
+        return
+    before, after = _numbers(decision)
+    yield Change(
+        at=format_time(run.now),
+        object=str(decision.ref),
+        verb=str(decision.verb),
+        by=BY_RECONCILER,
+        before=before,
+        after=after,
+        policy=decision.policy,
+        place=decision.cause.at,
+        commit=run.revision,
+        run=run.id,
+        why=decision.cause.why,
+        **idle,
+    )
+
+
+def _idle_until_now(decision: Decision) -> tuple[str, int]:
+    """Return since when the object was idle that `decision` takes the record off, and how many replicas fewer it had;
+    "" and 0 where it takes off none.
+    """
+    texts = {one.path[-1]: one.before for one in decision.changes if one.after != one.before}
+    since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
+    if decision.idles or since is None:
+        return "", 0
+    return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))
+
+
+def _numbers(decision: Decision) -> tuple[int | None, int | None]:
+    kind = workload_kind(decision.ref.kind)
+    if kind.scaled_by == "Suspend":
+        change = next((one for one in decision.changes if one.path == kind.replicas_path), None)
+        return (None, None) if change is None else (int(not change.before), int(not change.after))
+    return decision.replicas_before, decision.replicas_after
+
+
+def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
+    """Yield what was scaled by somebody else while it was idle, which is why it is released."""
+    found = next((one for one in decision.cause.reasons if one.code is ReasonCode.SCALED_BY), None)
+    if found is None:
+        return
+    texts = {one.path[-1]: one for one in decision.changes}
+    idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
+    undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
+    yield Change(
+        at=str(undone.get("at") or format_time(run.now)),
+        object=str(decision.ref),
+        verb="wake",
+        by=str(found.values.get("by", "unknown")),
+        before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
+        after=found.values.get("replicas"),
+        policy=decision.policy,
+        run=run.id,
+        why=f"{decision.cause.why}; released",
+    )
 
 
 class IdlePeriod(Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, timedelta
 from operator import itemgetter
@@ -20,13 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import Change, IdlePeriod, ended_periods
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change, IdlePeriod, ended_periods
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
-from reconciler.decide.annotations import IDLED_AT, IDLED_TO, PREVIOUS_SCALE, UNDONE, format_time, json_object
-from reconciler.decide.decisions import Decision, Verb
-from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.annotations import format_time
 from reconciler.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -36,11 +33,9 @@ from reconciler.errors import (
     reason_of,
 )
 from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
-from reconciler.plan.model import Action, Awake, Effect, Plan, effect_of
+from reconciler.plan.model import Awake, Plan
 from reconciler.pod_requests import Hours
 from reconciler.policy.types import Fleet, Writes
-from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import workload_kind
 
 HISTORY_PREFIX = "reconciler-history-"
 KEPT = timedelta(days=35)
@@ -52,8 +47,6 @@ MOST_UNPACKED_BYTES = 64 << 20
 _KEY = "changes"
 _ATTEMPTS = 20
 """Of several runs that write at once one succeeds at each, so that as many shards as these may end together."""
-_CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
-BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 
 
 class SavedBefore(Struct, frozen=True):
@@ -127,107 +120,6 @@ def _decompressed(data: bytes) -> bytes:
         wrong = f"more than {MOST_UNPACKED_BYTES >> 20} MiB" if reader.unconsumed_tail else "cut off"
         raise MalformedAnswerError(f"{_KEY}: {wrong}, expected a history")
     return lines
-
-
-# What is recorded of a run.
-
-
-def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
-    """Return the changes that a run made, and what it found that hands had done."""
-    applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
-    decisions = (action.decision for action in actions if action.id in applied)
-    found = (change for decision in decisions for change in _of(decision, run))
-    return tuple(replace(one, shard=shard) if shard else one for one in found)
-
-
-def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:
-    """Return `changes` of a verb that somebody called by hand, with that user as each cluster knows them.
-
-    `caller` is the user of this machine, who stands in where a cluster does not say; "" for a run by itself.
-    """
-    if not caller:
-        return tuple(changes)
-    clusters = dict.fromkeys(change.object.partition("/")[0] for change in changes if change.by == BY_RECONCILER)
-    users = {name: _user_on(accesses[name], caller) for name in clusters}
-    return tuple(
-        replace(change, user=users[change.object.partition("/")[0]]) if change.by == BY_RECONCILER else change
-        for change in changes
-    )
-
-
-def _user_on(access: Access, caller: str) -> str:
-    try:
-        return access.cluster.user() or caller
-    except Exception:  # noqa: BLE001 - whatever it is, who sits at this machine is known all the same
-        return caller
-
-
-def _of(decision: Decision, run: Run) -> Iterator[Change]:
-    since, asleep = _idle_until_now(decision)
-    idle: dict[str, Any] = {"since": since, "asleep": asleep}
-    idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
-    if decision.verb is Verb.RELEASE:
-        yield from (replace(one, **idle) for one in _by_hand(decision, run))
-    if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:
-        return
-    before, after = _numbers(decision)
-    yield Change(
-        at=format_time(run.now),
-        object=str(decision.ref),
-        verb=str(decision.verb),
-        by=BY_RECONCILER,
-        before=before,
-        after=after,
-        policy=decision.policy,
-        place=decision.cause.at,
-        commit=run.revision,
-        run=run.id,
-        why=decision.cause.why,
-        **idle,
-    )
-
-
-def _idle_until_now(decision: Decision) -> tuple[str, int]:
-    """Return since when the object was idle that `decision` takes the record off, and how many replicas fewer it had;
-    "" and 0 where it takes off none.
-    """
-    texts = {one.path[-1]: one.before for one in decision.changes if one.after != one.before}
-    since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
-    if decision.idles or since is None:
-        return "", 0
-    return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))
-
-
-def _numbers(decision: Decision) -> tuple[int | None, int | None]:
-    kind = workload_kind(decision.ref.kind)
-    if kind.scaled_by == "Suspend":
-        change = next((one for one in decision.changes if one.path == kind.replicas_path), None)
-        return (None, None) if change is None else (int(not change.before), int(not change.after))
-    return decision.replicas_before, decision.replicas_after
-
-
-def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
-    """Yield what was scaled by somebody else while it was idle, which is why it is released."""
-    found = next((one for one in decision.cause.reasons if one.code is ReasonCode.SCALED_BY), None)
-    if found is None:
-        return
-    texts = {one.path[-1]: one for one in decision.changes}
-    idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
-    undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
-    yield Change(
-        at=str(undone.get("at") or format_time(run.now)),
-        object=str(decision.ref),
-        verb="wake",
-        by=str(found.values.get("by", "unknown")),
-        before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
-        after=found.values.get("replicas"),
-        policy=decision.policy,
-        run=run.id,
-        why=f"{decision.cause.why}; released",
-    )
-
-
-# Where it is kept.
 
 
 class HistoryRecord(Struct, frozen=True):

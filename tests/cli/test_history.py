@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reconciler.apply import history
 from reconciler.apply.access import Access
-from reconciler.apply.changes import Change
+from reconciler.apply.changes import Change, changes_of
 from reconciler.apply.history import (
     HISTORY_PREFIX,
     KEPT,
@@ -26,7 +26,6 @@ from reconciler.apply.history import (
     Day,
     History,
     HistoryRecord,
-    changes_of,
     packed,
     record,
     unpacked,

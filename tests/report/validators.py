@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from reconciler.apply.history import Change
+from reconciler.apply.changes import Change
 from reconciler.plan.documents import PlanDocument
 from reconciler.policy.json_schema import json_schema
 from reconciler.report.json import ReportDocument
