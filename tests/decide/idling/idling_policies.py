@@ -26,8 +26,8 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
-from tests.builders import a_fleet, a_policy_set, a_run, an_idling_policy
-from tests.decide.idling.world import World
+from tests.builders import a_fleet, a_policy_set, a_ref, a_run, a_service, a_workload, an_idling_policy
+from tests.decide.idling.world import World, a_world
 
 PARIS = ZoneInfo("Europe/Paris")
 REQUESTS = "increase(requests[{{ window }}])"
@@ -120,6 +120,15 @@ def run_in(world: World, *policies: IdlingPolicy, writes: int | None = None, **f
     outcome = decided(world.state(), *policies, now=world.now, **fields)
     world.apply(outcome.desired.decisions, crash_after=writes)
     return outcome
+
+
+def an_idle_world(*policies: IdlingPolicy, **workload: Any) -> World:
+    """A world where Deployment/web, with the fields `workload`, and its Service were idled a minute ago, at NIGHT."""
+    world = a_world(a_service(), a_workload(**workload), now=NIGHT)
+    run_in(world, *policies)
+    assert world.replicas(a_ref()) == 0
+    world.now += timedelta(minutes=1)
+    return world
 
 
 def why_of(outcome: IdlingOutcome, name: str = "web") -> str:

@@ -9,19 +9,12 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Verb
 from tests.builders import a_ref, a_service, a_workload
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, NOON, a_policy, decided, run_in, verbs
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, NOON, a_policy, an_idle_world, decided, run_in, verbs
 from tests.decide.idling.world import a_world
 
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
-
-
-def an_idle_world(now=NIGHT):
-    world = a_world(a_service(), a_workload(), now=now)
-    run_in(world)
-    assert world.replicas(WEB) == 0
-    return world
 
 
 def marks(world, ref=SERVICE):

@@ -16,6 +16,7 @@ from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
     a_policy,
+    an_idle_world,
     answers,
     decided,
     notices_of,
@@ -163,14 +164,6 @@ class TestForeign:
     def test_a_mark_of_another_fleet_names_the_fleet(self):
         world = a_foreign_world(SEED | STAGING | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
         assert "Service/web was idled by Fleet staging" in run_in(world).desired.explanations[0].why
-
-
-def an_idle_world(*policies) -> World:
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, *policies)
-    assert world.replicas(WEB) == 0
-    world.now += MINUTE
-    return world
 
 
 def due(world: World, fleet=None) -> DesiredState:

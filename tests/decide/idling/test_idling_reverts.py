@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,13 +13,14 @@ from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.contested import fingerprint, remedy
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter
-from reconciler.policy.types import GitOps, IdlingPolicy
+from reconciler.policy.types import GitOps
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
     a_schedule,
+    an_idle_world,
     notices_of,
     run_in,
     verbs,
@@ -43,13 +43,6 @@ def reverted(world: World, by: str, replicas: int = 5) -> None:
     world.scale(WEB, replicas)
     world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter(by, world.now))
     world.now += MINUTE
-
-
-def an_idle_world(policy: IdlingPolicy, **fields: Any) -> World:
-    world = a_world(a_service(), a_workload(**fields), now=NIGHT)
-    run_in(world, policy)
-    assert world.replicas(WEB) == 0
-    return world
 
 
 class TestInsist:

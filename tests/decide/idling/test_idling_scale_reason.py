@@ -13,6 +13,7 @@ from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
+    an_idle_world,
     decided,
     of_state,
     run_in,
@@ -30,14 +31,6 @@ TIME = "scale.kubernetes.io/scale-time"
 PREVIOUS = "scale.kubernetes.io/previous-scale"
 ASKED = "reconciler/wake-requested-at"
 OTHERS = pytest.mark.parametrize("reason", ["Maintenance", "", None], ids=["foreign", "empty", "cleared"])
-
-
-def an_idle_world(**objects: object) -> World:
-    world = a_world(a_service(), a_workload(), *objects.values(), now=NIGHT)
-    run_in(world)
-    assert world.replicas(WEB) == 0
-    world.now += MINUTE
-    return world
 
 
 def taken_over(reason: str | None = "Maintenance") -> World:

@@ -26,7 +26,7 @@ def a_policy_of(per_run: int):
     return a_policy(selector=workloads_selector(), wake_order=WakeOrder("dev", per_run=per_run))
 
 
-def an_idle_world(sizes: Mapping[str, int], per_run: int) -> World:
+def idle_namespaces(sizes: Mapping[str, int], per_run: int) -> World:
     """A world where so many Deployments of each namespace are idle."""
     workloads = [a_workload(f"w-{number}", namespace=name) for name, size in sizes.items() for number in range(size)]
     world = a_world(*workloads, now=NIGHT)
@@ -48,7 +48,7 @@ def woken_in(world: World, per_run: int) -> list[str]:
 
 
 def test_h8_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
-    world = an_idle_world({"dev-aaa": 4, "dev-mmm": 4, "dev-zzz": 4}, 1)
+    world = idle_namespaces({"dev-aaa": 4, "dev-mmm": 4, "dev-zzz": 4}, 1)
     world.now = MONDAY
     runs = [woken_in(world, 1) for _ in range(12)]
     for start in range(0, 12, 3):
@@ -58,7 +58,7 @@ def test_h8_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
 def test_h8_no_name_goes_first_in_every_run():
     first = set()
     for minutes in range(10):
-        world = an_idle_world({"dev-aaa": 1, "dev-zzz": 1}, 1)
+        world = idle_namespaces({"dev-aaa": 1, "dev-zzz": 1}, 1)
         world.now = MONDAY + timedelta(minutes=minutes)
         first.update(woken_in(world, 1))
     assert first == {"dev-aaa", "dev-zzz"}
@@ -74,7 +74,7 @@ def test_h8_no_name_goes_first_in_every_run():
 def test_h8_a_turn_counts_for_an_hour(minutes, first):
     found = set()
     for run in range(10):
-        world = an_idle_world({"dev-aaa": 2, "dev-zzz": 1}, 1)
+        world = idle_namespaces({"dev-aaa": 2, "dev-zzz": 1}, 1)
         world.now = MONDAY + timedelta(minutes=run)
         ref = idle_in(world, "dev-aaa")[0]
         world.annotate(ref, "reconciler/awake-since", (world.now - timedelta(minutes=minutes)).isoformat())
@@ -83,7 +83,7 @@ def test_h8_a_turn_counts_for_an_hour(minutes, first):
 
 
 def test_h8_a_turn_counts_in_a_run_of_the_same_second():
-    world = an_idle_world({"dev-aaa": 2, "dev-zzz": 2}, 1)
+    world = idle_namespaces({"dev-aaa": 2, "dev-zzz": 2}, 1)
     woken = []
     for _ in range(2):
         world.now = MONDAY
@@ -93,7 +93,7 @@ def test_h8_a_turn_counts_in_a_run_of_the_same_second():
 
 @pytest.mark.parametrize("requested", ["the night before", "now"])
 def test_h8_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(requested):
-    world = an_idle_world({"dev-aaa": 6, "dev-zzz": 1}, 1)
+    world = idle_namespaces({"dev-aaa": 6, "dev-zzz": 1}, 1)
     world.now = MONDAY
     woken = []
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_h8_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(request
 
 
 def test_h8_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
-    world = an_idle_world({"dev-aaa": 40, "dev-zzz": 2}, 1)
+    world = idle_namespaces({"dev-aaa": 40, "dev-zzz": 2}, 1)
     world.now = MONDAY
     woken = []
     for _ in range(30):
@@ -116,7 +116,7 @@ def test_h8_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
 
 
 def test_h8_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
-    world = an_idle_world({"dev-aaa": 3, "dev-zzz": 1}, 1)
+    world = idle_namespaces({"dev-aaa": 3, "dev-zzz": 1}, 1)
     world.add(a_workload("other", kind="StatefulSet", namespace="dev-zzz"))
     policies = (
         a_policy(selector=workloads_selector("Deployment"), wake_order=WakeOrder("dev", per_run=1)),
@@ -140,7 +140,7 @@ def test_h8_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
 def test_h8_each_namespace_that_waits_has_a_wake_in_as_many_runs_as_there_are_shares(sizes, per_run, requests):
     """With K namespaces and a `perRun` of p, of any ceil(K / p) runs that one waits in, one wakes something in it."""
     names = [f"dev-{place}" for place in range(len(sizes))]
-    world = an_idle_world(dict(zip(names, sizes, strict=True)), per_run)
+    world = idle_namespaces(dict(zip(names, sizes, strict=True)), per_run)
     bound, asked, waited = -(-len(names) // per_run), set[ObjectRef](), Counter[str]()
     for asking in [*requests, *[[]] * sum(sizes)]:
         for place, count in asking:
@@ -161,7 +161,7 @@ def test_tenants_take_turns_whatever_the_number_of_their_namespaces_is():
     small = Tenant(name="small", place=place, paths=("small/**",), namespaces=("small-*",))
     fleet = replace(a_fleet(), tenants=(large, small))
     sizes = {**{f"large-{number}": 3 for number in range(5)}, "small-a": 3, "tools": 3}
-    world = an_idle_world(sizes, 3)
+    world = idle_namespaces(sizes, 3)
     world.now = MONDAY
     for _ in range(3):
         before = [ref for ref in sorted(world.objects) if not world.replicas(ref)]
@@ -185,7 +185,7 @@ def test_no_tenant_waits_with_fewer_wakes_than_another_one_gets(sizes, per_run):
     tenants = [Tenant(name=name, place=place, paths=(f"{name}/**",), namespaces=(f"{name}-*",)) for name in names]
     fleet = replace(a_fleet(), tenants=tuple(tenants))
     spaces = {f"{name}-{n}": size for name, inside in zip(names, sizes, strict=True) for n, size in enumerate(inside)}
-    world = an_idle_world(spaces, per_run)
+    world = idle_namespaces(spaces, per_run)
     world.now = MONDAY
     while any(not world.replicas(ref) for ref in world.objects):
         before = asleep_by_tenant(world)

@@ -22,6 +22,7 @@ from tests.decide.idling.idling_policies import (
     a_metric,
     a_policy,
     a_schedule,
+    an_idle_world,
     answers,
     decided,
     labelled,
@@ -42,14 +43,6 @@ OTHER = services_selector(namespaces=replace(services_selector().namespaces, inc
 AT = "2026-11-20T22:00:00Z"
 REQUESTED = "reconciler/wake-requested-at"
 WAKE_DUE = "reconciler/wake-due"
-
-
-def an_idle_world(*policies, now=NIGHT, **workload):
-    world = a_world(a_service(), a_workload(**workload), now=now)
-    run_in(world, *policies)
-    assert world.replicas(WEB) == 0
-    world.now += MINUTE
-    return world
 
 
 WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]

@@ -29,6 +29,7 @@ from tests.decide.idling.idling_policies import (
     a_metric,
     a_policy,
     a_schedule,
+    an_idle_world,
     answers,
     decided,
     notices_of,
@@ -42,13 +43,6 @@ from tests.decide.idling.world import World, a_world
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
-
-
-def an_idle_world(*policies) -> World:
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, *policies)
-    assert world.replicas(WEB) == 0
-    return world
 
 
 def undone(world: World) -> dict[str, object]:
