@@ -96,11 +96,15 @@ class Documents(Struct):
     complete: bool = True
 
 
-def read_documents(file: str, text: str, *, most: int | None = None) -> Documents:
-    """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents."""
+def read_documents(file: str, text: str, *, most: int | None = None, marked_levels: int = 0) -> Documents:
+    """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents.
+
+    The marks of so many levels of mappings are kept: their places are asked for of every document.
+    """
     documents = Documents()
     start = 0
     reader = _Reader(file, text, documents, most=most)
+    reader.levels = marked_levels
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start)
         if stopped_at is None:
@@ -157,7 +161,11 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """Reads one file. Limits are for the whole file. `marks`, where given, gets those of every collection."""
+    """Reads one file. Limits are for the whole file. `marks`, where given, gets those of every collection, else each
+    document has those of its mappings in the first `levels`, where nothing is merged.
+    """
+
+    levels = 0
 
     def __init__(
         self, file: str, text: str, documents: Documents, marks: Marks | None = None, *, most: int | None = None
@@ -167,6 +175,7 @@ class _Reader:
         self._text = text
         self._documents = documents
         self._marks = marks
+        self._outer: Marks = {}
         self._start = 0
         self._line = 0
         self._nodes = 0
@@ -227,7 +236,7 @@ class _Reader:
 
     def _document(self) -> Document | None:
         """Return the document that begins now, None where it holds nothing."""
-        self._anchors = {}
+        self._anchors, self._outer = {}, {}
         known = len(self._documents.problems)
         first = self._next()
         value = self._node(first, 1)
@@ -235,6 +244,7 @@ class _Reader:
             return None
         line, column = self._line + first.start_mark.line + 1, first.start_mark.column + 1
         document = Document(self._file, value, line, column, "", self._line, mark=marked)
+        document.outer, document.outer_line = self._outer, self._line
         document.whole = len(self._documents.problems) == known
         return document
 
@@ -270,7 +280,7 @@ class _Reader:
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None else {}
+        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None and depth > self.levels else {}
         merged: list[Any] = []
         read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not MappingEndEvent:
@@ -292,6 +302,8 @@ class _Reader:
             self._merge(one, found, marks, start)
         if self._marks is not None and marks is not None:
             self._marks[id(found)] = marks
+        elif marks is not None and not merged:
+            self._outer[id(found)] = marks
         return found
 
     def _merge(self, one: Any, found: dict[str, Any], marks: Any, start: Any) -> None:

@@ -313,3 +313,38 @@ def test_without_libyaml_it_reads_the_same():
 
 def test_numbers_are_finite():
     assert math.isfinite(only("a: 1e308").value["a"])
+
+
+SEVERAL = """\
+# a comment
+---
+kind: A
+spec: {limits: {workloads: 3}, mode: Observe}
+---
+
+kind: B
+spec:
+    mode: &m Enforce
+    limits:
+      replicas: 2
+---
+base: &base {limits: {workloads: 1}}
+spec:
+  <<: *base
+  mode: Observe
+"""
+
+
+@pytest.mark.parametrize("key", [True, False])
+@pytest.mark.parametrize("path", [(), ("spec",), ("spec", "limits"), ("spec", "mode"), ("spec", "limits", "workloads")])
+def test_places_by_the_marks_of_the_outer_mappings_are_those_of_a_second_reading(path, key):
+    here = read_documents("a.yaml", SEVERAL, marked_levels=2).found
+    again = read_documents("a.yaml", SEVERAL).found
+    assert len(here) == 3
+    assert [one.place(path, key=key) for one in here] == [one.place(path, key=key) for one in again]
+
+
+def test_who_asks_for_the_outer_mappings_reads_nothing_again():
+    (document,) = read_documents("a.yaml", "kind: A\nspec:\n  limits: {workloads: 3}\n", marked_levels=2).found
+    document.mark = lambda _: pytest.fail("read again")
+    assert document.place(("spec", "limits"), key=True) == (3, 3)
