@@ -77,13 +77,13 @@ class FactName(StrEnum):
 class Fact(Struct, frozen=True):
     """That something holds, and why. `until` it ends by itself; None: not by time.
 
-    `neighbour` is what it holds because of, where that is another scalable: it ends when that one is decided otherwise.
+    `neighbours` are the other scalables that it holds because of: it ends when they are decided otherwise.
     """
 
     name: FactName
     why: Reasons
     until: datetime | None = None
-    neighbour: ObjectRef | None = None
+    neighbours: tuple[ObjectRef, ...] = ()
 
 
 def fact(name: FactName, code: ReasonCode, /, *, until: datetime | None = None, **values: Any) -> Fact:

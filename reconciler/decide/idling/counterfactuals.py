@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import lifted
 from reconciler.decide.idling.conditions import Fact, FactName, custom_kind_selector
-from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, choose
+from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choose
 from reconciler.decide.idling.subjects import IdleState, Subject
-from reconciler.decide.idling.verdicts import CriterionResult, Evaluation
+from reconciler.decide.idling.verdicts import CriterionResult, Evaluation, PolicyVerdict, schedules_of
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
@@ -22,6 +23,7 @@ from reconciler.decide.reasons import (
     field_is,
     joint_counterfactual,
 )
+from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import named_by
 from reconciler.model import ObjectRef
 
@@ -29,86 +31,173 @@ Choices = Mapping[ObjectRef, Choice]
 
 _A_WAKE_REQUEST = change_if(CounterfactualCode.WAKE_REQUEST)
 _UNCONTESTED = change_if(CounterfactualCode.UNCONTESTED)
+_ANOTHER_CLUSTER_STATE = change_if(CounterfactualCode.CLUSTER_STATE)
 _RECORD_READABLE = change_if(CounterfactualCode.RECORD_READABLE)
 _OF_STATE = {
     IdleState.UNREADABLE: _RECORD_READABLE,
     IdleState.UNPROVEN: change_if(CounterfactualCode.SCALED_OR_ADOPTED),
     IdleState.FOREIGN: _A_WAKE_REQUEST,
     IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
-    IdleState.CONTESTED: _UNCONTESTED,
 }
-_FROM_NEIGHBOURS = (FactName.RUNS_ELSEWHERE, FactName.SERVICE_RUNS, FactName.PODS_UNREAD)
+_BY_NEIGHBOURS = frozenset({FactName.RUNS_ELSEWHERE, FactName.SERVICE_RUNS, FactName.OBSERVED})
+"""What ends when others are decided otherwise, where it names them."""
 
 
 def what_would_change(choice: Choice, choices: Choices) -> Counterfactual | None:
     """Return the smallest change that would make another action of `choice`, None where none is known.
 
-    `choices` are all that were made with it.
+    When all that it names comes true, the action is another one. `choices` are all that were made with it.
     """
     if choice.action is IdleAction.DEFER:
         return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
-    return _change(choice, choices)
+    if choice.action not in (IdleAction.LEAVE, IdleAction.OBSERVE):
+        return _together((choice,))
+    group = _going_idle_together(choice, choices)
+    observed = choice.action is IdleAction.OBSERVE
+    return _together([one for one in group if one is choice or one.holds_others_up or (observed and _is_observed(one))])
 
 
-def _change(choice: Choice, choices: Choices) -> Counterfactual | None:
-    rule, action, name = choose(choice.state, choice.subject.verdict.result, choice.facts)
-    if action is not rule.action:
-        return change_if(CounterfactualCode.CLUSTER_STATE)
-    if choice.state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
-        return _OF_STATE[choice.state]
-    fact = None if name is None else choice.facts.get(name)
-    if fact is not None:
-        return _change_of_fact(fact, choice, choices)
-    if choice.state is IdleState.DOWN:
-        return _more_replicas(choice.subject)
-    if rule.reason is not None:
-        return None
-    return _change_of_verdict(choice, rule.action)
-
-
-def kept_up_until(choice: Choice, choices: Choices) -> datetime | None:
-    """Return until when nothing but time keeps `choice` up, None where something else does.
+def kept_up_until(choice: Choice) -> datetime | None:
+    """Return until when nothing but time keeps `choice` up by itself, None where something else does.
 
     It is `WITHOUT_END` where its criteria no longer call it idle by then.
     """
     if choice.fact is None or choice.fact.until is None or choice.action is not IdleAction.LEAVE:
         return None
-    if any(fact.until is None for fact in _keeping_up(choice)):
+    keeping_up = (choice.facts.get(name) for name in KEEP_UP if name not in _NOT_OWN)
+    if any(fact is not None and fact.until is None for fact in keeping_up):
         return None
-    change = what_would_change(choice, choices)
+    change = _together((choice,))
     if change is None or change.code is CounterfactualCode.ANNOTATION_REMOVED:
         return WITHOUT_END
     return parse_time(str(change.values["at"])) if _is_time(change) else None
 
 
-def _keeping_up(choice: Choice) -> Iterator[Fact]:
-    """Yield what keeps it up, without what others say that it goes idle together with."""
-    found = (choice.facts.get(name) for name in KEEP_UP if name not in _FROM_NEIGHBOURS)
-    return (fact for fact in found if fact is not None)
+def _is_observed(choice: Choice) -> bool:
+    return choice.action is IdleAction.OBSERVE
 
 
-def _change_of_fact(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
-    """Return what makes `fact`, the reason, hold no more; where that is time, with all else that keeps it up."""
-    change, own = _lift(fact, choice, choices), fact.name in KEEP_UP and fact.name not in _FROM_NEIGHBOURS
-    if not own or choice.action is not IdleAction.LEAVE or not _is_time(change):
-        return change
-    lifts = (_lift(one, choice, choices) for one in _keeping_up(choice))
-    return what_lifts(lifts, choice.subject.verdict.until)
+_NOT_OWN = (FactName.RUNS_ELSEWHERE, FactName.SERVICE_RUNS, FactName.PODS_UNREAD)
 
 
-def _change_of_verdict(choice: Choice, action: IdleAction) -> Counterfactual | None:
+def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
+    """Return `choice`, and all that it goes idle together with: behind Services, and what its facts name."""
+    behind: dict[ObjectRef, list[Choice]] = {}
+    for one in choices.values():
+        for service in one.subject.behind:
+            behind.setdefault(service.ref, []).append(one)
+    found = {choice.ref: choice}
+    waiting = [choice]
+    while waiting:
+        current = waiting.pop()
+        named = [choices[ref] for name in _BY_NEIGHBOURS for ref in _neighbours(name, current)]
+        others = [one for service in current.subject.behind for one in behind[service.ref]]
+        new = {one.ref: one for one in (*named, *others) if one.ref not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
+
+
+def _neighbours(name: FactName, choice: Choice) -> tuple[ObjectRef, ...]:
+    fact = choice.facts.get(name)
+    return () if fact is None else fact.neighbours
+
+
+def _together(choices: Sequence[Choice]) -> Counterfactual | None:
+    """Return what makes another action of all of `choices`."""
+    ends = [end for choice in choices if (end := _end(choice)) is not None]
+    return what_lifts(chain.from_iterable(map(_lifts, choices)), min(ends, default=None))
+
+
+def _lifts(choice: Choice) -> Iterator[Counterfactual | None]:
+    """Yield what lifts the causes of the action of `choice`, one after the other until it is another one.
+
+    None where nothing that is known does. What others are the cause of is left out: they are asked by themselves.
+    """
+    state, result = choice.state, choice.subject.verdict.result
+    held = {name for name in FactName if name in choice.facts and not _neighbours(name, choice)}
+    while True:
+        rule, action, name = choose(state, result, held)
+        if action is not choice.action:
+            return
+        if action is not rule.action:
+            yield _ANOTHER_CLUSTER_STATE
+            return
+        if state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
+            yield _OF_STATE[state]
+            return
+        if name is not None:
+            yield _lift(choice.facts.get(name), choice)
+            held.remove(name)
+            result = _not_busy(choice) if name is FactName.BUSY else result
+        elif state is IdleState.CONTESTED:
+            yield _UNCONTESTED
+            state = IdleState.AWAKE
+        elif state is IdleState.AWAKE and result is not CriterionResult.IDLE and rule.reason is None:
+            yield _change_to_idle(choice)
+            result = CriterionResult.IDLE
+        else:
+            yield from _last(choice, rule, held)
+            return
+
+
+def _last(choice: Choice, rule: Rule, held: Container[FactName]) -> Iterator[Counterfactual | None]:
+    """Yield what makes another action where neither state nor facts are the cause."""
     verdict = choice.subject.verdict
-    if action is IdleAction.WAKE:
-        return change_if(CounterfactualCode.POLICY)
-    if action is IdleAction.KEEP and verdict.result is CriterionResult.BUSY:
-        return _A_WAKE_REQUEST
-    excluded = choice.facts.get(FactName.EXCLUDED)
-    lift = None if excluded is None else _lift(excluded, choice, {})
-    return joint_counterfactual(CounterfactualCode.ALL, (_change_of_criteria(verdict.deciding), lift))
+    if choice.state is IdleState.DOWN:
+        yield _more_replicas(choice.subject)
+    elif rule.reason is not None:
+        yield None
+    elif rule.action is IdleAction.WAKE:
+        yield change_if(CounterfactualCode.POLICY)
+    elif rule.action is not IdleAction.KEEP:
+        yield _all(map(change_of_criteria, verdict.deciding))
+    else:
+        is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
+        yield _all(map(change_of_criteria, verdict.deciding)) if is_woken else _A_WAKE_REQUEST
+        if FactName.READ_ONLY in held:
+            yield _ANOTHER_CLUSTER_STATE
+
+
+def _change_to_idle(choice: Choice) -> Counterfactual | None:
+    said = [one.evaluation for one in choice.subject.verdict.won]
+    return _all(change_of_criteria(one) for one in said if one.result is not CriterionResult.IDLE)
+
+
+def _not_busy(choice: Choice) -> CriterionResult:
+    """Return the result where no policy that wakes automatically calls it busy."""
+    said = {one.evaluation.result for one in choice.subject.verdict.won if one not in _busy(choice)}
+    found = (result for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN) if result in said)
+    return next(found, CriterionResult.IDLE)
+
+
+def _busy(choice: Choice) -> list[PolicyVerdict]:
+    return [one for one in choice.subject.verdict.won if one.wakes and one.evaluation.result is CriterionResult.BUSY]
+
+
+def _end(choice: Choice) -> datetime | None:
+    """Return when the criteria of `choice` no longer call it idle, now or in their next window; None for never."""
+    verdict = choice.subject.verdict
+    if verdict.result is CriterionResult.IDLE or choice.was_idle:
+        return verdict.until
+    calendars = [calendar for policy in verdict.policies for calendar in schedules_of(policy.idle_when)]
+    starts = [
+        opens
+        for one in calendars
+        if not is_open(one, choice.facts.now) and (opens := opens_next(one, choice.facts.now))
+    ]
+    ends = (open_until(one, max(starts, default=choice.facts.now)) for one in calendars)
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _all(changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
+    """Return `changes` as one, None where one of them is not known."""
+    found = tuple(changes)
+    return None if None in found else joint_counterfactual(CounterfactualCode.ALL, found)
 
 
 def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) -> Counterfactual | None:
-    """Return what lifts several facts, where each of `changes` lifts one; None where that is not known.
+    """Return what lifts several causes, where each of `changes` lifts one; None where that is not known.
 
     Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
     then it takes the removal of the annotation with the time.
@@ -117,8 +206,16 @@ def what_lifts(changes: Iterable[Counterfactual | None], ends: datetime | None) 
     if None in in_time:
         return None
     known = [one for one in in_time if one is not None]
-    latest = max((one for one in known if _is_time(one)), key=lambda one: str(one.values["at"]), default=None)
-    return joint_counterfactual(CounterfactualCode.ALL, (latest, *(one for one in known if not _is_time(one))))
+    latest = max((one for one in known if _is_time(one)), key=_at, default=None)
+    windows = [one for one in known if one.code is CounterfactualCode.AT]
+    if latest is not None and any(_at(one) >= _at(latest) for one in windows):
+        latest = None
+    later = [one for one in known if one not in windows or latest is None]
+    return joint_counterfactual(CounterfactualCode.ALL, (latest, *(one for one in later if not _is_time(one))))
+
+
+def _at(change: Counterfactual) -> str:
+    return str(change.values["at"])
 
 
 def _parts_of(change: Counterfactual | None) -> tuple[Counterfactual | None, ...]:
@@ -153,11 +250,9 @@ def _more_replicas(subject: Subject) -> Counterfactual:
 # What lifts one fact.
 
 
-def _lift(fact: Fact, choice: Choice, choices: Choices) -> Counterfactual | None:
-    if fact.neighbour is not None:
-        return _change(choices[fact.neighbour], choices)
-    find = _LIFTS.get(fact.name)
-    return None if find is None else find(fact, choice)
+def _lift(fact: Fact | None, choice: Choice) -> Counterfactual | None:
+    find = None if fact is None else _LIFTS.get(fact.name)
+    return None if fact is None or find is None else find(fact, choice)
 
 
 def _of_time(fact: Fact, _choice: Choice) -> Counterfactual | None:
@@ -170,19 +265,17 @@ def _of_exclusion(_fact: Fact, choice: Choice) -> Counterfactual | None:
 
 
 def _of_busy(fact: Fact, choice: Choice) -> Counterfactual | None:
-    verdict = choice.subject.verdict
     if fact.name is FactName.BUSY:
-        return None if verdict.busy is None else change_of_criteria(verdict.busy.evaluation)
-    found = verdict.wake_when_blocker if fact.name is FactName.MAY_WAKE else None
-    if fact.name is FactName.WAKE_WHEN and verdict.wake_when is not None:
-        found = verdict.wake_when.wake_when
-    return None if found is None else change_of_criteria(found)
+        return _all(change_of_criteria(one.evaluation) for one in _busy(choice))
+    said = [one for one in choice.subject.verdict.won if fact.name is FactName.MAY_WAKE or one.wakes]
+    results = (CriterionResult.BUSY, CriterionResult.UNKNOWN)[: 2 if fact.name is FactName.MAY_WAKE else 1]
+    return _all(change_of_criteria(one.wake_when) for one in said if one.wake_when.result in results)
 
 
 def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
-        return _change_of_criteria(verdict.deciding)
+        return _all(map(change_of_criteria, verdict.deciding))
     return field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
 
 
@@ -242,16 +335,11 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
 # What changes what criteria say.
 
 
-def _change_of_criteria(evaluations: Iterable[Evaluation]) -> Counterfactual | None:
-    """Return what changes all of `evaluations`."""
-    return joint_counterfactual(CounterfactualCode.ALL, map(change_of_criteria, evaluations))
-
-
 def change_of_criteria(evaluation: Evaluation) -> Counterfactual | None:
     """Return the smallest change that would make another result of `evaluation`, None where none is known."""
     if evaluation.parts:
-        code = CounterfactualCode.ANY if evaluation.any_part else CounterfactualCode.ALL
-        return joint_counterfactual(code, map(change_of_criteria, evaluation.parts))
+        changes = map(change_of_criteria, evaluation.parts)
+        return joint_counterfactual(CounterfactualCode.ANY, changes) if evaluation.any_part else _all(changes)
     return _change_of_criterion(evaluation.reasons[0]) if evaluation.reasons else None
 
 

@@ -88,7 +88,7 @@ def idling_explanations(
     for choice in choices.values():
         explained.update(service.ref for service in choice.subject.behind)
         lift = CounterfactualWhenAsked(what_would_change, choice, choices)
-        yield from _considered(choice, lift, kept_up_until(choice, choices))
+        yield from _considered(choice, lift, kept_up_until(choice))
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)

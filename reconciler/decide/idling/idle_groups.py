@@ -88,7 +88,7 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> F
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
-    return Fact(FactName.SERVICE_RUNS, (why, *up.reasons), neighbour=up.ref)
+    return Fact(FactName.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
 
 
 def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
@@ -110,7 +110,7 @@ def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingC
 def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else Fact(FactName.OBSERVED, observed.reasons, neighbour=observed.ref)
+    return None if observed is None else Fact(FactName.OBSERVED, observed.reasons, neighbours=(observed.ref,))
 
 
 class FederatedMembers(Struct, frozen=True):
@@ -184,12 +184,14 @@ def _federated_together(
     for members in federated.values():
         # Who is awake is settled before any fact is set: a member that others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
-        awake = {*members.running, *(choice.ref.cluster for choice in inside if choice.holds_others_up)}
+        up = [choice.ref for choice in inside if choice.holds_others_up]
+        awake = {*members.running, *(ref.cluster for ref in up)}
         for choice in inside:
             elsewhere = min(awake - {choice.ref.cluster}, default="")
             if elsewhere:
-                found = fact(FactName.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
-                result[choice.ref] = choice.with_fact(found)
+                others = () if members.running else tuple(ref for ref in up if ref != choice.ref)
+                why = reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
+                result[choice.ref] = choice.with_fact(Fact(FactName.RUNS_ELSEWHERE, (why,), neighbours=others))
             elif members.held is not None and not choice.was_idle:
                 result[choice.ref] = choice.with_fact(members.held)
     return result

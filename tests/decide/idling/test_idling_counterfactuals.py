@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import format_time
+from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.idling.counterfactuals import after, what_lifts
 from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
-from reconciler.policy.types import ClusterPreference, IdlingPolicy, ObjectSelector, WakeOrder
+from reconciler.model import ObservedState
+from reconciler.policy.types import (
+    AllOf,
+    AnyOf,
+    Autoscalers,
+    ClusterPreference,
+    Fleet,
+    IdlingPolicy,
+    ObjectSelector,
+    WakeMetric,
+    WakeOrder,
+)
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -21,6 +34,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    an_hpa,
     flip_of,
 )
 from tests.decide.idling.idling_policies import (
@@ -29,6 +43,7 @@ from tests.decide.idling.idling_policies import (
     NOON,
     a_metric,
     a_policy,
+    a_schedule,
     answers,
     decided,
     of_state,
@@ -37,6 +52,7 @@ from tests.decide.idling.idling_policies import (
 )
 from tests.decide.idling.test_idling_others import RECORD, STAGING
 from tests.decide.idling.world import a_world
+from tests.laws import tries
 
 OPENS = "it is 2026-11-20T19:00:00Z or later"
 SOON = NIGHT + timedelta(minutes=1)
@@ -84,27 +100,44 @@ def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, flip):
     assert told(up(**workload))[1] == flip
 
 
-def test_of_several_that_time_does_not_lift_the_first_is_named():
-    rolling = {"observed_generation": 0, "generation": 1}
-    found = told(up(annotations={"reconciler/exclude": "true"}, **rolling))
-    assert found[1] == "reconciler/exclude is removed"
+ROLLING = {"observed_generation": 0, "generation": 1}
+
+
+def test_of_several_that_time_does_not_lift_all_are_named():
+    found = told(up(annotations={"reconciler/exclude": "true"}, **ROLLING))
+    assert found[1] == "reconciler/exclude is removed and the rollout ends"
 
 
 def test_a_request_made_this_very_second_is_not_one_to_wait_for():
     assert told(up(annotations={"reconciler/wake-requested-at": format_time(NIGHT)}))[1] == ""
 
 
+EXCLUDED = {"annotations": {"reconciler/exclude": "true"}}
+
+
+def asked(at: str) -> dict[str, Any]:
+    return {"annotations": {"reconciler/wake-requested-at": at}}
+
+
 @pytest.mark.parametrize(
-    ("annotations", "flip"),
+    ("workload", "policy", "flip"),
     [
-        ({}, OPENS),
-        ({"reconciler/exclude": "true"}, f"{OPENS} and reconciler/exclude is removed"),
-        ({"reconciler/wake-requested-at": "2026-11-20T23:00:00Z"}, OPENS),
+        pytest.param({}, {}, OPENS, id="nothing else"),
+        pytest.param(EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed", id="an exclusion too"),
+        pytest.param(ROLLING, {}, f"{OPENS} and the rollout ends", id="a rollout too"),
+        pytest.param({}, {"hpa": "Leave"}, f"{OPENS} and autoscalers.hpa is Idle", id="an autoscaler too"),
+        pytest.param({"terminating": True}, {}, "", id="what nobody lifts"),
+        pytest.param(asked("2026-11-20T18:00:00Z"), {}, OPENS, id="a request that is over by then"),
+        pytest.param(asked("2026-11-20T23:00:00Z"), {}, "it is 2026-11-20T23:00:00Z or later", id="a later request"),
+        pytest.param(asked("2026-11-23T09:00:00Z"), {}, "", id="a request of after the window"),
+        pytest.param({}, {"min_age": timedelta(hours=20)}, "it is 2026-11-20T21:00:00Z or later", id="minAge"),
     ],
-    ids=["nothing else", "an exclusion too", "a request has no say"],
 )
-def test_what_the_criteria_call_busy(annotations, flip):
-    assert told(up(annotations=annotations), now=NOON) == ("stays awake", flip)
+def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy, flip):
+    created = {"created_at": NOON - timedelta(hours=10)}
+    web = a_workload(**(created | workload))
+    state = a_state(a_cluster(services=(a_service(),), workloads=(web,), autoscalers=(an_hpa(),)))
+    assert told(state, a_policy(**policy), now=NOON) == ("stays awake", flip)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +183,13 @@ def test_what_is_idle(policy, said, now, expected):
     run_in(world, a_policy("p"))
     state = replace(world.state(), answers=answers(("web", said), policy="p"))
     assert told(state, policy, now=now) == expected
+
+
+def test_what_idles_on_request_only_is_woken_by_one():
+    policy = a_policy("p", wake="OnSignal")
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, policy)
+    assert told(world.state(), policy, now=SOON) == ("stays idle", "there is a wake request")
 
 
 def test_what_is_overdue_on_a_read_only_cluster():
@@ -235,6 +275,28 @@ def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
     assert flips == {"web": (awake, False), "api": (awake, True)}
 
 
+def test_before_the_window_what_keeps_a_neighbour_up_counts_too():
+    together = (a_workload(), a_workload("api", template_labels={"app": "web"}, **EXCLUDED))
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)), now=NOON)
+    assert {flip_of(one) for one in outcome.desired.explanations} == {f"{OPENS} and reconciler/exclude is removed"}
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "flip"),
+    [
+        pytest.param({}, OPENS, id="it goes idle everywhere"),
+        pytest.param(ROLLING, f"{OPENS} and the rollout ends", id="a rollout elsewhere"),
+    ],
+)
+def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, flip):
+    fed = a_federated_replica_set(replicas=3, clusters={"*": ANYWHERE})
+    east = a_cluster(services=(a_service(),), workloads=(a_workload(),))
+    west_web = a_workload(cluster="west", **elsewhere)
+    west = a_cluster("west", services=(a_service(cluster="west"),), workloads=(west_web,))
+    outcome = decided(a_state(east, west), now=NOON, fleet=a_fleet("east", "west"), federated=(fed,))
+    assert [flip_of(one) for one in outcome.desired.explanations] == [flip, flip]
+
+
 @pytest.mark.parametrize(
     ("paused", "unreachable"),
     [
@@ -295,3 +357,139 @@ def all_of(*changes: Counterfactual) -> Counterfactual | None:
 )
 def test_what_lifts_several_blockers(changes, expected):
     assert what_lifts(changes, NIGHT + timedelta(hours=8)) == expected
+
+
+# The law: what `explain` says would change it does change it.
+
+
+class Situation(NamedTuple):
+    """All that a decision is made from; `busy` and `waking` are the values of the two metrics."""
+
+    state: ObservedState
+    policy: IdlingPolicy
+    fleet: Fleet
+    now: datetime
+    busy: float
+    waking: float
+
+    def outcomes(self) -> dict[str, tuple[str, Counterfactual | None]]:
+        said = answers(("web", self.busy), policy="p") | answers(("web", self.waking), policy="p", query="queue")
+        state = replace(self.state, answers=said)
+        found = decided(state, self.policy, now=self.now, fleet=self.fleet).desired.explanations
+        return {one.ref.name: (one.outcome, one.counterfactual) for one in found}
+
+    def with_workloads(self, change: Any) -> Situation:
+        (east,) = self.state.clusters.values()
+        workloads = tuple(change(one) for one in east.workloads)
+        return self._replace(state=replace(self.state, clusters={"east": replace(east, workloads=workloads)}))
+
+    def without(self, annotation: str) -> Situation:
+        return self.with_workloads(
+            lambda one: replace(one, annotations={k: v for k, v in one.annotations.items() if k != annotation})
+        )
+
+    def where(self, change: Counterfactual) -> Situation:
+        """The situation where what `change` names came true; of several that each would do, the first."""
+        code, values = change.code, change.values
+        if code is CounterfactualCode.ALL:
+            found = self
+            for part in change.parts:
+                found = found.where(part)
+            return found
+        if code is CounterfactualCode.ANY:
+            return self.where(change.parts[0])
+        if code in (CounterfactualCode.AT, CounterfactualCode.AFTER):
+            at = parse_time(str(values["at"])) or self.now
+            return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
+        if code in (CounterfactualCode.METRIC_ABOVE, CounterfactualCode.METRIC_AT_MOST):
+            value = values["bound"] + (1 if code is CounterfactualCode.METRIC_ABOVE else 0)
+            return self._replace(**{"busy" if values["bound"] == 0 else "waking": value})
+        return _MADE_TRUE[code](self, values)
+
+
+def _field_is(now: Situation, values: Any) -> Situation:
+    fields = {"autoscalers.hpa": {"autoscalers": Autoscalers()}, "mode": {"mode": "Enforce"}}
+    return now._replace(policy=replace(now.policy, **fields[values["field"]]))
+
+
+_MADE_TRUE: dict[CounterfactualCode, Any] = {
+    CounterfactualCode.ANNOTATION_REMOVED: lambda now, values: now.without(values["annotation"]),
+    CounterfactualCode.UNCONTESTED: lambda now, _values: now.without("reconciler/contested"),
+    CounterfactualCode.ROLLOUT_ENDS: lambda now, _values: now.with_workloads(
+        lambda one: replace(one, observed_generation=one.generation)
+    ),
+    CounterfactualCode.MORE_REPLICAS: lambda now, values: now.with_workloads(
+        lambda one: one if one.spec_replicas > values["replicas"] else replace(one, replicas=values["replicas"] + 1)
+    ),
+    CounterfactualCode.WAKE_REQUEST: lambda now, _values: now.with_workloads(
+        lambda one: replace(one, annotations={**one.annotations, "reconciler/wake-requested-at": format_time(now.now)})
+    ),
+    CounterfactualCode.CLUSTER_STATE: lambda now, _values: now._replace(fleet=a_fleet()),
+    CounterfactualCode.UNPROTECTED: lambda now, _values: now._replace(fleet=a_fleet()),
+    CounterfactualCode.FIELD_IS: _field_is,
+}
+
+ANNOTATIONS = (
+    {"reconciler/exclude": "true"},
+    {"reconciler/exclude-until": "2026-11-20T23:00:00Z"},
+    {"reconciler/exclude-until": ENDS},
+    {"reconciler/wake-requested-at": "2026-11-20T20:30:00Z"},
+    {"reconciler/awake-since": "2026-11-20T10:30:00Z"},
+    {"reconciler/awake-until": "2026-11-21T03:00:00Z"},
+    {"reconciler/awake-until": ENDS},
+    {"reconciler/contested": '{"by":"argocd"}'},
+    WOKEN_NOW,
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, name: str) -> Any:
+    """A workload behind the Service web: settled for the most part, and with any of what keeps it up."""
+    chosen = draw(st.lists(st.sampled_from(ANNOTATIONS), max_size=2))
+    fields: dict[str, Any] = {"annotations": {key: value for one in chosen for key, value in one.items()}}
+    fields |= ROLLING if draw(st.booleans()) else {}
+    fields["terminating"] = draw(st.integers(0, 9)) == 0
+    fields["created_at"] = NOON - draw(st.sampled_from((timedelta(days=9), timedelta(hours=1))))
+    fields["replicas"] = draw(st.sampled_from((3, 3, 3, 0)))
+    return a_workload(name, template_labels={"app": "web"}, **fields)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> IdlingPolicy:
+    criteria = draw(st.sampled_from(((a_schedule(),), (a_metric(),), (a_schedule(), a_metric()))))
+    return a_policy(
+        "p",
+        idle_when=draw(st.sampled_from((AllOf, AnyOf)))(criteria),
+        min_age=draw(st.sampled_from((timedelta(0), timedelta(hours=12), timedelta(days=3)))),
+        min_awake=draw(st.sampled_from((timedelta(0), timedelta(hours=2), timedelta(days=3)))),
+        wake_when=draw(st.sampled_from(((), (WakeMetric("queue", 5, "30m"),)))),
+        wake=draw(st.sampled_from(("Automatic", "OnSignal"))),
+        mode=draw(st.sampled_from(("Enforce", "Enforce", "Observe"))),
+        hpa=draw(st.sampled_from(("Idle", "Leave"))),
+    )
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Situation:
+    """Something that runs, or was idled at night by the same policy, and up to one neighbour behind its Service."""
+    policy, web = draw(policies()), draw(workloads("web"))
+    fleets = (a_fleet(), a_fleet(), of_state("ReadOnly"), of_state("Frozen"), a_fleet(protected_namespaces=("shop",)))
+    neighbours = draw(st.lists(workloads("api"), max_size=1))
+    now, busy, waking = (draw(st.sampled_from(one)) for one in ((NOON, NIGHT, MONDAY), (0, 4), (0, 9)))
+    hpas = (an_hpa(minimum=1),) if draw(st.booleans()) else ()
+    if draw(st.booleans()):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, replace(a_policy("p"), wake=policy.wake))
+        state, now = world.state(), draw(st.sampled_from((SOON, MONDAY)))
+    else:
+        state = a_state(a_cluster(services=(a_service(),), workloads=(web, *neighbours), autoscalers=hpas))
+    return Situation(state, policy, draw(st.sampled_from(fleets)), now, busy, waking)
+
+
+@tries(600)
+@given(situation=situations())
+def test_what_is_said_to_change_it_does(situation: Situation) -> None:
+    for name, (outcome, change) in situation.outcomes().items():
+        if change is not None:
+            event(str(change.code))
+            assert situation.where(change).outcomes()[name][0] != outcome, f"{name} {outcome} even if {change}"
