@@ -254,7 +254,9 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
 
     def preference(self, cluster: str) -> ClusterPreference | None:
         """Return the preference for `cluster`: its own entry, else "*"; None where there is neither."""
-        return self.clusters.get(cluster, self.clusters.get("*"))
+        clusters = self.preferences.clusters
+        own = clusters.get(cluster)
+        return clusters.get("*") if own is None else own
 
 
 def federated_replica_set_of(document: PolicyDocument, fields: FederatedReplicaSetDocument) -> FederatedReplicaSet:
