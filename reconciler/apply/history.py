@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change, IdlePeriod, ended_periods
+from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change
+from reconciler.apply.realised_savings import IdlePeriod, SavedBefore, ended_periods
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import format_time
@@ -47,14 +48,6 @@ MOST_UNPACKED_BYTES = 64 << 20
 _KEY = "changes"
 _ATTEMPTS = 20
 """Of several runs that write at once one succeeds at each, so that as many shards as these may end together."""
-
-
-class SavedBefore(Struct, frozen=True):
-    """What idling by one policy on one cluster had saved, in all idle periods that ended on earlier days."""
-
-    cluster: str
-    policy: str
-    hours: Hours = Hours()
 
 
 class Day(Struct, frozen=True, omit_defaults=True):

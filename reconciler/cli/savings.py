@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.apply.changes import IdlePeriod, ended_periods, lasting_periods
 from reconciler.apply.history import KEPT
+from reconciler.apply.realised_savings import IdlePeriod, ended_periods, lasting_periods
 from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.options import duration, option, output_option, path_argument, verb, world_options
@@ -61,7 +61,7 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
         say(f"error: {one_line(failure)}")
     changes = [change for day in days for change in day.changes]
     ended = tuple(one for one in ended_periods(changes) if one.until > start)
-    found = Savings(
+    found = RealisedSavings(
         made,
         start,
         min((one.time for one in changes), default=None),
@@ -77,7 +77,7 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
     return ExitCode.PARTIAL if failures or made.unknown else ExitCode.DONE
 
 
-class Savings(Struct, frozen=True):
+class RealisedSavings(Struct, frozen=True):
     """What idling saved from `start` until the plan was made, by group; the history has nothing before
     `known_from`, and nothing at all where that is None."""
 

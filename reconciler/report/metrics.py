@@ -20,7 +20,7 @@ from reconciler.report.wording import is_metadata
 from reconciler.workload_kinds import workload_kind
 
 if TYPE_CHECKING:
-    from reconciler.apply.history import SavedBefore
+    from reconciler.apply.realised_savings import SavedBefore
 
 MetricLabels = Mapping[str, str]
 
