@@ -106,9 +106,9 @@ def test_without_policies_everything_differs():
     assert differing(plan_of(WEB, DB), None) == {"web": NO_POLICIES, "db": NO_POLICIES}
 
 
-def test_the_causes_of_the_others_are_those_of_the_fresh_plan():
+def test_what_is_the_same_is_as_the_fresh_plan_has_it():
     fresh = replace(WEB, cause=Cause("idle-dev", "here:1", said("why")))
-    assert compared(plan_of(WEB, DB), plan_of(fresh)).causes == {1: fresh.cause}
+    assert compared(plan_of(WEB, DB), plan_of(fresh)).fresh == {1: fresh}
 
 
 STATED: dict[str, Any] = {
