@@ -67,6 +67,7 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
         min((one.time for one in changes), default=None),
         _grouped((*ended, *lasting_periods(made, ended)), _group(by, read.fleet)),
         stated.over(read.fleet.prices),
+        complete=not failures and not made.unknown,
     )
     if output == "json":
         show_document("Savings", found.values(by), output)
@@ -74,18 +75,19 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
         show_lines(found.lines(by))
     if no_cluster_read(made):
         return ExitCode.NOTHING_DONE
-    return ExitCode.PARTIAL if failures or made.unknown else ExitCode.DONE
+    return ExitCode.DONE if found.complete else ExitCode.PARTIAL
 
 
 class RealisedSavings(Struct, frozen=True):
     """What idling saved from `start` until the plan was made, by group; the history has nothing before
-    `known_from`, and nothing at all where that is None."""
+    `known_from`, and nothing at all where that is None. `complete`: all clusters and histories were read."""
 
     made: Plan
     start: datetime
     known_from: datetime | None
     groups: Mapping[str, tuple[IdlePeriod, ...]]
     prices: Prices
+    complete: bool
 
     def lines(self, by: str) -> Iterator[str]:
         """Yield what people read."""
@@ -96,7 +98,7 @@ class RealisedSavings(Struct, frozen=True):
             first = weekday_and_time(self.known_from, zone)
             yield f"The history begins {first}; what ended before that is not known."
         if not self.groups:
-            yield "Nothing was idle."
+            yield "Nothing was idle." if self.complete else "Whether anything was idle is not known."
             return
         head = (by, "workloads", "replica-hours", "CPU-hours", "GiB-hours", *["money"] * self.prices.known)
         rows = [self._row(one_line(name), periods) for name, periods in self._ordered()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -149,6 +150,16 @@ def test_what_cannot_be_counted_is_refused(week: Folder, flags: tuple[str, ...],
 def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
     said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(START))
     assert said.out.splitlines()[1:] == ["Nothing was idle."]
+
+
+def test_a_history_that_cannot_be_read_does_not_pass_for_nothing_idle(week: Folder) -> None:
+    run(week, at("2026-11-16T20:00"))
+    run(week, at("2026-11-17T07:00"))
+    (file,) = (week.path / "snapshot" / "dev").glob("*reconciler-history-2026-11-16*")
+    file.write_text(re.sub("changes: .*", "changes: AAAA", file.read_text()))
+    said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-17T12:00")))
+    assert (said.code, said.out.splitlines()[1:]) == (ExitCode.PARTIAL, ["Whether anything was idle is not known."])
+    assert "not the lines of a day" in said.err
 
 
 def woken(name: str, hours: int, **more: object) -> Change:
