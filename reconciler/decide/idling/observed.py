@@ -36,7 +36,7 @@ from reconciler.decide.idling.subjects import (
     need_pods_requests,
     wake_request,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
 from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations, namespace_labels
 from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -298,16 +298,21 @@ class _Observer:
         return scale.problem
 
     def _exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
-        namespace, now = scale.ref.namespace, self._setting.run.now
+        namespace = scale.ref.namespace
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
             return Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
         if namespace in self._setting.fleet.protected:
             named = namespace in self._setting.fleet.protected_namespaces
-            return Exclusion(
-                reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),
-                counterfactual=change_if(CounterfactualCode.UNPROTECTED) if named else None,
-            )
+            lifts = change_if(CounterfactualCode.UNPROTECTED) if named else None
+            annotated = self._annotated_exclusion(scale, services)
+            if annotated is not None and lifts is not None and annotated.counterfactual is not None:
+                lifts = joint_counterfactual(CounterfactualCode.ALL, (lifts, annotated.counterfactual))
+            return Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), counterfactual=lifts)
+        return self._annotated_exclusion(scale, services)
+
+    def _annotated_exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
+        namespace, now = scale.ref.namespace, self._setting.run.now
         honored = self._setting.fleet.honors_kube_downscaler
         annotated = (
             (f"Namespace/{namespace}", self._space_annotations.get(namespace, {}), honored),
