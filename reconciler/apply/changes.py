@@ -1,4 +1,4 @@
-"""The changes of scale that the history keeps: what a run made, and what idling saved by them."""
+"""The changes of scale that the history keeps: those that a run made, and those by hands that it found."""
 
 from __future__ import annotations
 

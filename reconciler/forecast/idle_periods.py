@@ -51,7 +51,7 @@ class Traffic(Struct, frozen=True):
             before = now if now and math.isfinite(now) else 0.0
 
 
-class IdlePeriod(Struct, frozen=True):
+class ReplayedIdlePeriod(Struct, frozen=True):
     """A workload at no replicas from `start` to `end`, by `policy`.
 
     `woken_by` is "traffic", "schedule", or "" where it was still idle at the end of the replay. `arrived` has how much
@@ -116,7 +116,7 @@ class Replay(Struct, frozen=True):
     asked: timedelta
 
 
-def waiting_of(period: IdlePeriod, start: timedelta, tick: timedelta, delay: timedelta) -> Waiting:
+def waiting_of(period: ReplayedIdlePeriod, start: timedelta, tick: timedelta, delay: timedelta) -> Waiting:
     """Return what waited because of `period`, where pods take `start` to be ready and runs come each `tick`.
 
     `delay` is how long it takes on average until what arrives is measured.
@@ -149,7 +149,7 @@ class Clocks(Struct, frozen=True):
 
 
 def policy_replay(
-    policy: str, periods: Sequence[IdlePeriod], starts: Mapping[ObjectRef, timedelta], clocks: Clocks
+    policy: str, periods: Sequence[ReplayedIdlePeriod], starts: Mapping[ObjectRef, timedelta], clocks: Clocks
 ) -> PolicyReplay:
     """Return what `periods`, all of one policy, came to. A night is called by the day on which it begins."""
     tick, delay, zone = clocks.tick, clocks.delay, clocks.zone

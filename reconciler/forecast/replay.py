@@ -29,9 +29,9 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import (
     Clocks,
-    IdlePeriod,
     PolicyReplay,
     Replay,
+    ReplayedIdlePeriod,
     Traffic,
     policy_replay,
     start_times,
@@ -139,7 +139,7 @@ class Played(Struct, frozen=True):
     timelines: tuple[WorkloadTimeline, ...]
     wakes: tuple[Wake, ...]
     undecided: Mapping[str, str]
-    periods: tuple[IdlePeriod, ...]
+    periods: tuple[ReplayedIdlePeriod, ...]
     notes: tuple[tuple[str, str], ...]
 
 
@@ -377,7 +377,7 @@ class _IdlePeriods(Struct, frozen=True):
     by_traffic: Collection[tuple[ObjectRef, datetime]]
     end: datetime
 
-    def of(self, one: WorkloadTimeline) -> Iterator[IdlePeriod]:
+    def of(self, one: WorkloadTimeline) -> Iterator[ReplayedIdlePeriod]:
         """Yield the periods in which a workload had no replicas by an IdlingPolicy."""
         policy = next((some for some in self.part.policies.idling if one.policy == f"IdlingPolicy {some.name}"), None)
         if policy is None or not one.without or not one.runs:
@@ -391,7 +391,7 @@ class _IdlePeriods(Struct, frozen=True):
 
     def _period(
         self, ref: ObjectRef, policy: IdlingPolicy, traffic: Sequence[Traffic], period: tuple[datetime, datetime]
-    ) -> IdlePeriod:
+    ) -> ReplayedIdlePeriod:
         start, until = period
         history = self.part.metrics.history
         first, last = history.index(start), history.index(until)
@@ -402,7 +402,7 @@ class _IdlePeriods(Struct, frozen=True):
         by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
         after = arrived.pop(last + 1, 0)
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
-        return IdlePeriod(
+        return ReplayedIdlePeriod(
             ref=ref,
             policy=policy.name,
             start=start,
