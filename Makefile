@@ -88,7 +88,7 @@ mutants: $(STAMP)
 
 bench: built-where-possible
 	$(BIN)/pytest -m bench --benchmark-enable --benchmark-only --benchmark-json=benchmarks.json
-	$(BIN)/python tests/bench/growth.py benchmarks.json
+	$(BIN)/python tests/bench/growth.py benchmarks.json docs/performance.md
 
 clean:
 	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .hypothesis benchmarks.json

@@ -1,6 +1,7 @@
 """Prints what benchmarks.json says: medians by size, how they grow, and ratios beside their budgets.
 
 The exponent is that of size in time: 1 is linear, 2 quadratic, 0 does not depend on the size.
+`growth.py FILE PAGE` writes them as a table into PAGE too, between the two comments that say so.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+BEGIN, END = "<!-- written by make bench -->", "<!-- end of what make bench wrote -->"
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,20 @@ def exponent(smaller: Median, larger: Median) -> float:
 
 def lines_of(medians: Iterable[Median]) -> Iterator[str]:
     """Yield the table: a block for each work, then the ratios."""
-    by_work: dict[str, list[Median]] = {}
-    for median in medians:
-        by_work.setdefault(median.work, []).append(median)
+    by_work = _by_work(medians)
     for work, sizes in by_work.items():
         yield work
         yield from _block(sizes)
         yield ""
     yield from _ratios(by_work)
+
+
+def _by_work(medians: Iterable[Median]) -> dict[str, list[Median]]:
+    """Return them by their work, each in the order of its sizes."""
+    by_work: dict[str, list[Median]] = {}
+    for median in medians:
+        by_work.setdefault(median.work, []).append(median)
+    return by_work
 
 
 def _block(sizes: list[Median]) -> Iterator[str]:
@@ -89,7 +98,7 @@ def _time(seconds: float) -> str:
 def _ratios(by_work: Mapping[str, list[Median]]) -> Iterator[str]:
     for sizes in by_work.values():
         median = sizes[-1]
-        other = next((one for one in by_work.get(median.beside, ()) if one.size == median.size), None)
+        other = _beside(median, by_work)
         if other is None:
             continue
         ratio = median.seconds / other.seconds
@@ -97,8 +106,40 @@ def _ratios(by_work: Mapping[str, list[Median]]) -> Iterator[str]:
         yield f"{median.work} takes {ratio:.2f} times as long as {median.beside}{verdict}"
 
 
+def _beside(median: Median, by_work: Mapping[str, list[Median]]) -> Median | None:
+    """Return what `median` is measured beside, of the same size; None if there is nothing."""
+    return next((one for one in by_work.get(median.beside, ()) if one.size == median.size), None)
+
+
 def _held(ratio: float, budget: float) -> str:
     return "kept" if ratio <= budget else "NOT KEPT"
+
+
+def table_of(medians: Iterable[Median]) -> Iterator[str]:
+    """Yield the rows of a Markdown table: of each work its largest size, how it grew to that, and what is beside it."""
+    by_work = _by_work(medians)
+    yield "| work | size | time | exponent | beside |"
+    yield "|---|---|---|---|---|"
+    for work, sizes in by_work.items():
+        largest = sizes[-1]
+        size = "" if largest.size is None else f"{largest.size:,}"
+        power = f"{exponent(sizes[-2], largest):.2f}" if len(sizes) > 1 else ""
+        other = _beside(largest, by_work)
+        ratio = "" if other is None else f"{largest.seconds / other.seconds:.2f} times {largest.beside}"
+        words = "; ".join(filter(None, (ratio, largest.figures)))
+        yield f"| {work} | {size} | {_time(largest.seconds)} | {power} | {words} |"
+
+
+def written(page: str, rows: Iterable[str]) -> str:
+    """Return the page with these rows between its two comments.
+
+    Raises ValueError if it has none.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"expected {BEGIN} and {END}")
+    return "".join((before, begin, "\n\n", "\n".join(rows), "\n\n", end, after))
 
 
 def grow_too_fast(medians: Iterable[Median]) -> list[str]:
@@ -107,11 +148,13 @@ def grow_too_fast(medians: Iterable[Median]) -> list[str]:
     return [two.work for one, two in pairs if one.work == two.work and two.growth and exponent(one, two) > two.growth]
 
 
-def main(file: str) -> int:
-    medians = medians_of(json.loads(Path(file).read_text(encoding="utf-8")))
+def main(file: Path, page: Path | None = None) -> int:
+    medians = medians_of(json.loads(file.read_text(encoding="utf-8")))
     print("\n".join(lines_of(medians)))
+    if page is not None:
+        page.write_text(written(page.read_text(encoding="utf-8"), table_of(medians)), encoding="utf-8")
     return int(bool(grow_too_fast(medians)))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*map(Path, sys.argv[1:])))
