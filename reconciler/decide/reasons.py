@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.model import NOTHING
@@ -45,9 +46,7 @@ class ReasonCode(_Code):
     METRIC_BUSY = "MetricBusy", "[{name} ]{value} above {atMost}[ in {window}]"
     METRIC_UNKNOWN = "MetricUnknown", "{name} unknown[ in {window}]:"
     WAKE_WHEN_TRUE = "WakeWhenTrue", "wakeWhen {value} above {above} in {window}"
-    WAKE_WHEN_FALSE = "WakeWhenFalse", "wakeWhen {value} at most {above} in {window}"
     WAKE_WHEN_UNKNOWN = "WakeWhenUnknown", "wakeWhen unknown in {window}:"
-    NO_WAKE_WHEN = "NoWakeWhen", "no wakeWhen"
     IN_DOWNTIME = "InDowntime", "schedule {calendar} {until:until}"
     OUTSIDE_DOWNTIME = "OutsideDowntime", "schedule {calendar} closed until {until:edge}[ ({exception})]"
     DOWNTIME_OVER = "DowntimeOver", "schedule {calendar} is over[ ({exception})]"
@@ -255,17 +254,16 @@ class CounterfactualCode(_Code):
     END = "End", "there is an end of {calendar}"
     METRIC_ABOVE = "MetricAbove", "the metric is above {bound}"
     METRIC_AT_MOST = "MetricAtMost", "the metric is at most {bound}"
-    METRIC_KNOWN = "MetricKnown", "the metric has a value"
-    CRITERION = "Criterion", "there is a criterion"
+    METRIC_KNOWN = "MetricKnown", "the metric has a value[ of at most {atMost}][ above {above}]"
     CLUSTER_STATE = "ClusterState", "its cluster has another state"
     UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
     DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
-    READABLE = "Readable", "it can be read"
-    RECORD_READABLE = "RecordReadable", "the record can be read"
-    TIME_READABLE = "TimeReadable", "the time can be read"
-    RECORD_REMOVED = "RecordRemoved", "its record is removed"
-    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed"
-    UNCONTESTED = "Uncontested", "reconciler/contested is removed, or its policy changes"
+    READABLE = "Readable", "{object:it} can be read"
+    RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
+    TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
+    RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
+    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
+    UNCONTESTED = "Uncontested", "reconciler/contested is removed[ from {object}], or its policy changes"
     UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
     NAMED = "Named", "{selector} is in the selector of {policies}"
     FIELD_IS = "FieldIs", "{field} is {value}"
@@ -275,8 +273,8 @@ class CounterfactualCode(_Code):
     OBJECT_EXISTS = "ObjectExists", "{object} exists"
     WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
     CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
-    MORE_REPLICAS = "MoreReplicas", "it has more than {replicas} replicas"
-    ROLLOUT_ENDS = "RolloutEnds", "the rollout ends"
+    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas} replicas"
+    ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
     WAKE_REQUEST = "WakeRequest", "there is a wake request"
     POLICY = "Policy", "there is a policy that selects it"
     SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
@@ -293,6 +291,8 @@ def stable(value: Any, form: str = "") -> str:
     """Return `value` in `form` as stored texts have it: a time in UTC."""
     if form == "until":
         return f"until {value}" if value else "without end"
+    if form == "it":
+        return str(value or "it")
     if isinstance(value, list | tuple):
         return " and ".join(map(str, value))
     if isinstance(value, float):
@@ -386,6 +386,15 @@ class Counterfactual(Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.shown(lambda part: filled(part.code.text, part.values))
+
+    def of(self, object_: str) -> Counterfactual:
+        """Return it as a change of `object_`, "Service/web", where it is about an object and names none yet."""
+        if self.parts:
+            return replace(self, parts=tuple(part.of(object_) for part in self.parts))
+        is_about_one = "{object" in self.code.text or "annotation" in self.values
+        if not is_about_one or "object" in self.values:
+            return self
+        return replace(self, values={**self.values, "object": object_})
 
 
 def change_if(code: CounterfactualCode, **values: Any) -> Counterfactual:

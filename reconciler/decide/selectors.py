@@ -192,7 +192,7 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 class Exclusion(Struct, frozen=True):
     """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
 
-    `counterfactual` is what would end it, None where nothing in our hands does. `on` is what carries it, "Namespace/x".
+    `counterfactual` is what would end it, None where nothing in our hands does. `on` is what has it, "Namespace/x".
     """
 
     reason: Reason
@@ -202,50 +202,47 @@ class Exclusion(Struct, frozen=True):
     on: str = ""
 
 
-def exclusion(annotations: Mapping[str, str], now: datetime, *, kube_downscaler: bool = False) -> Exclusion | None:
-    """Return the opt-out that `annotations` state, None where there is none (any more).
+def exclusions(annotations: Mapping[str, str], now: datetime, *, kube_downscaler: bool = False) -> Iterator[Exclusion]:
+    """Yield the opt-outs that `annotations` state and that are not over; of several the first is the reason.
 
-    A value that cannot be read counts as excluded. With `kube_downscaler` the annotations of kube-downscaler count too.
-    """
-    flag = annotations.get(EXCLUDE)
-    if flag == "true":
-        return _excluded(EXCLUDE, flag)
-    if flag not in (None, "false"):
-        gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=EXCLUDE)
-        return Exclusion(_unreadable(EXCLUDE, flag, '"true" or "false"'), unreadable=True, counterfactual=gone)
-    until = annotations.get(EXCLUDE_UNTIL)
-    found = None if until is None else _excluded_until(EXCLUDE_UNTIL, until, parse_time(until), now)
-    return _by_kube_downscaler(annotations, now) if found is None and kube_downscaler else found
-
-
-def _by_kube_downscaler(annotations: Mapping[str, str], now: datetime) -> Exclusion | None:
-    """Return the opt-out that the annotations of kube-downscaler state: any value but "false" is one.
+    A value that cannot be read counts as excluded. With `kube_downscaler` the annotations of kube-downscaler count
+    too: any value of its flag but "false" is an opt-out.
 
     Source: kube-downscaler kube_downscaler/scaler.py, ignore_resource.
     """
+    flag = annotations.get(EXCLUDE, "false")
+    if flag != "false":
+        yield _excluded(EXCLUDE, flag, is_readable=flag == "true")
+    if EXCLUDE_UNTIL in annotations:
+        until = annotations[EXCLUDE_UNTIL]
+        yield from _excluded_until(EXCLUDE_UNTIL, until, parse_time(until), now)
+    if not kube_downscaler:
+        return
     flag = annotations.get(DOWNSCALER_EXCLUDE, "false")
     if flag.lower() != "false":
-        return _excluded(DOWNSCALER_EXCLUDE, flag)
-    until = annotations.get(DOWNSCALER_EXCLUDE_UNTIL)
-    if not until:
-        return None
-    return _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, parse_kube_downscaler_time(until), now)
+        yield _excluded(DOWNSCALER_EXCLUDE, flag)
+    if annotations.get(DOWNSCALER_EXCLUDE_UNTIL):
+        until = annotations[DOWNSCALER_EXCLUDE_UNTIL]
+        yield from _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, parse_kube_downscaler_time(until), now)
 
 
-def _excluded(annotation: str, value: str) -> Exclusion:
+def _excluded(annotation: str, value: str, *, is_readable: bool = True) -> Exclusion:
+    why = reason(ReasonCode.ANNOTATION_SET, annotation=annotation, value=value)
+    if not is_readable:
+        why = _unreadable(annotation, value, '"true" or "false"')
     gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
-    return Exclusion(reason(ReasonCode.ANNOTATION_SET, annotation=annotation, value=value), counterfactual=gone)
+    return Exclusion(why, unreadable=not is_readable, counterfactual=gone)
 
 
-def _excluded_until(annotation: str, value: str, at: datetime | None, now: datetime) -> Exclusion | None:
-    """Return the opt-out until `at`, None where that has passed; `at` None: `value` cannot be read."""
+def _excluded_until(annotation: str, value: str, at: datetime | None, now: datetime) -> Iterator[Exclusion]:
+    """Yield the opt-out until `at`, where that has not passed; `at` None: `value` cannot be read."""
     if at is None:
         why = _unreadable(annotation, value, "a time as in RFC 3339")
-        return Exclusion(why, unreadable=True, counterfactual=change_if(CounterfactualCode.TIME_READABLE))
-    if now >= at:
-        return None
-    why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
-    return Exclusion(why, until=at, counterfactual=change_if(CounterfactualCode.AFTER, at=at, annotation=annotation))
+        yield Exclusion(why, unreadable=True, counterfactual=change_if(CounterfactualCode.TIME_READABLE))
+    elif now < at:
+        why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
+        over = change_if(CounterfactualCode.AFTER, at=at, annotation=annotation)
+        yield Exclusion(why, until=at, counterfactual=over)
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:

@@ -362,5 +362,4 @@ def _resting(policy: IdlingPolicy, step: Step) -> str:
     result = evaluator_of(policy.idle_when, blind)("", None).result
     if result is CriterionResult.UNKNOWN:
         return "metric"
-    woken = wake_evaluator_of(policy, blind)("", None).result
-    return "wakeWhen" if woken is CriterionResult.UNKNOWN else ""
+    return "wakeWhen" if wake_evaluator_of(policy, blind)("", None).may_hold else ""

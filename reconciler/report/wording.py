@@ -48,7 +48,6 @@ _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
     ReasonCode.METRIC_BUSY: _METRIC,
     ReasonCode.METRIC_UNKNOWN: "{name}:",
     ReasonCode.WAKE_WHEN_TRUE: "wakeWhen {value} > {above} ({window})",
-    ReasonCode.WAKE_WHEN_FALSE: "wakeWhen {value} <= {above} ({window})",
     ReasonCode.WAKE_WHEN_UNKNOWN: "wakeWhen:",
     ReasonCode.IN_DOWNTIME: "{calendar} {until:until}",
     ReasonCode.OUTSIDE_DOWNTIME: "{calendar} starts {until:edge}[ ({exception})]",

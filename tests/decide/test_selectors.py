@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reconciler.decide.selectors import (
     SelectingPolicies,
     SelectorIndex,
-    exclusion,
+    exclusions,
     key_of,
     local_key,
     local_ref,
@@ -170,7 +170,7 @@ REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"
     ],
 )
 def test_an_opt_out(annotations, expected):
-    found = exclusion(annotations, NOW)
+    found = next(exclusions(annotations, NOW), None)
     told = found and (str(found.reason), found.until, found.unreadable, str(found.counterfactual))
     assert told == expected
 
@@ -224,9 +224,9 @@ A_SECOND_FROM_NOW = NOW + timedelta(seconds=1)
 )
 def test_an_opt_out_of_kube_downscaler(annotations, expected):
     """It counts where the Fleet says so."""
-    found = exclusion(annotations, NOW, kube_downscaler=True)
+    found = next(exclusions(annotations, NOW, kube_downscaler=True), None)
     assert (found and (str(found.reason), found.until, found.unreadable, str(found.counterfactual))) == expected
-    without = exclusion(annotations, NOW)
+    without = next(exclusions(annotations, NOW), None)
     assert (without is None) is (FLAG not in annotations or annotations[FLAG] == "false")
 
 

@@ -38,11 +38,12 @@ from reconciler.decide.reasons import (
     Reasons,
     change_if,
     field_is,
+    joint_counterfactual,
     reason,
     text_of,
 )
 from reconciler.decide.selectors import (
-    exclusion,
+    exclusions,
     key_of,
     left_out,
     named_by,
@@ -212,15 +213,15 @@ def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
 def _excluded(case: WorkloadTarget) -> Iterator[Result]:
     space = f"{case.ref.cluster}/{case.ref.namespace}"
     marks = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
-    for subject, inside in marks.items():
-        found = exclusion(inside, case.inputs.run.now, kube_downscaler=case.inputs.fleet.honors_kube_downscaler)
-        if found is None:
-            continue
-        if found.unreadable:
-            yield Notice("exclusion", subject, f"{found.reason}; it counts as excluded", case.policy.name)
-        gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=f"the annotation on {subject}")
-        yield case.stays(found.reason, counterfactual=gone)
+    now, honors = case.inputs.run.now, case.inputs.fleet.honors_kube_downscaler
+    found = [(on, one) for on, inside in marks.items() for one in exclusions(inside, now, kube_downscaler=honors)]
+    if not found:
         return
+    on, first = found[0]
+    if first.unreadable:
+        yield Notice("exclusion", on, f"{first.reason}; it counts as excluded", case.policy.name)
+    ends = (one.counterfactual.of(on) for on, one in found if one.counterfactual is not None)
+    yield case.stays(first.reason, counterfactual=joint_counterfactual(CounterfactualCode.ALL, ends))
 
 
 def _claimed(case: WorkloadTarget) -> Iterator[Result]:

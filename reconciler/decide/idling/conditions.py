@@ -15,7 +15,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.contested import contest_of, is_by_tool, undo_of
+from reconciler.decide.idling.contested import Contest, contest_of, is_by_tool, undo_of
 from reconciler.decide.idling.records import LONG_AGO, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, ServiceState, Subject, WakeRequest
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
@@ -128,8 +128,8 @@ def _requested(facts: Facts) -> Fact | None:
     request = _counting_request(facts)
     if request is None:
         return None
-    acts = facts.subject.state in IDLE_STATES or request.at <= facts.now
-    return Fact(FactName.REQUESTED, (request.reason,), None if acts else request.at)
+    wakes = facts.subject.state in (*IDLE_STATES, IdleState.FOREIGN) or request.at <= facts.now
+    return Fact(FactName.REQUESTED, (request.reason,), None if wakes else request.at)
 
 
 def _counting_request(facts: Facts) -> WakeRequest | None:
@@ -175,9 +175,13 @@ def _excluded(facts: Facts) -> Fact | None:
     found = subject.exclusion
     if found is not None:
         return Fact(FactName.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
-    is_contestable = subject.state in _CONTESTABLE
-    contest = contest_of(subject.scale.written, subject.verdict.policy) if is_contestable else None
+    contest = excluding_contest(subject)
     return None if contest is None else fact(FactName.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
+
+
+def excluding_contest(subject: Subject) -> Contest | None:
+    """Return the contest that excludes `subject` beside its annotations, None where none does."""
+    return contest_of(subject.scale.written, subject.verdict.policy) if subject.state in _CONTESTABLE else None
 
 
 def _due(facts: Facts) -> Fact | None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import lifted
-from reconciler.decide.idling.conditions import Fact, FactName, custom_kind_selector
-from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choose
+from reconciler.decide.idling.conditions import Fact, FactName, custom_kind_selector, excluding_contest
+from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
+from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult, Evaluation, PolicyVerdict, schedules_of
 from reconciler.decide.reasons import (
     Counterfactual,
     CounterfactualCode,
-    Reason,
     ReasonCode,
     change_if,
     field_is,
@@ -52,9 +54,9 @@ def what_would_change(choice: Choice, choices: Choices) -> Counterfactual | None
         return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
     if choice.action not in (IdleAction.LEAVE, IdleAction.OBSERVE):
         return _together((choice,))
-    group = _going_idle_together(choice, choices)
     observed = choice.action is IdleAction.OBSERVE
-    return _together([one for one in group if one is choice or one.holds_others_up or (observed and _is_observed(one))])
+    others = [one for one in _going_idle_together(choice, choices) if one is not choice]
+    return _together((choice, *(one for one in others if one.holds_others_up or (observed and _is_observed(one)))))
 
 
 def kept_up_until(choice: Choice) -> datetime | None:
@@ -77,6 +79,7 @@ def _is_observed(choice: Choice) -> bool:
     return choice.action is IdleAction.OBSERVE
 
 
+_OF_NEIGHBOURS = (*_BY_NEIGHBOURS, FactName.PODS_UNREAD, FactName.CLUSTER_UNREAD, FactName.FEDERATED_PAUSED)
 _NOT_OWN = (FactName.RUNS_ELSEWHERE, FactName.SERVICE_RUNS, FactName.PODS_UNREAD)
 
 
@@ -104,9 +107,42 @@ def _neighbours(name: FactName, choice: Choice) -> tuple[ObjectRef, ...]:
 
 
 def _together(choices: Sequence[Choice]) -> Counterfactual | None:
-    """Return what makes another action of all of `choices`."""
+    """Return what makes another action of the first of `choices`, and lets what keeps it up go idle: the others."""
     ends = [end for choice in choices if (end := _end(choice)) is not None]
-    return what_lifts(chain.from_iterable(map(_lifts, choices)), min(ends, default=None))
+    lifts = list(_lifts(choices[0]))
+    lifts += chain.from_iterable(_lifts_of_other(other, choices[0].ref.cluster) for other in choices[1:])
+    return what_lifts(lifts, min(ends, default=None))
+
+
+def _lifts_of_other(other: Choice, cluster: str) -> Iterator[Counterfactual | None]:
+    """Yield what lets `other` go idle, each with its name, as it is called on `cluster`."""
+    ref = other.subject.scale.runs.ref
+    named = f"{_name(other)}{'' if ref.cluster == cluster else f' on {ref.cluster}'}"
+    if other.state in (IdleState.FOREIGN, IdleState.UNREADABLE):
+        found = _without_its_record(other, named)
+    else:  # a request wakes it: nothing else would go idle
+        found = iter((None,)) if other.state in _OF_STATE else _lifts(other)
+    yield from (None if one is None else one.of(named) for one in found)
+
+
+def _name(choice: Choice) -> str:
+    ref = choice.subject.scale.runs.ref
+    return f"{ref.kind}/{ref.name}"
+
+
+def _without_its_record(choice: Choice, name: str) -> Iterator[Counterfactual | None]:
+    """Yield that its record goes, and what keeps it up then: without the record it is like any other."""
+    if choice.subject.reading is not None:
+        yield change_if(CounterfactualCode.RECORD_REMOVED, object=name)
+    subject = replace(choice.subject, reading=None)
+    state, record = classify(subject)
+    if state is IdleState.FOREIGN:  # by the record of its Service, which is named as what keeps it up
+        state, record = IdleState.AWAKE, None
+    without = choice_of(replace(subject, state=state, record=record), choice.facts.guards, choice.facts.now)
+    for name_ in _OF_NEIGHBOURS:
+        fact = choice.facts.get(name_)
+        without = without if fact is None else without.with_fact(fact)
+    yield from _lifts_of_causes(replace(without, action=choice.action))
 
 
 def _lifts(choice: Choice) -> Iterator[Counterfactual | None]:
@@ -114,6 +150,14 @@ def _lifts(choice: Choice) -> Iterator[Counterfactual | None]:
 
     None where nothing that is known does. What others are the cause of is left out: they are asked by themselves.
     """
+    record = choice.record
+    runs = record is None or not choice.subject.scale.is_at_or_below(record.idled_to)
+    if choice.state is IdleState.FOREIGN and runs:  # no request counts
+        return _without_its_record(choice, _name(choice))
+    return _lifts_of_causes(choice)
+
+
+def _lifts_of_causes(choice: Choice) -> Iterator[Counterfactual | None]:
     state, result = choice.state, choice.subject.verdict.result
     held = {name for name in FactName if name in choice.facts and not _neighbours(name, choice)}
     while True:
@@ -124,7 +168,8 @@ def _lifts(choice: Choice) -> Iterator[Counterfactual | None]:
             yield _ANOTHER_CLUSTER_STATE
             return
         if state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
-            yield _OF_STATE[state]
+            read_only = FactName.READ_ONLY in held and _OF_STATE[state] is _A_WAKE_REQUEST
+            yield from (_OF_STATE[state], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_STATE[state],)
             return
         if name is not None:
             yield _lift(choice.facts.get(name), choice)
@@ -151,17 +196,18 @@ def _last(choice: Choice, rule: Rule, held: Container[FactName]) -> Iterator[Cou
     elif rule.action is IdleAction.WAKE:
         yield change_if(CounterfactualCode.POLICY)
     elif rule.action is not IdleAction.KEEP:
-        yield _all(map(change_of_criteria, verdict.deciding))
+        yield _all(change_of_criteria(one, _NOT_IDLE) for one in verdict.deciding)
     else:
         is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
-        yield _all(map(change_of_criteria, verdict.deciding)) if is_woken else _A_WAKE_REQUEST
+        waking = [one.evaluation for one in verdict.won if one.wakes]
+        yield _all(change_of_criteria(one, _BUSY) for one in waking) if is_woken else _A_WAKE_REQUEST
         if FactName.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
 
 
 def _change_to_idle(choice: Choice) -> Counterfactual | None:
     said = [one.evaluation for one in choice.subject.verdict.won]
-    return _all(change_of_criteria(one) for one in said if one.result is not CriterionResult.IDLE)
+    return _all(change_of_criteria(one, _IDLE) for one in said if one.result is not CriterionResult.IDLE)
 
 
 def _not_busy(choice: Choice) -> CriterionResult:
@@ -225,8 +271,10 @@ def _parts_of(change: Counterfactual | None) -> tuple[Counterfactual | None, ...
 def _in_time(change: Counterfactual | None, ends: datetime | None) -> Counterfactual | None:
     if change is None or ends is None or not _is_time(change) or change.values["at"] < format_time(ends):
         return change
-    key = change.values.get("annotation")
-    return _removed(key) if key else None
+    values = change.values
+    return (
+        change_if(CounterfactualCode.ANNOTATION_REMOVED, **{**values, "at": None}) if "annotation" in values else None
+    )
 
 
 def _is_time(change: Counterfactual | None) -> bool:
@@ -260,22 +308,36 @@ def _of_time(fact: Fact, _choice: Choice) -> Counterfactual | None:
 
 
 def _of_exclusion(_fact: Fact, choice: Choice) -> Counterfactual | None:
-    found = choice.subject.exclusion
-    return _UNCONTESTED if found is None else found.counterfactual
+    """Return what ends every exclusion; the object that has it is named where it is not the one in question."""
+    subject = choice.subject
+    ends = [
+        one.counterfactual.of(one.on)
+        if one.counterfactual is not None and one.on not in ("", _name(choice))
+        else one.counterfactual
+        for one in subject.exclusions
+    ]
+    if excluding_contest(subject) is not None:
+        ends.append(_UNCONTESTED)
+    return _all(ends)
 
 
-def _of_busy(fact: Fact, choice: Choice) -> Counterfactual | None:
-    if fact.name is FactName.BUSY:
-        return _all(change_of_criteria(one.evaluation) for one in _busy(choice))
-    said = [one for one in choice.subject.verdict.won if fact.name is FactName.MAY_WAKE or one.wakes]
-    results = (CriterionResult.BUSY, CriterionResult.UNKNOWN)[: 2 if fact.name is FactName.MAY_WAKE else 1]
-    return _all(change_of_criteria(one.wake_when) for one in said if one.wake_when.result in results)
+def _of_busy(_fact: Fact, choice: Choice) -> Counterfactual | None:
+    return _all(change_of_criteria(one.evaluation, _NOT_BUSY) for one in _busy(choice))
+
+
+def _of_wake_when(fact: Fact, choice: Choice) -> Counterfactual | None:
+    """Return that no `wakeWhen` holds, or with MAY_WAKE that none may hold."""
+    wakes = fact.name is FactName.WAKE_WHEN
+    said = [one.wake_when for one in choice.subject.verdict.won if one.wakes or not wakes]
+    above = [change_if(CounterfactualCode.METRIC_AT_MOST, bound=bound) for one in said for bound in one.above]
+    unknown = [bound for one in said for bound in one.unknown if not wakes]
+    return _all([*above, *(change_if(CounterfactualCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
 
 
 def _of_observing(fact: Fact, choice: Choice) -> Counterfactual | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
-        return _all(map(change_of_criteria, verdict.deciding))
+        return _all(change_of_criteria(one, _NOT_IDLE) for one in verdict.deciding)
     return field_is("mode", f"Enforce in {' and '.join(fact.why[0].values['policies'])}")
 
 
@@ -287,15 +349,19 @@ def _of_custom_kind(fact: Fact, choice: Choice) -> Counterfactual:
 def _of_reason(fact: Fact, _choice: Choice) -> Counterfactual | None:
     """Return what lifts a fact that may have several reasons, by the one it has."""
     first = fact.why[0]
+    if first.code in _OF_SERVICE:
+        return change_if(_OF_SERVICE[first.code], object=f"Service/{first.values['service']}")
     if first.code is ReasonCode.SET_BY_OTHERS:
         return _removed(first.values["annotation"])
     return _OF_REASON.get(first.code)
 
 
+_OF_SERVICE = {
+    ReasonCode.SERVICE_RECORD_UNREADABLE: CounterfactualCode.RECORD_READABLE,
+    ReasonCode.SERVICE_FOREIGN: CounterfactualCode.RECORD_REMOVED,
+}
 _OF_REASON = {
     ReasonCode.UNREADABLE: change_if(CounterfactualCode.READABLE),
-    ReasonCode.SERVICE_RECORD_UNREADABLE: _RECORD_READABLE,
-    ReasonCode.SERVICE_FOREIGN: change_if(CounterfactualCode.RECORD_REMOVED),
     ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
     ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
 }
@@ -309,7 +375,7 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.REQUESTED: _of_time,
     FactName.EXCLUDED: _of_exclusion,
     FactName.BUSY: _of_busy,
-    FactName.WAKE_WHEN: _of_busy,
+    FactName.WAKE_WHEN: _of_wake_when,
     FactName.FLOOR: lambda fact, _choice: field_is("idleReplicas", f"below {fact.why[0].values['replicas']}"),
     FactName.GUARDED: _always(change_if(CounterfactualCode.FLAG, flag=REMOVED_FLAG)),
     FactName.PROTECTED: _always(change_if(CounterfactualCode.UNPROTECTED)),
@@ -327,7 +393,7 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
     FactName.KEPT_AWAKE: _of_time,
     FactName.MIN_AGE: _of_time,
     FactName.ROLLOUT: _always(change_if(CounterfactualCode.ROLLOUT_ENDS)),
-    FactName.MAY_WAKE: _of_busy,
+    FactName.MAY_WAKE: _of_wake_when,
     FactName.OBSERVED: _of_observing,
 }
 
@@ -335,12 +401,19 @@ _LIFTS: Mapping[FactName, Callable[[Fact, Choice], Counterfactual | None]] = {
 # What changes what criteria say.
 
 
-def change_of_criteria(evaluation: Evaluation) -> Counterfactual | None:
-    """Return the smallest change that would make another result of `evaluation`, None where none is known."""
-    if evaluation.parts:
-        changes = map(change_of_criteria, evaluation.parts)
-        return joint_counterfactual(CounterfactualCode.ANY, changes) if evaluation.any_part else _all(changes)
-    return _change_of_criterion(evaluation.reasons[0]) if evaluation.reasons else None
+_IDLE = frozenset({CriterionResult.IDLE})
+_NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN})
+_BUSY = frozenset({CriterionResult.BUSY})
+_NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
+
+
+def change_of_criteria(evaluation: Evaluation, wanted: Set[CriterionResult]) -> Counterfactual | None:
+    """Return the smallest change that makes the result of `evaluation` a `wanted` one, None where none is known."""
+    if not evaluation.parts:
+        return _change_of_criterion(evaluation, wanted)
+    changes = [change_of_criteria(one, wanted) for one in evaluation.parts if one.result not in wanted]
+    any_is_enough = evaluation.is_any is (CriterionResult.IDLE in wanted)
+    return joint_counterfactual(CounterfactualCode.ANY, changes) if any_is_enough else _all(changes)
 
 
 _SCHEDULES = {
@@ -351,26 +424,19 @@ _SCHEDULES = {
     ReasonCode.OUTSIDE_DOWNTIME: (CounterfactualCode.ANOTHER_WINDOW, "schedule"),
     ReasonCode.DOWNTIME_OVER: (CounterfactualCode.ANOTHER_WINDOW, "schedule"),
 }
-_METRICS = {
-    ReasonCode.METRIC_IDLE: (CounterfactualCode.METRIC_ABOVE, "atMost"),
-    ReasonCode.METRIC_BUSY: (CounterfactualCode.METRIC_AT_MOST, "atMost"),
-    ReasonCode.WAKE_WHEN_TRUE: (CounterfactualCode.METRIC_AT_MOST, "above"),
-    ReasonCode.WAKE_WHEN_FALSE: (CounterfactualCode.METRIC_ABOVE, "above"),
-}
-_OTHER_CRITERIA = {
-    ReasonCode.METRIC_UNKNOWN: change_if(CounterfactualCode.METRIC_KNOWN),
-    ReasonCode.WAKE_WHEN_UNKNOWN: change_if(CounterfactualCode.METRIC_KNOWN),
-    ReasonCode.NO_CRITERION: change_if(CounterfactualCode.CRITERION),
-}
 
 
-def _change_of_criterion(said: Reason) -> Counterfactual | None:
-    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its bound."""
-    if said.code in _METRICS:
-        code, bound = _METRICS[said.code]
-        return change_if(code, bound=said.values[bound])
-    if said.code not in _SCHEDULES:
-        return _OTHER_CRITERIA.get(said.code)
+def _change_of_criterion(evaluation: Evaluation, wanted: Container[CriterionResult]) -> Counterfactual | None:
+    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
+    to_idle = CriterionResult.IDLE in wanted
+    if evaluation.threshold is not None and evaluation.result is CriterionResult.UNKNOWN:
+        return change_if(CounterfactualCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": evaluation.threshold})
+    if evaluation.threshold is not None:
+        code = CounterfactualCode.METRIC_AT_MOST if to_idle else CounterfactualCode.METRIC_ABOVE
+        return change_if(code, bound=evaluation.threshold)
+    said = next(iter(evaluation.reasons), None)
+    if said is None or said.code not in _SCHEDULES:
+        return None
     if "until" in said.values:
         return change_if(CounterfactualCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
     code, stated = _SCHEDULES[said.code]

@@ -36,9 +36,9 @@ from reconciler.decide.idling.subjects import (
     need_pods_requests,
     wake_request,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, joint_counterfactual, reason
-from reconciler.decide.selectors import Exclusion, exclusion, key_of, namespace_annotations, namespace_labels
-from reconciler.model import Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
+from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
+from reconciler.model import NOTHING, Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
 
 _NEEDED = {
@@ -138,7 +138,7 @@ class _Observer:
             else read_service_record(endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
             request=self._request(service, endpoints),
-            exclusion=exclusion(service.annotations, self._setting.run.now) if service.annotations else None,
+            exclusion=next(exclusions(service.annotations, self._setting.run.now), None),
             excluded=excluded,
         )
         opts_out = state.exclusion or state.excluded
@@ -258,7 +258,7 @@ class _Observer:
             reading=read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
             controller=self._controller(scale),
-            exclusion=self._exclusion(scale, services),
+            exclusions=tuple(self._exclusions(scale, services)),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
@@ -297,33 +297,25 @@ class _Observer:
             return "its target was not found"
         return scale.problem
 
-    def _exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
-        namespace = scale.ref.namespace
+    def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> Iterator[Exclusion]:
+        """Yield what excludes `scale`, on it or around it; of several the first is the reason."""
+        namespace, now, fleet = scale.ref.namespace, self._setting.run.now, self._setting.fleet
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            return Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
-        if namespace in self._setting.fleet.protected:
-            named = namespace in self._setting.fleet.protected_namespaces
+            yield Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
+        if namespace in fleet.protected:
+            named = namespace in fleet.protected_namespaces
             lifts = change_if(CounterfactualCode.UNPROTECTED) if named else None
-            annotated = self._annotated_exclusion(scale, services)
-            if annotated is not None and lifts is not None and annotated.counterfactual is not None:
-                lifts = joint_counterfactual(CounterfactualCode.ALL, (lifts, annotated.counterfactual))
-            return Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), counterfactual=lifts)
-        return self._annotated_exclusion(scale, services)
-
-    def _annotated_exclusion(self, scale: Scale, services: Iterable[ServiceState]) -> Exclusion | None:
-        namespace, now = scale.ref.namespace, self._setting.run.now
-        honored = self._setting.fleet.honors_kube_downscaler
-        annotated = (
-            (f"Namespace/{namespace}", self._space_annotations.get(namespace, {}), honored),
-            *((f"{one.ref.kind}/{one.ref.name}", one.annotations, honored) for one in (scale.written, scale.runs)),
-            *((f"Service/{service.ref.name}", service.service.annotations, False) for service in services),
-        )
-        for name, texts, kube_downscaler in annotated:
-            found = exclusion(texts, now, kube_downscaler=kube_downscaler) if texts else None
-            if found is not None:
-                return replace(found, on=name)
-        return None
+            yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), counterfactual=lifts)
+        around = self._space_annotations.get(namespace, NOTHING)
+        honors, own = fleet.honors_kube_downscaler, {one.ref: one.annotations for one in (scale.written, scale.runs)}
+        holders = [("Namespace", namespace, around, honors)]
+        holders += [(ref.kind, ref.name, texts, honors) for ref, texts in own.items()]
+        holders += [("Service", service.ref.name, service.service.annotations, False) for service in services]
+        for kind, name, texts, kube_downscaler in holders:
+            if texts:
+                for found in exclusions(texts, now, kube_downscaler=kube_downscaler):
+                    yield replace(found, on=f"{kind}/{name}")
 
 
 def _listed(service: ServiceState) -> Iterator[ObjectRef]:

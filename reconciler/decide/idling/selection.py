@@ -14,6 +14,8 @@ from reconciler.decide.idling.verdicts import (
     Exclusions,
     PolicyVerdict,
     Verdict,
+    WakeEvaluator,
+    WakeWhen,
     deciding_policies,
     evaluator_of,
     wake_evaluator_of,
@@ -49,8 +51,8 @@ class ClusterVerdicts:
         self._reaching = self._selecting.reaching
         self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
         self._labels = namespace_labels(cluster)
-        self._evaluators: dict[str, tuple[Evaluator, Evaluator]] = {}
-        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, Evaluation]] = {}
+        self._evaluators: dict[str, tuple[Evaluator, WakeEvaluator]] = {}
+        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, WakeWhen]] = {}
         self._on_workloads: dict[tuple[str, ...], Verdict] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
@@ -152,7 +154,7 @@ class ClusterVerdicts:
             self._evaluated[about] = (evaluate(namespace, service), wakes(namespace, service))
         return PolicyVerdict(policy, service, *self._evaluated[about], equal_policies)
 
-    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, Evaluator]:
+    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, WakeEvaluator]:
         if policy.name not in self._evaluators:
             answers = self._answers[policy.name]
             self._evaluators[policy.name] = (

@@ -264,7 +264,7 @@ class Subject(Struct, frozen=True):
     reading: Reading[Record] | None = None
     autoscaler: PinnedAutoscaler | None = None
     controller: str = ""
-    exclusion: Exclusion | None = None
+    exclusions: tuple[Exclusion, ...] = ()
     request: WakeRequest | None = None
     unknown: str = ""
     protected: Reason | None = None
@@ -285,6 +285,11 @@ class Subject(Struct, frozen=True):
     @property
     def ref(self) -> ObjectRef:
         return self.scale.written.ref
+
+    @property
+    def exclusion(self) -> Exclusion | None:
+        """What excludes it, the first of several; None where nothing does."""
+        return self.exclusions[0] if self.exclusions else None
 
     @property
     def left_out_by(self) -> tuple[str, ...]:

@@ -43,15 +43,36 @@ class CriterionResult(StrEnum):
 class Evaluation(Struct, frozen=True):
     """What criteria say. `until` is when the schedules that make it idle end, None where none does.
 
-    `parts` are the criteria that make it so, where several are joined: all of them would have to say something else for
-    another result, or with `any_part` one of them.
+    `threshold` is that of a metric, which is idle at or below it. `parts` are the criteria that are joined, () for one:
+    idle where all of them are, or with `is_any` where one is.
     """
 
     result: CriterionResult
     reasons: Reasons
     until: datetime | None = None
+    threshold: float | None = None
     parts: tuple[Evaluation, ...] = ()
-    any_part: bool = False
+    is_any: bool = False
+
+
+class WakeWhen(Struct, frozen=True):
+    """What the `wakeWhen` of a policy says, and why: it holds where a metric is above its threshold.
+
+    `above` are the thresholds of the metrics that are above theirs, `unknown` those of the metrics without a value.
+    """
+
+    reasons: Reasons = ()
+    above: tuple[float, ...] = ()
+    unknown: tuple[float, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.above)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether it holds, or it is not known that it does not."""
+        return bool(self.above or self.unknown)
 
 
 Evaluator = Callable[[str, str | None], Evaluation]
@@ -167,14 +188,14 @@ def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason |
 
 
 def _metric_evaluation(criterion: MetricCriterion, value: float | Reason) -> Evaluation:
-    window = criterion.window
+    window, bound = criterion.window, float(criterion.at_most)
     if isinstance(value, Reason):
         unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
-        return Evaluation(CriterionResult.UNKNOWN, (unknown, value))
-    idle, bound = value <= criterion.at_most, float(criterion.at_most)
+        return Evaluation(CriterionResult.UNKNOWN, (unknown, value), threshold=bound)
+    idle = value <= criterion.at_most
     code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
     why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
-    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,))
+    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), threshold=bound)
 
 
 def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
@@ -182,60 +203,59 @@ def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
         found = _saying(result, evaluations)
         if found:
-            return _joined(result, found)
+            return Evaluation(result, _reasons(found), parts=evaluations)
+    if not evaluations:
+        return _NO_CRITERION
     ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
-    return _joined(CriterionResult.IDLE, evaluations, min(ends, default=None), any_part=True)
+    return Evaluation(CriterionResult.IDLE, _reasons(evaluations), min(ends, default=None), parts=evaluations)
 
 
 def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
     """Return idle where any is idle, busy where all are, else unknown; unknown for none."""
-    idle = _saying(CriterionResult.IDLE, evaluations)
-    if idle:
-        ends = [evaluation.until for evaluation in idle if evaluation.until is not None]
-        return _joined(CriterionResult.IDLE, idle, max(ends, default=None))
-    unknown = _saying(CriterionResult.UNKNOWN, evaluations)
-    if unknown:
-        return _joined(CriterionResult.UNKNOWN, unknown, any_part=True)
-    return _joined(CriterionResult.BUSY, evaluations, any_part=True)
+    for result in (CriterionResult.IDLE, CriterionResult.UNKNOWN, CriterionResult.BUSY):
+        found = _saying(result, evaluations)
+        if found:
+            ends = [evaluation.until for evaluation in found if evaluation.until is not None]
+            return Evaluation(result, _reasons(found), max(ends, default=None), parts=evaluations, is_any=True)
+    return _NO_CRITERION
 
 
 def _saying(result: CriterionResult, evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
     return tuple(evaluation for evaluation in evaluations if evaluation.result is result)
 
 
-def _joined(
-    result: CriterionResult, parts: tuple[Evaluation, ...], until: datetime | None = None, *, any_part: bool = False
-) -> Evaluation:
-    if not parts:
-        return _NO_CRITERION
-    reasons = tuple(dict.fromkeys(chain.from_iterable(one.reasons for one in parts)))
-    return Evaluation(result, reasons, until, parts, any_part)
+def _reasons(evaluations: Iterable[Evaluation]) -> Reasons:
+    return tuple(dict.fromkeys(chain.from_iterable(one.reasons for one in evaluations)))
 
 
 _NO_CRITERION = Evaluation(CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),))
 
+WakeEvaluator = Callable[[str, str | None], WakeWhen]
+"""(namespace, Service or None) -> what `wakeWhen` says."""
 
-def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
-    """Return how `policy` judges its `wakeWhen`: BUSY where one holds, IDLE where none does, else UNKNOWN."""
+
+def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> WakeEvaluator:
+    """Return how `policy` judges its `wakeWhen`."""
     series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
     if not series:
-        quiet = Evaluation(CriterionResult.IDLE, (reason(ReasonCode.NO_WAKE_WHEN),))
+        quiet = WakeWhen()
         return lambda _namespace, _service: quiet
-    return lambda namespace, service: all_of(
-        tuple(_wake_evaluation(metric, value_for(one, namespace, service)) for metric, one in series)
-    )
+    return lambda namespace, service: _wake_when([(one, value_for(said, namespace, service)) for one, said in series])
 
 
-def _wake_evaluation(metric: WakeMetric, value: float | Reason | None) -> Evaluation:
-    window, bound = metric.window, float(metric.above)
-    if value is None or isinstance(value, Reason):
-        unknown = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
-        why = value or reason(ReasonCode.NO_SERIES)
-        return Evaluation(CriterionResult.UNKNOWN, (unknown, why))
-    wakes = value > bound
-    code = ReasonCode.WAKE_WHEN_TRUE if wakes else ReasonCode.WAKE_WHEN_FALSE
-    why = reason(code, value=value, above=bound, window=window)
-    return Evaluation(CriterionResult.BUSY if wakes else CriterionResult.IDLE, (why,))
+def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> WakeWhen:
+    above: list[tuple[float, Reasons]] = []
+    unknown: list[tuple[float, Reasons]] = []
+    for metric, value in values:
+        window, threshold = metric.window, float(metric.above)
+        if value is None or isinstance(value, Reason):
+            no_value = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
+            unknown.append((threshold, (no_value, value or reason(ReasonCode.NO_SERIES))))
+        elif value > threshold:
+            why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=threshold, window=window)
+            above.append((threshold, (why,)))
+    reasons = dict.fromkeys(chain.from_iterable(why for _, why in above or unknown))
+    return WakeWhen(tuple(reasons), tuple(one for one, _ in above), tuple(one for one, _ in unknown))
 
 
 def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
@@ -255,14 +275,13 @@ UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is kno
 class PolicyVerdict(Struct, frozen=True):
     """What `policy` says of what it selects: of the Service named `service`, or with None of a scalable itself.
 
-    `wake_when` is BUSY where it holds and IDLE where it does not. `equal_policies` are the names of all policies of the
-    same, highest priority, () where there is just this one.
+    `equal_policies` are the names of all policies of the same, highest priority, () where there is just this one.
     """
 
     policy: IdlingPolicy
     service: str | None
     evaluation: Evaluation
-    wake_when: Evaluation
+    wake_when: WakeWhen
     equal_policies: tuple[str, ...] = ()
 
     @property
@@ -358,18 +377,12 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     @cached_property
     def wake_when(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
-        return next(
-            (verdict for verdict in self.won if verdict.wakes and verdict.wake_when.result is CriterionResult.BUSY),
-            None,
-        )
+        return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
 
     @cached_property
-    def wake_when_blocker(self) -> Evaluation | None:
+    def wake_when_blocker(self) -> WakeWhen | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
-        return next(
-            (verdict.wake_when for verdict in self.won if verdict.wake_when.result is not CriterionResult.IDLE),
-            None,
-        )
+        return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
 
     @cached_property
     def equal_policies(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from tests.builders import (
     a_cluster,
     a_federated_replica_set,
     a_fleet,
+    a_namespace,
     a_ref,
     a_service,
     a_state,
@@ -278,14 +279,69 @@ def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
 def test_before_the_window_what_keeps_a_neighbour_up_counts_too():
     together = (a_workload(), a_workload("api", template_labels={"app": "web"}, **EXCLUDED))
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)), now=NOON)
-    assert {flip_of(one) for one in outcome.desired.explanations} == {f"{OPENS} and reconciler/exclude is removed"}
+    flips = {one.ref.name: flip_of(one) for one in outcome.desired.explanations}
+    assert flips == {
+        "web": f"{OPENS} and reconciler/exclude is removed from Deployment/api",
+        "api": f"{OPENS} and reconciler/exclude is removed",
+    }
+
+
+UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "service", "namespace", "flip"),
+    [
+        pytest.param(
+            EXCLUDED["annotations"] | UNTIL,
+            {},
+            {},
+            "it is 2026-11-21T00:00:00Z or later and reconciler/exclude is removed",
+            id="both annotations",
+        ),
+        pytest.param(
+            EXCLUDED["annotations"],
+            EXCLUDED["annotations"],
+            EXCLUDED["annotations"],
+            "reconciler/exclude is removed from Namespace/shop and reconciler/exclude is removed"
+            " and reconciler/exclude is removed from Service/web",
+            id="everywhere",
+        ),
+        pytest.param(
+            {}, {}, {"downscaler/exclude": "true"}, "downscaler/exclude is removed from Namespace/shop", id="theirs"
+        ),
+        pytest.param(
+            {}, {"reconciler/exclude-until": "soon"}, {}, "the time on Service/web can be read", id="unreadable"
+        ),
+    ],
+)
+def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service, namespace, flip):
+    state = a_state(
+        a_cluster(
+            services=(a_service(annotations=service),),
+            workloads=(a_workload(annotations=workload),),
+            namespaces=(a_namespace("shop", annotations=namespace),),
+        )
+    )
+    assert told(state) == ("stays awake", flip)
+
+
+def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_its_record():
+    theirs = a_workload("api", template_labels={"app": "web"}, annotations=RECORD | STAGING)
+    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), theirs))))
+    flips = {one.ref.name: flip_of(one) for one in outcome.desired.explanations}
+    assert flips == dict.fromkeys(("web", "api"), "the record of Deployment/api is removed")
 
 
 @pytest.mark.parametrize(
     ("elsewhere", "flip"),
     [
-        pytest.param({}, OPENS, id="it goes idle everywhere"),
-        pytest.param(ROLLING, f"{OPENS} and the rollout ends", id="a rollout elsewhere"),
+        pytest.param({}, [OPENS, OPENS], id="it goes idle everywhere"),
+        pytest.param(
+            ROLLING,
+            [f"{OPENS} and the rollout of Deployment/web on west ends", f"{OPENS} and the rollout ends"],
+            id="a rollout elsewhere",
+        ),
     ],
 )
 def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, flip):
@@ -294,7 +350,7 @@ def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, flip
     west_web = a_workload(cluster="west", **elsewhere)
     west = a_cluster("west", services=(a_service(cluster="west"),), workloads=(west_web,))
     outcome = decided(a_state(east, west), now=NOON, fleet=a_fleet("east", "west"), federated=(fed,))
-    assert [flip_of(one) for one in outcome.desired.explanations] == [flip, flip]
+    assert [flip_of(one) for one in outcome.desired.explanations] == flip
 
 
 @pytest.mark.parametrize(
@@ -363,69 +419,88 @@ def test_what_lifts_several_blockers(changes, expected):
 
 
 class Situation(NamedTuple):
-    """All that a decision is made from; `busy` and `waking` are the values of the two metrics."""
+    """All that a decision is made from; `busy` and `waking` are the values of the two metrics, None for no series."""
 
     state: ObservedState
     policy: IdlingPolicy
     fleet: Fleet
     now: datetime
-    busy: float
-    waking: float
+    busy: float | None
+    waking: float | None
 
     def outcomes(self) -> dict[str, tuple[str, Counterfactual | None]]:
-        said = answers(("web", self.busy), policy="p") | answers(("web", self.waking), policy="p", query="queue")
+        busy, waking = (() if one is None else (("web", one),) for one in (self.busy, self.waking))
+        said = answers(*busy, policy="p") | answers(*waking, policy="p", query="queue")
         state = replace(self.state, answers=said)
         found = decided(state, self.policy, now=self.now, fleet=self.fleet).desired.explanations
         return {one.ref.name: (one.outcome, one.counterfactual) for one in found}
 
-    def with_workloads(self, change: Any) -> Situation:
+    def changed(self, name: str, change: Any) -> Situation:
+        """The situation with `change` made to one object, "Service/web"."""
         (east,) = self.state.clusters.values()
-        workloads = tuple(change(one) for one in east.workloads)
-        return self._replace(state=replace(self.state, clusters={"east": replace(east, workloads=workloads)}))
+        lists = {
+            field: tuple(
+                change(one) if f"{one.ref.kind}/{one.ref.name}" == name else one for one in getattr(east, field)
+            )
+            for field in ("workloads", "services", "namespaces")
+        }
+        return self._replace(state=replace(self.state, clusters={"east": replace(east, **lists)}))
 
-    def without(self, annotation: str) -> Situation:
-        return self.with_workloads(
-            lambda one: replace(one, annotations={k: v for k, v in one.annotations.items() if k != annotation})
+    def without(self, name: str, *annotations: str) -> Situation:
+        return self.changed(
+            name,
+            lambda one: replace(one, annotations={k: v for k, v in one.annotations.items() if k not in annotations}),
         )
 
-    def where(self, change: Counterfactual) -> Situation:
-        """The situation where what `change` names came true; of several that each would do, the first."""
+    def where(self, change: Counterfactual, name: str) -> Situation:
+        """The situation where what `change` names of the workload `name` came true; of what each would do the first."""
         code, values = change.code, change.values
         if code is CounterfactualCode.ALL:
             found = self
             for part in change.parts:
-                found = found.where(part)
+                found = found.where(part, name)
             return found
         if code is CounterfactualCode.ANY:
-            return self.where(change.parts[0])
+            return self.where(change.parts[0], name)
         if code in (CounterfactualCode.AT, CounterfactualCode.AFTER):
             at = parse_time(str(values["at"])) or self.now
             return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
-        if code in (CounterfactualCode.METRIC_ABOVE, CounterfactualCode.METRIC_AT_MOST):
-            value = values["bound"] + (1 if code is CounterfactualCode.METRIC_ABOVE else 0)
-            return self._replace(**{"busy" if values["bound"] == 0 else "waking": value})
-        return _MADE_TRUE[code](self, values)
+        if code in (
+            CounterfactualCode.METRIC_ABOVE,
+            CounterfactualCode.METRIC_AT_MOST,
+            CounterfactualCode.METRIC_KNOWN,
+        ):
+            above = values["above"] if "above" in values else values["bound"] if code.value == "MetricAbove" else None
+            value = values.get("bound", values.get("atMost")) if above is None else above + 1
+            return self._replace(**{"waking" if 5 in values.values() else "busy": value})
+        return _MADE_TRUE[code](self, values.get("object", f"Deployment/{name}"), values)
 
 
-def _field_is(now: Situation, values: Any) -> Situation:
+def _field_is(now: Situation, _object: str, values: Any) -> Situation:
     fields = {"autoscalers.hpa": {"autoscalers": Autoscalers()}, "mode": {"mode": "Enforce"}}
     return now._replace(policy=replace(now.policy, **fields[values["field"]]))
 
 
 _MADE_TRUE: dict[CounterfactualCode, Any] = {
-    CounterfactualCode.ANNOTATION_REMOVED: lambda now, values: now.without(values["annotation"]),
-    CounterfactualCode.UNCONTESTED: lambda now, _values: now.without("reconciler/contested"),
-    CounterfactualCode.ROLLOUT_ENDS: lambda now, _values: now.with_workloads(
-        lambda one: replace(one, observed_generation=one.generation)
+    CounterfactualCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
+    CounterfactualCode.UNCONTESTED: lambda now, name, _values: now.without(name, "reconciler/contested"),
+    CounterfactualCode.RECORD_REMOVED: lambda now, name, _values: now.without(name, *RECORD, *STAGING),
+    CounterfactualCode.ROLLOUT_ENDS: lambda now, name, _values: now.changed(
+        name, lambda one: replace(one, observed_generation=one.generation)
     ),
-    CounterfactualCode.MORE_REPLICAS: lambda now, values: now.with_workloads(
-        lambda one: one if one.spec_replicas > values["replicas"] else replace(one, replicas=values["replicas"] + 1)
+    CounterfactualCode.MORE_REPLICAS: lambda now, name, values: now.changed(
+        name, lambda one: replace(one, replicas=values["replicas"] + 1)
     ),
-    CounterfactualCode.WAKE_REQUEST: lambda now, _values: now.with_workloads(
-        lambda one: replace(one, annotations={**one.annotations, "reconciler/wake-requested-at": format_time(now.now)})
+    CounterfactualCode.WAKE_REQUEST: lambda now, name, _values: now.changed(
+        name,
+        lambda one: replace(one, annotations={**one.annotations, "reconciler/wake-requested-at": format_time(now.now)}),
     ),
-    CounterfactualCode.CLUSTER_STATE: lambda now, _values: now._replace(fleet=a_fleet()),
-    CounterfactualCode.UNPROTECTED: lambda now, _values: now._replace(fleet=a_fleet()),
+    CounterfactualCode.CLUSTER_STATE: lambda now, _name, _values: now._replace(
+        fleet=replace(now.fleet, clusters=a_fleet().clusters)
+    ),
+    CounterfactualCode.UNPROTECTED: lambda now, _name, _values: now._replace(
+        fleet=replace(now.fleet, protected_namespaces=())
+    ),
     CounterfactualCode.FIELD_IS: _field_is,
 }
 
@@ -439,7 +514,9 @@ ANNOTATIONS = (
     {"reconciler/awake-until": ENDS},
     {"reconciler/contested": '{"by":"argocd"}'},
     WOKEN_NOW,
+    RECORD | STAGING,
 )
+EXCLUSIONS = ({}, {}, {}, {"reconciler/exclude": "true"}, {"reconciler/exclude-until": "2026-11-20T23:30:00Z"})
 
 
 @st.composite
@@ -475,14 +552,21 @@ def situations(draw: st.DrawFn) -> Situation:
     policy, web = draw(policies()), draw(workloads("web"))
     fleets = (a_fleet(), a_fleet(), of_state("ReadOnly"), of_state("Frozen"), a_fleet(protected_namespaces=("shop",)))
     neighbours = draw(st.lists(workloads("api"), max_size=1))
-    now, busy, waking = (draw(st.sampled_from(one)) for one in ((NOON, NIGHT, MONDAY), (0, 4), (0, 9)))
+    now, busy, waking = (draw(st.sampled_from(one)) for one in ((NOON, NIGHT, MONDAY), (0, 4, None), (0, 9, None)))
     hpas = (an_hpa(minimum=1),) if draw(st.booleans()) else ()
     if draw(st.booleans()):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world, replace(a_policy("p"), wake=policy.wake))
         state, now = world.state(), draw(st.sampled_from((SOON, MONDAY)))
     else:
-        state = a_state(a_cluster(services=(a_service(),), workloads=(web, *neighbours), autoscalers=hpas))
+        service, namespace = (draw(st.sampled_from(EXCLUSIONS)) for _ in range(2))
+        cluster = a_cluster(
+            services=(a_service(annotations=service),),
+            workloads=(web, *neighbours),
+            autoscalers=hpas,
+            namespaces=(a_namespace("shop", annotations=namespace),),
+        )
+        state = a_state(cluster)
     return Situation(state, policy, draw(st.sampled_from(fleets)), now, busy, waking)
 
 
@@ -492,7 +576,7 @@ def test_what_is_said_to_change_it_does(situation: Situation) -> None:
     for name, (outcome, change) in situation.outcomes().items():
         if change is not None:
             event(str(change.code))
-            assert situation.where(change).outcomes()[name][0] != outcome, f"{name} {outcome} even if {change}"
+            assert situation.where(change, name).outcomes()[name][0] != outcome, f"{name} {outcome} even if {change}"
 
 
 def test_what_is_protected_and_excluded_takes_both() -> None:
@@ -504,4 +588,4 @@ def test_what_is_protected_and_excluded_takes_both() -> None:
         str(change)
         == "the namespace is removed from protectedNamespaces of the Fleet and reconciler/exclude is removed"
     )
-    assert there.where(change).outcomes()["web"][0] == "goes idle"
+    assert there.where(change, "web").outcomes()["web"][0] == "goes idle"

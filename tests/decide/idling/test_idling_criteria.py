@@ -47,6 +47,7 @@ from tests.decide.idling.idling_policies import (
 from tests.decide.schedule.calendars import a_calendar
 
 IDLE, BUSY, UNKNOWN = CriterionResult.IDLE, CriterionResult.BUSY, CriterionResult.UNKNOWN
+OTHER = {IDLE: {BUSY, UNKNOWN}, BUSY: {IDLE}, UNKNOWN: {IDLE}}
 COVERAGE = "count_over_time(up[{{ window }}])"
 
 
@@ -189,7 +190,12 @@ def test_a_workload_without_a_service_has_no_metric():
 )
 def test_a_schedule(now, result, words, flip, until):
     evaluation = judged(a_policy(), now=now)
-    assert (evaluation.result, text_of(evaluation.reasons), str(change_of_criteria(evaluation)), evaluation.until) == (
+    assert (
+        evaluation.result,
+        text_of(evaluation.reasons),
+        str(change_of_criteria(evaluation, OTHER[evaluation.result])),
+        evaluation.until,
+    ) == (
         result,
         words,
         flip,
@@ -254,7 +260,11 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
-    assert (evaluation.result, text_of(evaluation.reasons), str(change_of_criteria(evaluation))) == (
+    assert (
+        evaluation.result,
+        text_of(evaluation.reasons),
+        str(change_of_criteria(evaluation, OTHER[evaluation.result])),
+    ) == (
         result,
         words,
         flip,
@@ -289,33 +299,70 @@ def test_criteria_nest_and_tell_what_decided():
     evaluation = judged(policy, answers(("web", 0)))
     assert evaluation.result is IDLE
     assert text_of(evaluation.reasons) == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
-    assert str(change_of_criteria(evaluation)) == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
+    assert (
+        str(change_of_criteria(evaluation, OTHER[evaluation.result]))
+        == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
+    )
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
     assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 
 
 @pytest.mark.parametrize(
-    ("value", "result", "words"),
+    ("value", "expected", "words"),
     [
-        (1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
-        (0.0, IDLE, "wakeWhen 0 at most 0 in 5m"),
-        (math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
-        (None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
+        (1.0, (True, True), "wakeWhen 1 above 0 in 5m"),
+        (0.0, (False, False), ""),
+        (math.nan, (False, True), "wakeWhen unknown in 5m: nan"),
+        (None, (False, True), "wakeWhen unknown in 5m: no series"),
     ],
-    ids=["above", "at the bound", "NaN", "no series"],
+    ids=["above", "at the threshold", "NaN", "no series"],
 )
-def test_wake_when(value, result, words):
+def test_wake_when_holds_or_may_hold(value, expected, words):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
     evaluate = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
     found = evaluate("shop", "web")
-    assert (found.result, text_of(found.reasons)) == (result, words)
+    assert ((found.holds, found.may_hold), text_of(found.reasons)) == (expected, words)
 
 
 def test_without_wake_when_nothing_wakes():
     evaluate = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
-    assert evaluate("shop", "web").result is IDLE
+    assert not evaluate("shop", "web").may_hold
+
+
+IDLE_METRIC, BUSY_METRIC, NO_METRIC = (Evaluation(one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "wanted", "expected"),
+    [
+        pytest.param(NO_METRIC, {IDLE}, "the metric has a value of at most 3", id="unknown, to idle"),
+        pytest.param(NO_METRIC, {BUSY}, "the metric has a value above 3", id="unknown, to busy"),
+        pytest.param(
+            all_of((BUSY_METRIC, NO_METRIC)),
+            {IDLE},
+            "the metric is at most 3 and the metric has a value of at most 3",
+            id="what is unknown beside what is busy",
+        ),
+        pytest.param(all_of((BUSY_METRIC, NO_METRIC)), {IDLE, UNKNOWN}, "the metric is at most 3", id="not busy"),
+        pytest.param(
+            any_of((IDLE_METRIC, NO_METRIC)),
+            {BUSY},
+            "the metric is above 3 and the metric has a value above 3",
+            id="what is unknown beside what is idle",
+        ),
+        pytest.param(any_of((IDLE_METRIC, NO_METRIC)), {BUSY, UNKNOWN}, "the metric is above 3", id="not idle"),
+        pytest.param(
+            any_of((BUSY_METRIC, NO_METRIC)),
+            {IDLE},
+            "the metric is at most 3 or the metric has a value of at most 3",
+            id="either",
+        ),
+    ],
+)
+def test_what_criteria_change_to_is_said(evaluation, wanted, expected):
+    assert str(change_of_criteria(evaluation, wanted)) == expected
 
 
 def test_each_query_that_cannot_be_used_is_told_once():
