@@ -416,11 +416,6 @@ def bomb(unpacked: int) -> bytes:
     return an_answer(gzipped_zeros(unpacked), "Content-Encoding: gzip")
 
 
-def test_a_bomb_is_what_it_says() -> None:
-    assert gzip.decompress(gzipped_zeros(3 << 20)) == bytes(3 << 20)
-    assert len(gzipped_zeros(64 << 20)) < 100_000
-
-
 def large_bomb(client: socket.socket) -> None:
     client.sendall(bomb(1 << 30))
 
@@ -574,10 +569,6 @@ def test_pauses(policy: RetryPolicy, tried: int, retry_after: float | None, low:
 
 
 # Proxies
-
-
-def a_tunnel(reply: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> Server:
-    return Server(lambda client: client.sendall(reply))
 
 
 def relay(client: socket.socket, port: int) -> None:
