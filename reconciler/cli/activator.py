@@ -8,8 +8,7 @@ import ipaddress
 import re
 import resource
 import signal
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass
 
 import click
 from msgspec.structs import replace
@@ -21,9 +20,10 @@ from reconciler.activator.publication import ActivatorPod, Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.cli.options import context_option, option, seconds, server_options, verb
+from reconciler.cli.option_values import seconds, this_second
+from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
 
@@ -32,62 +32,66 @@ _MOST = 1_000_000
 _DESCRIPTORS_BESIDE = 512
 
 
-@verb("activator")
-@option("--pod-namespace", metavar="NAME", default="reconciler", help="The namespace of this Pod, and of its Lease.")
-@option("--pod-name", metavar="NAME", required=True, help="The name of this Pod.")
-@option("--pod-uid", metavar="UID", required=True, help="The uid of this Pod.")
-@option("--pod-ips", metavar="IPS", required=True, help="The addresses of this Pod, separated by commas.")
-@option("--port-range", metavar="FIRST-LAST", default="20000-29999", help="The ports to listen on for idle Services.")
-@option("--held", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that wait for a pod.")
-@option("--held-per-service", type=click.IntRange(1, _MOST), default=100, help="Most of them of one Service.")
-@option("--spliced", type=click.IntRange(1, _MOST), default=10_000, help="Most connections that are joined with pods.")
-@option("--hold-timeout", type=seconds, default=60.0, help="After so long a waiting connection is reset.")
-@option(
-    "--splice",
-    type=click.Choice(["Auto", "Never"]),
-    default="Auto",
-    help="Auto hands connections to pods, except where a NetworkPolicy may select them.",
-)
-@option("--proxy-protocol", is_flag=True, help="Tell pods who the client is, with the PROXY protocol, version 2.")
-@option("--read-only", is_flag=True, help="Wake nothing: only write that pods are needed.")
-@option("--grace", type=seconds, default=30.0, help="How long connections have after SIGTERM.")
-@option("--http-port", type=click.IntRange(1, 65_535), default=8080, help="The port of metrics and health.")
-@context_option
-@server_options
-def activator_command(context: str | None, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ActivatorOptions(RunOptions):
+    """Those of `activator`."""
+
+    pod_namespace: str = option("The namespace of this Pod, and of its Lease.", metavar="NAME", default="reconciler")
+    pod_name: str = option("The name of this Pod.", metavar="NAME", required=True)
+    pod_uid: str = option("The uid of this Pod.", metavar="UID", required=True)
+    pod_ips: str = option("The addresses of this Pod, separated by commas.", metavar="IPS", required=True)
+    port_range: str = option("The ports to listen on for idle Services.", metavar="FIRST-LAST", default="20000-29999")
+    held: int = option("Most connections that wait for a pod.", type=click.IntRange(1, _MOST), default=10_000)
+    held_per_service: int = option("Most of them of one Service.", type=click.IntRange(1, _MOST), default=100)
+    spliced: int = option("Most connections that are joined with pods.", type=click.IntRange(1, _MOST), default=10_000)
+    hold_timeout: float = option("After so long a waiting connection is reset.", type=seconds, default=60.0)
+    splice: str = option(
+        "Auto hands connections to pods, except where a NetworkPolicy may select them.",
+        type=click.Choice(["Auto", "Never"]),
+        default="Auto",
+    )
+    proxy_protocol: bool = option("Tell pods who the client is, with the PROXY protocol, version 2.", default=False)
+    read_only: bool = option("Wake nothing: only write that pods are needed.", default=False)
+    grace: float = option("How long connections have after SIGTERM.", type=seconds, default=30.0)
+    http_port: int = option("The port of metrics and health.", type=click.IntRange(1, 65_535), default=8080)
+
+
+@verb("activator", ActivatorOptions, "context", SERVER)
+def activator_command(options: ActivatorOptions) -> int:
     """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
 
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
     policies: what is idle, and how it is woken, is written on the Services and workloads.
     """
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
-    options = RunOptions.of("", {**flags, "context": context, "qps": 0.0})
+    context = options.context
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
     connection = Connection(reached)
-    client, wakes = (ApiClient(connection, options.settings) for _ in range(2))  # wakes wait for nothing else
-    pod = ActivatorPod(flags["pod_namespace"], flags["pod_name"], flags["pod_uid"], _addresses(flags["pod_ips"]))
-    ports = _ports(flags["port_range"], flags["http_port"])
+    settings = replace(options.settings, qps=0.0)
+    client, wakes = (ApiClient(connection, settings) for _ in range(2))  # wakes wait for nothing else
+    pod = ActivatorPod(options.pod_namespace, options.pod_name, options.pod_uid, _addresses(options.pod_ips))
+    ports = _ports(options.port_range, options.http_port)
     limits = ActivatorLimits(
-        held=flags["held"],
-        held_per_service=flags["held_per_service"],
-        spliced=flags["spliced"],
+        held=options.held,
+        held_per_service=options.held_per_service,
+        spliced=options.spliced,
         listeners=len(ports),
-        hold_timeout=flags["hold_timeout"],
+        hold_timeout=options.hold_timeout,
         ports=ports,
     )
     activator = Activator(
         client=client,
-        waker=Waker(WakeView(wakes), pod.namespace, _now, read_only=flags["read_only"]),
+        waker=Waker(WakeView(wakes), pod.namespace, this_second, read_only=options.read_only),
         publication=Publication(client, pod),
         limit=options.limit,
         pod=pod,
         limits=within_descriptors(limits, len(pod.addresses)),
         tell=say,
-        proxy_protocol=flags["proxy_protocol"],
-        never_splices=flags["splice"] == "Never",
-        grace=flags["grace"],
+        proxy_protocol=options.proxy_protocol,
+        never_splices=options.splice == "Never",
+        grace=options.grace,
     )
-    asyncio.run(_run(activator, flags["http_port"]))
+    asyncio.run(_run(activator, options.http_port))
     return ExitCode.DONE
 
 
@@ -106,10 +110,6 @@ async def _run(activator: Activator, http_port: int) -> None:
     say(f"activator of Pod {activator.pod.name}, {', '.join(activator.pod.addresses)}")
     await activator.run(ended)
     say("activator ended")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
 
 
 def _addresses(text: str) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
-from reconciler.cli.options import verb
+from reconciler.cli.options import Options, argument, verb
 from reconciler.cli.output import report_failure, say, show, show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, program_name, verb_here
@@ -22,11 +23,17 @@ COMPLETE = "_RECONCILER_COMPLETE"
 _NAME = "reconciler"
 
 
-@verb("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion_command(shell: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions(Options):
+    """Those of `completion`."""
+
+    shell: str = argument("{bash|zsh|fish}", type=click.Choice(["bash", "zsh", "fish"]))
+
+
+@verb("completion", CompletionOptions)
+def completion_command(options: CompletionOptions) -> None:
     """Print the script that completes verbs, options and their values in SHELL."""
-    found = get_completion_class(shell)
+    found = get_completion_class(options.shell)
     assert found is not None
     script = found(click.Group(_NAME), {}, _NAME, COMPLETE)
     show(script.source_template % script.source_vars())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -12,23 +13,15 @@ from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
 from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.notifications import Notifications, notifications
+from reconciler.cli.option_values import duration, seconds
 from reconciler.cli.options import (
     DEFAULT_PATH,
-    duration,
-    fail_on_option,
-    filter_options,
     option,
     output_option,
     path_argument,
     policies_option,
-    report_dir_option,
-    run_options,
-    seconds,
-    shard_option,
-    style_options,
     terminal_or,
     verb,
-    world_options,
 )
 from reconciler.cli.output import FORMATS, failure_lines, say
 from reconciler.cli.plan_file import (
@@ -40,8 +33,9 @@ from reconciler.cli.plan_file import (
     read_saved,
     still_allowed,
 )
-from reconciler.cli.progress import TrackedRun, progress_options, tracked_run
-from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.cli.progress import TrackedRun, tracked_run
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.allowed_changes import check_replicas, check_templates
@@ -51,51 +45,46 @@ from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
 
-@verb("apply")
-@path_argument("[PATH|PLAN]")
-@world_options
-@output_option(*FORMATS)
-@option("--auto-approve", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@option("--lock-timeout", type=seconds, default=30.0, help="How long to wait for the lock of each cluster.")
-@policies_option(default=None, default_words=DEFAULT_PATH, help="With a PLAN: the policies to compare it with.")
-@option("--approve-differences", is_flag=True, help="With a PLAN: apply also what a fresh plan does not have.")
-@option("--max-plan-age", type=duration(), default="1h", help="With a PLAN: refuse an older one.")
-@fail_on_option
-@option("--live", is_flag=True, help="With a PLAN made from a snapshot: apply it to live clusters.")
-@filter_options
-@shard_option
-@run_options
-@report_dir_option
-@style_options
-@progress_options
-def apply_command(path: str, output: str, auto_approve: bool, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions(RunOptions):
+    """Those of `apply`, also of a saved plan."""
+
+    path: str = path_argument("[PATH|PLAN]")
+    output: str = output_option(*FORMATS)
+    auto_approve: bool = option("Do not ask for approval; required without a terminal.", default=False)
+    lock_timeout: float = option("How long to wait for the lock of each cluster.", type=seconds, default=30.0)
+    policies_path: str | None = policies_option(
+        "With a PLAN: the policies to compare it with.", default=None, default_words=DEFAULT_PATH
+    )
+    approve_differences: bool = option("With a PLAN: apply also what a fresh plan does not have.", default=False)
+    max_plan_age: timedelta = option("With a PLAN: refuse an older one.", type=duration(), default=timedelta(hours=1))
+    live: bool = option("With a PLAN made from a snapshot: apply it to live clusters.", default=False)
+
+
+@verb("apply", ApplyOptions, "path", WORLD, "fail_on", FILTERS, "shard", RUN, "report_dir", STYLE, PROGRESS)
+def apply_command(options: ApplyOptions) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 
     On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is
     applied as far as it was approved.
     """
-    options = RunOptions.of(path, flags)
+    path = options.path
     saved = is_saved_plan(path)
-    terminal_or(auto_approve or saved, "apply")
+    terminal_or(options.auto_approve or saved, "apply")
     if saved and not options.filters.empty:
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")
     if saved and options.shard is not None:
         raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
-    approval = Approval(output, options, ask=not auto_approve and not saved)
+    approval = Approval(options.output, options, ask=not options.auto_approve and not saved)
     with cut_by_signals(options.limit) as limit:
         with notifications(options) as told, tracked_run("apply", options) as run:
             control = replace(
                 approval.control(run.progress),
-                lock_timeout=flags["lock_timeout"],
-                commit=commit_of((flags["policies"] or DEFAULT_PATH) if saved else path),
+                lock_timeout=options.lock_timeout,
+                commit=commit_of((options.policies_path or DEFAULT_PATH) if saved else path),
                 report_dir=options.report_dir,
             )
-            code = (
-                _saved(run, control, approval, told, {**flags, "ask": not auto_approve})
-                if saved
-                else _fresh(run, control, approval, told)
-            )
-            code = run.ended(code)
+            code = run.ended((_saved if saved else _fresh)(run, control, approval, told))
         return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
 
@@ -110,7 +99,7 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(run: TrackedRun, control: Control, approval: Approval, told: Notifications) -> ExitCode:
+def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
@@ -128,7 +117,7 @@ def _fresh(run: TrackedRun, control: Control, approval: Approval, told: Notifica
 
 
 def _due_only(
-    run: TrackedRun, control: Control, approval: Approval, told: Notifications, problem: Exception
+    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications, problem: Exception
 ) -> ExitCode:
     """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
 
@@ -151,22 +140,20 @@ def _due_only(
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(
-    run: TrackedRun, control: Control, approval: Approval, told: Notifications, flags: dict[str, Any]
-) -> ExitCode:
+def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications) -> ExitCode:
     options, file = run.options, run.options.path
-    made = read_saved(file, options, flags["max_plan_age"])
-    policies, fleet = policies_at_hand(flags["policies"])
+    made = read_saved(file, options, options.max_plan_age)
+    policies, fleet = policies_at_hand(options.policies_path)
     check_saved(made, fleet, file)
-    then = replace(options, now=made.made_at, run_id=made.run, revision=made.revision)
+    then = options.replace(now=made.made_at, run_id=made.run, source_revision=made.revision)
     world = run.metrics.opened(then.world(fleet), fleet)
-    not_done = {**check_world(made, world, file, live=flags["live"]), **ended_idles(made, options.now)}
+    not_done = {**check_world(made, world, file, live=options.live), **ended_idles(made, options.now)}
 
     def compare() -> Compared:
         return compared(made, None if policies is None else plan(policies, world, then.request()))
 
-    differences = SavedPlanDifferences(made, file, everything=flags["approve_differences"])
-    differences.ask(compare, ask=flags["ask"], known=policies is not None)
+    differences = SavedPlanDifferences(made, file, everything=options.approve_differences)
+    differences.ask(compare, ask=not options.auto_approve, known=policies is not None)
     check_templates(made, policies or PolicySet(fleet), file)
 
     def allowed(saved: Plan) -> tuple[Action, ...]:
@@ -191,7 +178,7 @@ def _saved(
     return exit_of_saved(applied)
 
 
-def _report(applied: Applied, approval: Approval, run: TrackedRun) -> None:
+def _report(applied: Applied, approval: Approval, run: TrackedRun[ApplyOptions]) -> None:
     run.metrics.decided(applied.plan, applied.outcomes)
     run.progress.close()
     for outcome in applied.outcomes:

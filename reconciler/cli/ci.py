@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
-from reconciler.cli.options import GENERAL, option, path_argument, seconds, verb
+from reconciler.cli.option_values import seconds
+from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
@@ -51,67 +52,65 @@ def _failing(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-@verb("ci")
-@click.argument("platform", type=click.Choice(list(_RUNS)))
-@path_argument()
-@option("--base", metavar="PATH", help="The policies before the change.")
-@option(
-    "--snapshot",
-    metavar="DIR",
-    help="The snapshot to plan from; without one the policies are only checked.",
-    group=GENERAL,
-)
-@option(
-    "--fail-on",
-    type=_failing,
-    metavar="never,invalid,held-back,unknown,conflict",
-    default="invalid,held-back",
-    help="What fails the check: policies that are invalid or cannot be planned, which all but never contain; what "
-    "limits hold back because of the change; what is unknown; policies of equal priority.",
-)
-@option(
-    "--comment",
-    type=click.Choice(["always", "on-effect", "never"]),
-    default="always",
-    help="When a comment is written on the pull request; with on-effect where there is something to say.",
-)
-@option("--check-timeout", type=seconds, default=120.0, help="How long the policies may take to check.")
-@option("--plan-timeout", type=seconds, default=300.0, help="How long the plan may take.")
-def ci_command(platform: str, path: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class CiOptions(Options):
+    """Those of `ci`."""
+
+    platform: str = argument("{github|gitlab}", type=click.Choice(list(_RUNS)))
+    path: str = path_argument()
+    base: str | None = option("The policies before the change.", metavar="PATH")
+    snapshot: str | None = option(
+        "The snapshot to plan from; without one the policies are only checked.", metavar="DIR", group=GENERAL
+    )
+    fail_on: frozenset[str] = option(
+        "What fails the check: policies that are invalid or cannot be planned, which all but never contain; what "
+        "limits hold back because of the change; what is unknown; policies of equal priority.",
+        type=_failing,
+        metavar="never,invalid,held-back,unknown,conflict",
+        default="invalid,held-back",
+    )
+    comment: str = option(
+        "When a comment is written on the pull request; with on-effect where there is something to say.",
+        type=click.Choice(["always", "on-effect", "never"]),
+        default="always",
+    )
+    check_timeout: float = option("How long the policies may take to check.", type=seconds, default=120.0)
+    plan_timeout: float = option("How long the plan may take.", type=seconds, default=300.0)
+
+
+@verb("ci", CiOptions, "path")
+def ci_command(options: CiOptions) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
 
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
     request, which later runs update. Live clusters are never read.
     """
-    review, warnings, code = _reviewed(path, flags["base"], flags["snapshot"], flags)
+    platform = options.platform
+    review, warnings, code = _reviewed(options)
     if platform == "github":
         annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
     quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
-    codes = {code, _published(platform, review, flags["comment"], quiet=quiet)}
-    failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in flags["fail_on"]))
+    codes = {code, _published(platform, review, options.comment, quiet=quiet)}
+    failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in options.fail_on))
     ended = first_exit_code(codes & failing)
     if ended in _REASONS:
         say(f"exit code {int(ended)}: {_REASONS[ended]}, see the comment or the summary")
     return ended
 
 
-def _reviewed(
-    path: str, base: str | None, snapshot: str | None, flags: Mapping[str, Any]
-) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
-    """Return the review, the warnings that belong to it, and the exit code of what was found.
-
-    `flags` say how long the parts of it may take, and what fails the check.
-    """
+def _reviewed(options: CiOptions) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
+    """Return the review, the warnings that belong to it, and the exit code of what was found."""
+    path, base, snapshot = options.path, options.base, options.snapshot
     for given in filter(None, (path, snapshot)):
         if link := _link_in(given):
             problem = Problem.of_path(link, "is a symbolic link, expected a folder of the change itself")
             return ReviewComment(path, (problem,)), (), ExitCode.MALFORMED
     try:
-        with _at_most(flags["check_timeout"]):
+        with _at_most(options.check_timeout):
             policies, problems = checked(path)
             before, base_problems = (None, ()) if policies is None or base is None else checked(base)
     except _OutOfTimeError:
-        words = f"{path}: the policies were not checked within {flags['check_timeout']:g} s, expected it sooner"
+        words = f"{path}: the policies were not checked within {options.check_timeout:g} s, expected it sooner"
         return ReviewComment(path, (), failure=(words,)), (), ExitCode.NOTHING_DONE
     if policies is None or problems:
         return ReviewComment(path, problems), (), ExitCode.MALFORMED
@@ -121,8 +120,8 @@ def _reviewed(
         return replace(review, failure=(words,)), policies.warnings, ExitCode.DONE
     compared = None if before is None else base
     # Only what fails the check: a code for something else would hide it.
-    fail_on = [word for word in FailOn if word in flags["fail_on"]]
-    review, code = _planned(review, compared, snapshot, fail_on, flags["plan_timeout"])
+    fail_on = [word for word in FailOn if word in options.fail_on]
+    review, code = _planned(review, compared, snapshot, fail_on, options.plan_timeout)
     return review, policies.warnings, code
 
 

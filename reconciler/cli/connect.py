@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-
-import click
 
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
@@ -26,11 +25,12 @@ from reconciler.backends.kubernetes.manifests import Manifest, Manifests
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
 from reconciler.cli.approval import DECLINED, is_approved
-from reconciler.cli.options import duration, now_option, option, policies_option, server_options, terminal_or, verb
+from reconciler.cli.option_values import duration
+from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.rotation import rotate, shown_on_failure, verified_access
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, ReconcilerError, UsageError
@@ -53,37 +53,39 @@ _ADMISSION = {
 }
 
 
-@verb("connect")
-@click.argument("subject", metavar="[MEMBER]", required=False)
-@policies_option()
-@option(
-    "--admin-context", metavar="NAME", default_words="MEMBER", help="The context of the kubeconfig to set it up with."
-)
-@option("--file", metavar="FILE", help="The kubeconfig that runs use, to write to.")
-@option("--hub", metavar="CONTEXT", help="In place of a file: the cluster whose CronJob mounts a Secret.")
-@option("--secret", metavar="NAME", default_words=_SECRET, help="The name of that Secret.")
-@option(
-    "--duration",
-    "life",
-    type=duration(SHORTEST, _LONGEST),
-    default="90d",
-    help="How long the token is to be valid; the API server may give a shorter one.",
-)
-@activator_option
-@option("--no-rotation", is_flag=True, help="Without the right to renew its own token.")
-@option("--rotate", "rotates", is_flag=True, help="Renew the tokens in FILE that are past half of their life.")
-@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@server_options
-@now_option
-def connect_command(subject: str | None, rotates: bool, auto_approve: bool, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ConnectOptions(RunOptions):
+    """Those of `connect`."""
+
+    subject: str | None = argument("[MEMBER]", required=False)
+    path: str = policies_option()
+    admin_context: str | None = option(
+        "The context of the kubeconfig to set it up with.", metavar="NAME", default_words="MEMBER"
+    )
+    file: str | None = option("The kubeconfig that runs use, to write to.", metavar="FILE")
+    hub: str | None = option("In place of a file: the cluster whose CronJob mounts a Secret.", metavar="CONTEXT")
+    secret: str | None = option("The name of that Secret.", metavar="NAME", default_words=_SECRET)
+    life: timedelta = option(
+        "How long the token is to be valid; the API server may give a shorter one.",
+        "--duration",
+        type=duration(SHORTEST, _LONGEST),
+        default=timedelta(days=90),
+    )
+    activator: bool = activator_option()
+    no_rotation: bool = option("Without the right to renew its own token.", default=False)
+    rotate: bool = option("Renew the tokens in FILE that are past half of their life.", default=False)
+    auto_approve: bool = auto_approve_option()
+
+
+@verb("connect", ConnectOptions, SERVER, "now")
+def connect_command(options: ConnectOptions) -> int:
     """Give runs from elsewhere access to MEMBER, a cluster of the Fleet: a ServiceAccount, its rights, a kubeconfig.
 
     What is to be done is shown first; what is there already stays. With --rotate the tokens of all members in FILE are
     renewed, each with itself; beside --secret they go to that Secret, of the cluster that this runs in.
     """
-    options = RunOptions.of(flags["policies"], {**flags, "context": None})
-    file, hub, secret = (flags[name] for name in ("file", "hub", "secret"))
-    if rotates:
+    subject, file, hub, secret = options.subject, options.file, options.hub, options.secret
+    if options.rotate:
         if subject is not None or hub is not None or file is None:
             raise UsageError("--rotate: expected --file FILE, with or without --secret NAME, and nothing else")
         return rotate(file, secret, options)
@@ -91,12 +93,12 @@ def connect_command(subject: str | None, rotates: bool, auto_approve: bool, **fl
         raise UsageError("connect: expected the name of a cluster of the Fleet, or --rotate")
     if (file is None) == (hub is None):
         raise UsageError("connect: expected either --file FILE or --hub CONTEXT, where the entry goes")
-    terminal_or(auto_approve, "connect")
+    terminal_or(options.auto_approve, "connect")
     policies = options.policies()
-    setup = _Setup(_member(policies, subject), policies, options, flags["admin_context"])
-    place = KubeconfigFile(file) if hub is None else _secret_of(hub, secret or _SECRET, policies, options)
-    wanted = setup.wanted(activator=flags["activator"], own_token=not flags["no_rotation"])
-    return _connected(setup, place, wanted, flags["life"], asks=not auto_approve)
+    setup = _Setup(_member(policies, subject), policies, options, options.admin_context)
+    place = KubeconfigFile(str(file)) if hub is None else _secret_of(hub, secret or _SECRET, policies, options)
+    wanted = setup.wanted(activator=options.activator, own_token=not options.no_rotation)
+    return _connected(setup, place, wanted, options.life, asks=not options.auto_approve)
 
 
 def _member(policies: PolicySet, name: str) -> FleetCluster:

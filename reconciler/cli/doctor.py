@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,19 +27,11 @@ from reconciler.cli.doctor_findings import (
     unexpected,
 )
 from reconciler.cli.doctor_rights import TenantAccount, missing_rights, missing_rules, rights_finding, tenant_findings
-from reconciler.cli.options import (
-    GENERAL,
-    context_option,
-    is_duration,
-    live_options,
-    option,
-    output_option,
-    path_argument,
-    verb,
-)
+from reconciler.cli.option_values import is_duration
+from reconciler.cli.options import GENERAL, option, output_option, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.rbac import binding, manifest_lines, role
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, UsageError
 from reconciler.model import Run
@@ -52,35 +45,39 @@ _NAME = "reconciler"
 _VERBS = ("apply", "plan")
 
 
-@verb("doctor")
-@path_argument()
-@context_option
-@option(
-    "-n", "--namespace", metavar="NAME", help="With --context: check the rights in this namespace only.", group=GENERAL
-)
-@option(
-    "--for",
-    "verb",
-    type=click.Choice(_VERBS),
-    default="apply",
-    help="The verb to check the rights for.",
-    elsewhere=is_duration,
-)
-@live_options
-@output_option("text", "json")
-def doctor_command(path: str, output: str, verb: str, namespace: str | None, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(RunOptions):
+    """Those of `doctor`; it refuses a snapshot, with the reason."""
+
+    only_namespace: str | None = option(
+        "With --context: check the rights in this namespace only.", "-n", "--namespace", metavar="NAME", group=GENERAL
+    )
+    verb: str = option(
+        "The verb to check the rights for.",
+        "--for",
+        type=click.Choice(_VERBS),
+        default="apply",
+        elsewhere=is_duration,
+    )
+    snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
+    output: str = output_option("text", "json")
+
+
+@verb("doctor", DoctorOptions, "path context", REQUESTS)
+def doctor_command(options: DoctorOptions) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
     Nothing is written. Missing roles are printed as manifests that can be applied.
     """
-    options = RunOptions.of(path, {**flags, "namespace": () if namespace is None else (namespace,)})
     if options.snapshot is not None:
         raise UsageError(f"--snapshot: {options.snapshot} has no server, expected live clusters")
-    if namespace is not None and options.context is None:
-        raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
-    found = checked_clusters(cases(options.policies(), options, applies=verb == "apply"))
-    if output == "json":
-        show_document("Examination", {"clusters": [_document(one) for one in found]}, output)
+    if options.only_namespace is not None:
+        if options.context is None:
+            raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
+        options = options.replace(namespace=(options.only_namespace,))
+    found = checked_clusters(cases(options.policies(), options, applies=options.verb == "apply"))
+    if options.output == "json":
+        show_document("Examination", {"clusters": [_document(one) for one in found]}, options.output)
     else:
         show_lines(_lines(found))
     return exit_of(found)

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-import click
+from dataclasses import dataclass
 
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
-from reconciler.cli.options import (
-    context_option,
-    offering,
-    option,
-    output_option,
-    policies_option,
-    tenant_option,
-    text_width,
-    verb,
-    world_options,
-)
+from reconciler.cli.options import argument, offering, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import show, show_document, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.pipeline import plan_and_state
@@ -44,15 +32,18 @@ def _subjects(begun: str) -> Iterable[str]:
     return (f"{kind}.{field.path}" for field in fields(kind))
 
 
-@verb("explain")
-@click.argument("subject", metavar="OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
-@option("--recursive", is_flag=True, help="With KIND[.FIELD]: list every field below it.")
-@output_option("text", "json", "yaml")
-@policies_option()
-@context_option
-@world_options
-@tenant_option
-def explain_command(subject: str, policies: str, output: str, recursive: bool, **flags: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(RunOptions):
+    """Those of `explain`."""
+
+    subject: str = argument("OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
+    recursive: bool = option("With KIND[.FIELD]: list every field below it.", default=False)
+    output: str = output_option("text", "json", "yaml")
+    path: str = policies_option()
+
+
+@verb("explain", ExplainOptions, "context", WORLD, "tenant")
+def explain_command(options: ExplainOptions) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
     OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it; FederatedReplicaSet/NAMESPACE/NAME is one on all
@@ -60,7 +51,7 @@ def explain_command(subject: str, policies: str, output: str, recursive: bool, *
     would change it. Where no policy selects it, it names the policy that comes closest. JSON and YAML, of an OBJECT
     only, have the reasons as codes and values.
     """
-    options = RunOptions.of(policies, flags)
+    subject, output, recursive = options.subject, options.output, options.recursive
     if "/" not in subject and not _names_cluster(options, subject):
         _check_kind(subject)
         if output != "text":

@@ -7,121 +7,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import click
-from click.core import ParameterSource
-from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.protocols import LEASES
-from reconciler.cli.options import DEFAULT_PATH, option, policies_option, together
-from reconciler.cli.output import say
-from reconciler.errors import ClusterError, PolicyError, UsageError, reason_of
-from reconciler.model import OUR_LABELS
+from reconciler.errors import PolicyError, UsageError
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.load import check_loaded, read_fleet_for_wakes
+from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.world import World
 from reconciler.yaml.reader import read_documents
-
-fleet_options = together(
-    policies_option(
-        default=None, default_words=DEFAULT_PATH, help="The policy directory, or a file with the Fleet, which is read."
-    ),
-    option(
-        "--context",
-        multiple=True,
-        metavar="NAME",
-        help="A context of the kubeconfig, in place of a Fleet; may be repeated.",
-    ),
-    option(
-        "--own-namespace", metavar="NAME", default_words="reconciler", help="With --context: the namespace of the lock."
-    ),
-)
-
-
-class FleetSource(Struct, frozen=True):
-    """What the flags and their variables say; `policies` None: they do not name one.
-
-    `unasked`: the contexts come from the variable, not from a flag.
-    """
-
-    policies: str | None
-    contexts: Sequence[str]
-    own_namespace: str | None
-    unasked: bool = False
-
-    @classmethod
-    def of(cls, flags: Mapping[str, Any]) -> FleetSource:
-        """Return what `flags`, those of this call, say: a flag beats the variable of another one."""
-        policies, contexts, own_namespace = flags["policies"], flags["context"], flags["own_namespace"]
-        if _is_flag("context") and not _is_flag("policies"):
-            policies = None
-        if _is_flag("policies") and not _is_flag("context"):
-            contexts = ()
-        if not contexts and not _is_flag("own_namespace"):
-            own_namespace = None
-        return cls(policies, contexts, own_namespace, unasked=bool(contexts) and not _is_flag("context"))
-
-    @property
-    def path(self) -> str:
-        return self.policies or DEFAULT_PATH
-
-    def read(self) -> Fleet:
-        """Return what a wake needs of the Fleet; what else is wrong with it is a warning.
-
-        Raises:
-            PolicyError: not even that can be read. UsageError: flags that exclude each other.
-        """
-        if not self.contexts:
-            if self.own_namespace is not None:
-                raise UsageError("--own-namespace: the Fleet names its own, expected it beside --context")
-            return self._from_file()
-        context, fleet = ("RECONCILER_CONTEXT", "RECONCILER_POLICIES") if self.unasked else ("--context", "--policies")
-        if self.policies is not None:
-            raise UsageError(f"{context}: takes the place of a Fleet, expected no {fleet} beside it")
-        if self.unasked:
-            say(
-                f"warning: {context} takes the place of the Fleet: {', '.join(self.contexts)}; "
-                "--policies PATH names one"
-            )
-        return fleet_of_contexts(self.contexts, self.own_namespace)
-
-    def check_own_namespace(self, fleet: Fleet, world: World) -> None:
-        """Check that what stands in for a lost Fleet uses the namespace of its locks and records.
-
-        Our Leases show where that is. A lock in another namespace would keep no run of that Fleet from writing.
-
-        Raises:
-            UsageError: there are some in another namespace than that of `fleet`, and no flag says which one is meant.
-        """
-        if not self.contexts or self.own_namespace is not None:
-            return
-        for name, access in sorted(world.accesses.items()):
-            try:
-                found = {one.ref.namespace for one in access.cluster.list(LEASES, labels=_OUR_LEASES)}
-            except ClusterError as error:
-                why = reason_of(error).removeprefix(f"{name}: ")
-                say(
-                    f"warning: {name}: uses the namespace {fleet.namespace}; whether the Fleet used another one is not "
-                    f"known: {why}; --own-namespace NAME names it"
-                )
-                continue
-            if found - {fleet.namespace}:
-                raise UsageError(
-                    f"{_WHERE}: {name} has Leases of the reconciler in {' and '.join(sorted(found))}, expected "
-                    "--own-namespace with the namespace of the Fleet whose place it takes"
-                )
-
-    def _from_file(self) -> Fleet:
-        fleet, problems = read_fleet_for_wakes(self.path)
-        for problem in problems:
-            say(f"warning: {problem}")
-        return fleet
 
 
 def user_of_this_machine() -> str:
@@ -132,13 +28,7 @@ def user_of_this_machine() -> str:
         return f"user {os.getuid()}"
 
 
-def _is_flag(name: str) -> bool:
-    """Return whether the option `name` stands on the command line of this call."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
 _WHERE = "--context"
-_OUR_LEASES = ",".join(f"{key}={value}" for key, value in OUR_LABELS.items())
 _NOTHING = Loaded((), (), True, hashlib.sha256().hexdigest())
 
 

@@ -5,34 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from msgspec.structs import replace
-
 from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
-from reconciler.cli.options import (
-    LONGEST_PAST,
-    color_option,
-    days_option,
-    duration,
-    now_option,
-    option,
-    output_option,
-    path_argument,
-    quiet_option,
-    request_options,
-    tenant_option,
-    tick_option,
-    verb,
-    verbose_option,
-)
+from reconciler.cli.option_values import LONGEST_PAST, duration
+from reconciler.cli.options import days_option, option, output_option, verb
 from reconciler.cli.output import as_text, say, show
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.verdicts import schedules_of
@@ -47,57 +32,55 @@ from reconciler.policy.types import Calendar, PolicySet, Prices
 from reconciler.report.calendar import render_calendars
 from reconciler.world import victim_order
 
-price_option = option(
-    "--price",
-    multiple=True,
-    metavar="RESOURCE=PRICE",
-    help="What a core (cpu) or a GiB (memory) costs an hour, in place of prices of the Fleet; may be repeated.",
-)
+
+def price_option() -> Any:
+    """Return the field of stated prices, which `prices_of` reads."""
+    return option(
+        "What a core (cpu) or a GiB (memory) costs an hour, in place of prices of the Fleet; may be repeated.",
+        multiple=True,
+        metavar="RESOURCE=PRICE",
+    )
 
 
-@verb("forecast")
-@path_argument()
-@option("--snapshot", metavar="DIR", help="The snapshot to play on; it stays as it is.")
-@request_options
-@now_option
-@option(
-    "--replay",
-    "past",
-    type=duration(timedelta(days=1), LONGEST_PAST),
-    metavar="DURATION",
-    help="Play the past that long with what the queries said then, recorded in the snapshot, or asked of Prometheus.",
-)
-@days_option("How many days to play.")
-@tick_option
-@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)} or a label, for example team.")
-@price_option
-@tenant_option
-@output_option("text", "json", "yaml", "markdown", "html")
-@color_option
-@verbose_option
-@quiet_option
-def forecast_command(path: str, output: str, days: int, past: timedelta | None, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ForecastOptions(RunOptions):
+    """Those of `forecast`."""
+
+    snapshot: str | None = option("The snapshot to play on; it stays as it is.", metavar="DIR")
+    past: timedelta | None = option(
+        "Play the past that long with what the queries said then, recorded in the snapshot, or asked of Prometheus.",
+        "--replay",
+        type=duration(timedelta(days=1), LONGEST_PAST),
+    )
+    days: int = days_option("How many days to play.")
+    by: str = option(f"Group by {', '.join(GROUPS)} or a label, for example team.", metavar="GROUP", default="policy")
+    price: tuple[str, ...] = price_option()
+    output: str = output_option("text", "json", "yaml", "markdown", "html")
+
+
+@verb("forecast", ForecastOptions, "path", REQUESTS, "now tick tenant color_choice verbose quiet")
+def forecast_command(options: ForecastOptions) -> int:
     """Show what the policies below PATH do in the days to come, and what that saves.
 
     The runs of those days are played on a copy of a snapshot in memory. Nothing is written. With --replay they are
     days of the past, and metrics have the values that they had then.
     """
-    options = RunOptions.of(path, flags)
+    past = options.past
     if options.snapshot is None and past is None:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
-    stated, policies = prices_of(flags["price"]), options.policies()
-    style = ForecastStyle(flags["by"], stated.over(policies.fleet.prices), options.color, options.verbose)
+    stated, policies = prices_of(options.price), options.policies()
+    style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     if past is None:
-        made = played_forecast(policies, options, timedelta(days=days), flags["tick"])
+        made = played_forecast(policies, options, timedelta(days=options.days))
     else:
-        with past_snapshot(options, past, flags["tick"], policies) as with_history:
+        with past_snapshot(options, past, policies) as with_history:
             made = replayed(policies, with_history, past)
     check_grouping(made, style.by)
-    show(_rendered(made, output, style), output)
+    show(_rendered(made, options.output, style), options.output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
 
 
-def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta, tick: timedelta) -> Forecast:
+def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta) -> Forecast:
     """Return what the runs from the time of `options` on come to, played on its snapshot.
 
     Raises:
@@ -107,24 +90,24 @@ def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta,
     if not options.quiet:
         for warning in opened.warnings():
             say(f"warning: {warning}")
-    return forecast(policies, Simulation(policies, opened, tick), options.now, options.now + length)
+    return forecast(policies, Simulation(policies, opened, options.tick), options.now, options.now + length)
 
 
 @contextmanager
-def past_snapshot(options: RunOptions, past: timedelta, tick: timedelta, policies: PolicySet) -> Iterator[RunOptions]:
+def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> Iterator[RunOptions]:
     """Yield `options` with a snapshot: their own, or one of live clusters with the history, which is removed then."""
     if options.snapshot is not None:
         yield options
         return
     from reconciler.cli.snapshot import Past, recorded, write_snapshot
 
-    recorders, made = recorded(options, policies, Past(past, tick))
+    recorders, made = recorded(options, policies, Past(past, options.tick))
     if not made.clusters:
         raise SnapshotError("no cluster answers, expected one to replay")
     with TemporaryDirectory(prefix="reconciler-replay-") as folder:
         target = Path(folder, "snapshot")
         write_snapshot(target, {name: one.files(format_time(options.now)) for name, one in recorders.items()})
-        yield replace(options, snapshot=str(target))
+        yield options.replace(snapshot=str(target))
 
 
 def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forecast:
@@ -209,14 +192,18 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
     return as_text(forecast_to_dict(made, style.by, style.prices), output)
 
 
-@verb("calendar")
-@path_argument()
-@now_option
-@days_option("How many days to list.", 366)
-def calendar_command(path: str, days: int, **flags: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CalendarOptions(RunOptions):
+    """Those of `calendar`."""
+
+    days: int = days_option("How many days to list.", 366)
+
+
+@verb("calendar", CalendarOptions, "path now")
+def calendar_command(options: CalendarOptions) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
-    options = RunOptions.of(path, flags)
-    show(render_calendars(calendars_of(options.policies()), options.now, options.now + timedelta(days=days)))
+    until = options.now + timedelta(days=options.days)
+    show(render_calendars(calendars_of(options.policies()), options.now, until))
 
 
 def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-import click
 from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES, Cluster
-from reconciler.cli.fleet_source import fleet_options, user_of_this_machine
-from reconciler.cli.options import duration, option, output_option, together, verb, world_options
+from reconciler.cli.fleet_source import user_of_this_machine
+from reconciler.cli.option_values import duration
+from reconciler.cli.options import argument, option, output_option, verb
 from reconciler.cli.output import say, show, show_document
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
 from reconciler.errors import ExitCode, UsageError, reason_of, reason_on
@@ -29,46 +29,51 @@ _LONGEST_REASON = 500
 FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
 """What becomes of the freezes that one ConfigMap holds."""
 
-scope_options = together(
-    click.argument("subject", metavar="[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False),
-    fleet_options,
-    world_options,
-    output_option("text", "json"),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeOptions(FleetOptions):
+    """What is frozen: the Fleet, a cluster, or a namespace."""
+
+    subject: str | None = argument("[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False)
+    output: str = output_option("text", "json")
 
 
-@verb("freeze")
-@option(
-    "--for",
-    "length",
-    type=duration(timedelta(minutes=1)),
-    required=True,
-    help="How long it lasts, like 4h; it ends by itself.",
-    elsewhere=("apply", "plan").__contains__,
-)
-@option("--reason", metavar="TEXT", required=True, help="Why; every plan says it.")
-@option("--by", metavar="NAME", default_words="the user of this machine", help="Who freezes; every plan says it.")
-@scope_options
-def freeze_command(
-    subject: str | None, length: timedelta, reason: str, by: str | None, output: str, **flags: Any
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class FreezeOptions(ScopeOptions):
+    """Those of `freeze`."""
+
+    length: timedelta = option(
+        "How long it lasts, like 4h; it ends by itself.",
+        "--for",
+        type=duration(timedelta(minutes=1)),
+        required=True,
+        elsewhere=("apply", "plan").__contains__,
+    )
+    reason: str = option("Why; every plan says it.", metavar="TEXT", required=True)
+    by: str | None = option(
+        "Who freezes; every plan says it.", metavar="NAME", default_words="the user of this machine"
+    )
+
+
+@verb("freeze", FreezeOptions, WORLD)
+def freeze_command(options: FreezeOptions) -> int:
     """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
 
     It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
     before it plans and again before each batch of writes. A freeze of the same scope is replaced.
     """
-    if not reason.strip() or len(reason) > _LONGEST_REASON:
+    if not options.reason.strip() or len(options.reason) > _LONGEST_REASON:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
-    records = FreezeRecords.of(subject, flags)
-    until = records.now + length
-    freeze = Freeze(records.cluster, records.namespace, until, " ".join(reason.split()), by or user_of_this_machine())
+    records = FreezeRecords.of(options)
+    reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
+    freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
         return (*(one for one in freezes if not records.is_of(one)), freeze)
 
     written, failures = records.written(change)
     named = scope_of(freeze, records.fleet)
-    _told(output, freeze, f"{named}: {freeze_reason(freeze)}", written)
+    _show(options.output, freeze, f"{named}: {freeze_reason(freeze)}", written)
     return ended(written, failures)
 
 
@@ -88,15 +93,15 @@ class FreezeRecords(Struct, frozen=True):
         return (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
 
     @classmethod
-    def of(cls, subject: str | None, flags: dict[str, Any]) -> FreezeRecords:
-        """Return those of what `subject` names, None: everything.
+    def of(cls, options: ScopeOptions) -> FreezeRecords:
+        """Return those of what `options` name.
 
         Raises:
             UsageError: there is no such cluster or namespace.
         """
-        options, fleet = RunOptions.of_fleet(flags)
+        fleet = options.fleet()
         world = options.world(fleet)
-        return cls(fleet, world, options.now, *_named(subject, fleet, world))
+        return cls(fleet, world, options.now, *_named(options.subject, fleet, world))
 
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
         """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others."""
@@ -157,7 +162,7 @@ def _check_namespace(
         raise UsageError(f"{text}: neither a cluster nor a namespace is called so{hint}")
 
 
-def _told(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
+def _show(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
     if output == "json":
         value = {
             "cluster": freeze.cluster,
@@ -181,17 +186,23 @@ def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
-@verb("unfreeze")
-@option("--all", "everything", is_flag=True, help="End every freeze, of whatever scope.")
-@scope_options
-def unfreeze_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class UnfreezeOptions(ScopeOptions):
+    """Those of `unfreeze`."""
+
+    everything: bool = option("End every freeze, of whatever scope.", "--all", default=False)
+
+
+@verb("unfreeze", UnfreezeOptions, WORLD)
+def unfreeze_command(options: UnfreezeOptions) -> int:
     """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
 
     A freeze of another scope goes on; --all ends them all.
     """
+    subject, everything, output = options.subject, options.everything, options.output
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
-    records = FreezeRecords.of(subject, flags)
+    records = FreezeRecords.of(options)
     over: dict[Freeze, None] = {}
     others: dict[Freeze, None] = {}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
-from click.core import ParameterSource
 from msgspec.structs import replace
 
 from reconciler.backends.live import LiveSettings, open_live
@@ -16,17 +15,19 @@ from reconciler.cli import fleet_source
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.options import (
-    context_option,
+    argument,
+    auto_approve_option,
+    is_on_command_line,
     option,
+    output_option,
     policies_option,
-    quiet_option,
-    server_options,
     terminal_or,
     verb,
 )
 from reconciler.cli.output import say, show
-from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.cli.progress import run_progress
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import BY_HAND, SERVER, RunOptions
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.adoption import decide_adoption
@@ -76,60 +77,65 @@ PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
 """What reads the manifests of each tool, and which kinds of a cluster it reads, by group and kind."""
 
 
-@verb("import")
-@click.argument("peer", metavar="TOOL", type=click.Choice(list(PEERS)))
-@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
-@option(
-    "--fleet/--no-fleet",
-    default=True,
-    help="Print a Fleet too; without it the policies are for one that is there.",
-    default_words="--fleet",
-)
-@option("--out", metavar="FILE", help="Write the policies to this new file, and print what became of them.")
-@option("--cluster-name", metavar="NAME", help="The name of the one cluster that the manifests are of.")
-@context_option
-@server_options
-@quiet_option
-def import_command(peer: str, paths: tuple[str, ...], fleet: bool, cluster_name: str | None, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(RunOptions):
+    """Those of `import`."""
+
+    peer: str = argument("TOOL", type=click.Choice(list(PEERS)))
+    paths: tuple[str, ...] = argument("[PATH]...", nargs=-1, type=click.Path())
+    fleet: bool = option(
+        "Print a Fleet too; without it the policies are for one that is there.",
+        "--fleet/--no-fleet",
+        default=True,
+        default_words="--fleet",
+    )
+    out: str | None = option("Write the policies to this new file, and print what became of them.", metavar="FILE")
+    cluster_name: str | None = option("The name of the one cluster that the manifests are of.", metavar="NAME")
+
+
+@verb("import", ImportOptions, "context", SERVER, "quiet")
+def import_command(options: ImportOptions) -> int:
     """Print the policies that do what TOOL is told to do by the manifests in PATH, or on a cluster.
 
     TOOL is kube-downscaler, go-kube-downscaler, kube-green, karmada or kubefed. PATH is a file, a folder, or - for
     standard input. What has no counterpart is said on stderr, and as comments. No cluster is written to.
     """
-    if paths and click.get_current_context().get_parameter_source("context") is ParameterSource.ENVIRONMENT:
-        flags["context"] = None
-    imported = _imported(peer, paths, flags)
-    document = fleet_document(_clusters(imported, cluster_name, flags["context"])) if fleet else None
-    text = policy_text(imported, document)
-    if flags["out"] is None:
+    if options.paths and not is_on_command_line("context"):
+        options = options.replace(context=None)
+    imported = _imported(options)
+    clusters = _clusters(imported, options.cluster_name, options.context)
+    text = policy_text(imported, fleet_document(clusters) if options.fleet else None)
+    if options.out is None:
         show(text)
     else:
-        _write(flags["out"], text)
-    if not flags["quiet"]:
+        _write(options.out, text)
+    if not options.quiet:
         for loss in imported.losses:
             say(f"not carried over: {loss}")
-        for line in _next(peer, imported, flags["out"]):
+        for line in _next(options.peer, imported, options.out):
             say(line)
     return ExitCode.DONE
 
 
-def _imported(peer: str, paths: tuple[str, ...], flags: Mapping[str, Any]) -> Imported:
-    """Return the policies made of the manifests in `paths`, or of a context.
+def _imported(options: ImportOptions) -> Imported:
+    """Return the policies made of the manifests in the paths, or of a context.
 
     Raises:
         UsageError: there are none.
     """
-    context = flags["context"]
+    paths, context = options.paths, options.context
     if bool(paths) == bool(context):
         raise UsageError("import: expected either PATH, the manifests of the tool, or --context NAME")
-    read, kinds = PEERS[peer]
-    manifests = _of_context(flags, kinds) if context else read_manifests(paths)
+    read, kinds = PEERS[options.peer]
+    manifests = _of_context(context, options, kinds) if context else read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
         for loss in imported.losses:
             say(f"warning: {loss}")
         where = context or ", ".join(paths)
-        raise UsageError(f"import: no policy can be made of {peer} in {where}: {len(manifests)} objects were read")
+        raise UsageError(
+            f"import: no policy can be made of {options.peer} in {where}: {len(manifests)} objects were read"
+        )
     return imported
 
 
@@ -156,14 +162,12 @@ def _clusters(imported: Imported, name: str | None, context: str | None) -> list
     return [{"name": named, **({"connection": {"context": context}} if context not in (None, named) else {})}]
 
 
-def _of_context(flags: Mapping[str, Any], kinds: Iterable[tuple[str, str]]) -> list[Manifest]:
+def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str, str]]) -> list[Manifest]:
     """Return the objects of `kinds` on the cluster of a context.
 
     Raises:
         ClusterError: some cannot be read.
     """
-    context = flags["context"]
-    options = RunOptions.of("", {**flags, "context": None})
     fleet = options.bounded(fleet_source.fleet_of_contexts([context], None))
     live = LiveSettings(options.now, fleet.namespace, options.settings)
     opened = open_live((cluster.connection for cluster in fleet.clusters), live)
@@ -189,25 +193,30 @@ def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
 # Adopt.
 
 
-@verb("adopt")
-@click.argument("tool", metavar="TOOL", type=click.Choice(_ADOPTED))
-@policies_option()
-@context_option
-@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@by_hand_options
-def adopt_command(tool: str, policies: str, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class AdoptOptions(RunOptions):
+    """Those of `adopt`."""
+
+    tool: str = argument("TOOL", type=click.Choice(_ADOPTED))
+    path: str = policies_option()
+    auto_approve: bool = auto_approve_option()
+    output: str = output_option("text", "json", "yaml", "markdown")
+
+
+@verb("adopt", AdoptOptions, "context", BY_HAND)
+def adopt_command(options: AdoptOptions) -> int:
     """Give what TOOL has asleep the records with which the policies wake it, with the replicas that it had.
 
     TOOL is kube-downscaler, go-kube-downscaler or kube-green; stop it first. No replicas are changed. What the policies
     would not idle now is left as it is, and said.
     """
-    terminal_or(flags["auto_approve"], "adopt")
-    options = RunOptions.of(policies, flags)
-    options = replace(options, title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing asleep.")
+    terminal_or(options.auto_approve, "adopt")
+    tool = options.tool
+    options = options.replace(title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing asleep.")
     found = options.policies()
     if options.snapshot is not None and tool == "kube-green":
         raise UsageError("--snapshot: has no Secrets, in which kube-green remembers replicas; expected live clusters")
-    approval = Approval(output, options, ask=not flags["auto_approve"])
+    approval = Approval(options.output, options, ask=not options.auto_approve)
     with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         world = options.world(found.fleet)
         remembered = _remembered(found.fleet, options, world) if tool == "kube-green" else {}

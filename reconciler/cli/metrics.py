@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.options import option, together
 from reconciler.cli.output import say
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import RunOptions
 from reconciler.errors import ExitCode, UsageError, reason_of
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 
 _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # the last, where --fail-on asks for it
 _FOR_COLLECTORS = 0o644
-
-metrics_options = together(
-    option("--metrics-file", metavar="FILE", help="Write metrics of the run there, for a textfile collector."),
-    option("--push-gateway", metavar="URL", help="Push metrics of the run there."),
-)
 
 
 class RunMetrics:

@@ -15,7 +15,7 @@ from reconciler.backends.credential_sources import allowed_file, secret_in
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.webhooks import SECONDS, deliver, message_to
 from reconciler.cli.output import say
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
 from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of

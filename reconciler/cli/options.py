@@ -1,42 +1,31 @@
-"""The flags that verbs share, each with its environment variable RECONCILER_*."""
+"""Options of verbs: each is one field of a dataclass, from which its flag, RECONCILER_* variable and help follow."""
 
 from __future__ import annotations
 
-import math
+import dataclasses
+import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from reconciler.cli.option_values import moment, rate, seconds, this_second
 from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
-from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
-from reconciler.errors import FailOn, UsageError
-from reconciler.labels import LabelSelector, parse_label_selector
-from reconciler.messages import nearest
-from reconciler.plan.filters import Filters
-from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
-from reconciler.policy.types import Fleet, Tenant
-
-_EXAMPLE = "2026-11-20T15:41:23Z"
-_LONGEST_WAIT = 86_400.0
-_HIGHEST_RATE = 100_000.0
-_RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
-
-F = TypeVar("F", bound=Callable[..., Any])
-
+from reconciler.errors import UsageError
+from reconciler.policy.kinds.fields import spelt_duration
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github", "gitlab", "sarif", "junit")
 """The forms of all verbs together."""
 
+DEFAULT_PATH = "policies"
+GENERAL = "Options"
 _POLICIES = "RECONCILER_POLICIES"
 _MOST_DAYS = 366
-GENERAL = "Options"
 _GROUPS: dict[str, str] = {
     GENERAL: "",
     "Clusters": "context own-namespace snapshot request-timeout timeout qps credentials-dir no-exec now",
@@ -52,6 +41,146 @@ _VARIABLES = (
     "--request-timeout), and PATH has RECONCILER_POLICIES (--policies of test has none); what is given on the command "
     "line wins."
 )
+_PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
+"""What a shell completes for a parameter with this metavar."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of one call of a verb: a field for each, made by `option` or `argument`."""
+
+    @classmethod
+    def of(cls: type[O], values: Mapping[str, Any]) -> O:
+        """Return those with `values`, as they were read; one that is not among them is at its default.
+
+        Raises:
+            UsageError: values exclude each other.
+        """
+        return cls(**values)
+
+    def replace(self: O, **changes: Any) -> O:
+        """Return them with `changes`."""
+        return dataclasses.replace(self, **changes)
+
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+def option(help: str, *flags: str, default: Any = None, shared: bool = False, **settings: Any) -> Any:
+    """Return the field of an option, whose flag is its name where `flags` say no other, e.g. "-n", "--namespace".
+
+    It is read by `type`, and may be repeated where it is `multiple`. One that is `shared` belongs to the verbs only
+    that name it. `default` may be a function. `settings` are those of click, and of `_Option`.
+    """
+    multiple = settings.get("multiple", False)
+    default = () if multiple and default is None else default
+    metadata = {"help": help, "flags": flags, "shared": shared, "default": default, **settings}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(metavar: str, **settings: Any) -> Any:
+    """Return the field of an argument, which stands on the command line without a flag; `settings` are those of click.
+
+    Where nothing says that it is not, it is required.
+    """
+    metadata = {"metavar": metavar, "shared": False, **settings}
+    return dataclasses.field(default=settings.get("default"), metadata=metadata)
+
+
+def path_argument(metavar: str = "[PATH]") -> Any:
+    """Return the shared field of the policy directory, of a verb without an OBJECT."""
+    return argument(metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES, shared=True)
+
+
+def policies_option(words: str = "The policy directory.", **settings: Any) -> Any:
+    """Return the field of the policy directory, of a verb with an OBJECT."""
+    return option(words, "--policies", metavar="PATH", type=click.Path(), **{"default": DEFAULT_PATH, **settings})
+
+
+def output_option(*formats: str) -> Any:
+    """Return the field for the form of stdout, the first of `formats` by default."""
+    return option(
+        "The form of stdout.",
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        elsewhere=OUTPUTS.__contains__,
+    )
+
+
+def now_option() -> Any:
+    """Return the shared field of the time to decide for."""
+    words = "the time of this machine"
+    return option("The time to decide for.", type=moment, default=this_second, default_words=words, shared=True)
+
+
+def days_option(words: str, most: int = 31) -> Any:
+    """Return the field for how many days are looked at; the verbs differ in what they take."""
+    return option(
+        words,
+        type=click.IntRange(1, most),
+        default=7,
+        metavar="N",
+        elsewhere=lambda text: text.isdecimal() and 1 <= int(text) <= _MOST_DAYS,
+    )
+
+
+def auto_approve_option(words: str = "Do not ask for approval; required without a terminal.") -> Any:
+    """Return the field of what somebody would be asked for, of a verb that a person calls."""
+    return option(words, "--auto-approve", "--yes", default=False)
+
+
+def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], int | None]], click.Command]:
+    """Return a decorator that makes a function the verb `name`, which is called with its `options`.
+
+    Arguments come first. Of shared options it takes those that `takes` name, in their order, several in one text with
+    spaces between them.
+    """
+    fields = {field.name: field for field in dataclasses.fields(options) if "shared" in field.metadata}
+    own = [one for one, field in fields.items() if not field.metadata["shared"]]
+    names = sorted((*own, *" ".join(takes).split()), key=lambda one: "flags" in fields[one].metadata)
+    parameters = {one: _parameter(fields[one]) for one in names}
+
+    def decorate(function: Callable[[O], int | None]) -> click.Command:
+        def called(**values: Any) -> int | None:
+            return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
+
+        words = inspect.cleandoc(function.__doc__ or "")
+        return _Verb(name, callback=called, params=list(parameters.values()), help=words)
+
+    return decorate
+
+
+def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
+    """Return what click reads the option or argument of `field` with."""
+    settings = {key: value for key, value in field.metadata.items() if key not in ("shared", "flags")}
+    if settings.get("metavar") in _PATHS:
+        settings = {"shell_complete": _files, **settings}
+    if "flags" not in field.metadata:
+        return click.Argument([field.name], **settings)
+    flags = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
+    long = next(flag for flag in flags if flag.startswith("--")).split("/")[0]
+    variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
+    default = settings["default"]
+    settings = {
+        "metavar": getattr(settings.get("type"), "metavar", None),
+        "is_flag": isinstance(default, bool),
+        "envvar": variable,
+        "default_words": _default_words(default),
+        **settings,
+    }
+    return _Option(list(flags), **settings)
+
+
+def _default_words(default: Any) -> str:
+    if isinstance(default, timedelta):
+        return spelt_duration(default)
+    if isinstance(default, float):
+        return f"{default:g}"
+    return str(default) if isinstance(default, str | int) and not isinstance(default, bool) else ""
 
 
 class _Verb(click.Command):
@@ -95,11 +224,6 @@ def _argument_record(one: click.Parameter) -> tuple[str, str] | None:
     plan = ", or a saved plan" if "PLAN" in (one.metavar or "") else ""
     words = f"The policy directory{plan}.  [default: {DEFAULT_PATH}]"
     return (str(one.metavar).strip("[]"), words) if one.name == "path" else None
-
-
-def verb(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that makes a function the verb `name`."""
-    return click.command(name=name, cls=_Verb)
 
 
 class _Option(click.Option):
@@ -162,277 +286,9 @@ def _files(_: click.Context, parameter: click.Parameter, begun: str) -> list[Com
     return [CompletionItem(begun, type=_PATHS[str(parameter.metavar)])]
 
 
-_PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
-"""What a shell completes for a parameter with this metavar."""
-
-
-def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return a click option whose environment variable is RECONCILER_ and its long name; its default is in the help."""
-    reader = settings.get("type")
-    settings = {"metavar": getattr(reader, "metavar", None), **settings}
-    if settings["metavar"] in _PATHS:
-        settings = {"shell_complete": _files, **settings}
-    long = next(name for name in names if name.startswith("--")).split("/")[0]
-    variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
-    default = settings.get("default")
-    words = f"{default:g}" if isinstance(default, float) else "" if default is None else str(default)
-    return click.option(*names, cls=_Option, **{"envvar": variable, "default_words": words, **settings})
-
-
-def together(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator for several, in their order."""
-
-    def decorate(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
-
-
-DEFAULT_PATH = "policies"
-
-
-def path_argument(metavar: str = "[PATH]") -> Callable[[F], F]:
-    """Return the argument that names the policy directory, of a verb without an OBJECT."""
-    return click.argument("path", metavar=metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES)
-
-
-def policies_option(**settings: Any) -> Callable[[F], F]:
-    """Return the option that names the policy directory, of a verb with an OBJECT."""
-    words = {"help": "The policy directory.", "default": DEFAULT_PATH, **settings}
-    return option("--policies", metavar="PATH", type=click.Path(), **words)
-
-
-def output_option(*formats: str) -> Callable[[F], F]:
-    """Return the option for the form of stdout, the first of `formats` by default."""
-    return option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        help="The form of stdout.",
-        elsewhere=OUTPUTS.__contains__,
-    )
-
-
-def _written_as(metavar: str) -> Callable[[F], F]:
-    """Return a decorator for how click reads values: `metavar` stands for one in the help."""
-
-    def decorate(reader: F) -> F:
-        reader.metavar = metavar  # type: ignore[attr-defined]
-        return reader
-
-    return decorate
-
-
-@_written_as("RATE")
-def rate(text: str | float) -> float:
-    """Return a number of writes a second, 0 for no limit; how click reads the value of a flag."""
-    found = _number(text)
-    if found == 0 or 0.01 <= found <= _HIGHEST_RATE:
-        return found
-    raise click.BadParameter(f'"{text}" is not a rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
-
-
-@_written_as("SECONDS")
-def seconds(text: str | float) -> float:
-    """Return a number of seconds, finite and not negative; how click reads the value of a flag."""
-    found = _number(text)
-    if 0 <= found <= _LONGEST_WAIT:
-        return found
-    raise click.BadParameter(f'"{text}" is not a number of seconds, expected one from 0 to {_LONGEST_WAIT:g}')
-
-
-def _number(text: str | float) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) -> Callable[[str | timedelta], timedelta]:
-    """Return how click reads the value of a flag that is a duration: it must be one also where it is not used."""
-    bounds = f"{f'from {spelt_duration(least)} to' if least else 'at most'} {spelt_duration(most)}"
-
-    @_written_as("DURATION")
-    def read(text: str | timedelta) -> timedelta:
-        found = text if isinstance(text, timedelta) else parse_duration(text)
-        if found is None or not least <= found <= most:
-            problem = "is not a duration" if found is None else "is out of range"
-            raise click.BadParameter(f'"{text}" {problem}, expected something like 90s, 30m, 1h30m or 2d, {bounds}')
-        return found
-
-    return read
-
-
-def is_duration(text: str) -> bool:
-    """Return whether another verb may take `text` from a variable of the same name."""
-    return parse_duration(text) is not None
-
-
-context_option = option("--context", metavar="NAME", help="A context of the kubeconfig, in place of a Fleet.")
-_snapshot: dict[str, Any] = {"metavar": "DIR", "help": "A snapshot, in place of live clusters."}
-_timeout_option = option(
-    "--timeout",
-    type=seconds,
-    default_words="none",
-    help="Run deadline: after it no write begins, and nothing is waited for.",
-)
-_rate_option = option("--qps", type=rate, default=50.0, help="Writes per second to each live cluster; 0 is no limit.")
-_request_options = (
-    option("--request-timeout", type=seconds, default=30.0, help="Deadline of one request to a live cluster."),
-    _timeout_option,
-    _rate_option,
-    option(
-        "--credentials-dir",
-        multiple=True,
-        type=click.Path(),
-        metavar="DIR",
-        default_words="/var/run/secrets, ~/.kube",
-        help="Where files that a Fleet names must be; may be repeated.",
-    ),
-    option("--no-exec", is_flag=True, help="Refuse kubeconfigs that run a program to get credentials."),
-)
-now_option = option(
-    "--now", metavar="RFC3339", default_words="the time of this machine", help="The time to decide for."
-)
-request_options = together(*_request_options)
-world_options = together(option("--snapshot", **_snapshot), *_request_options, now_option)
-live_options = together(option("--snapshot", hidden=True, **_snapshot), *_request_options)
-"""Of a verb that refuses a snapshot, with the reason."""
-
-server_options = together(*(one for one in _request_options if one not in (_timeout_option, _rate_option)))
-"""Of a verb that runs until it is stopped, and writes what clients wait for: as fast as the API server takes it."""
-
-tick_option = option(
-    "--tick",
-    type=duration(timedelta(minutes=1), timedelta(days=1)),
-    default="10m",
-    help="How often the cron runs, in the days that are played on a snapshot.",
-)
-
-LONGEST_PAST = timedelta(days=92)
-"""How far back a replay may begin."""
-
-
-def days_option(words: str, most: int = 31) -> Callable[[F], F]:
-    """Return the option for how many days are looked at; the verbs differ in what they take."""
-    return option(
-        "--days",
-        type=click.IntRange(1, most),
-        default=7,
-        metavar="N",
-        help=words,
-        elsewhere=lambda text: text.isdecimal() and 1 <= int(text) <= _MOST_DAYS,
-    )
-
-
-color_option = option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Colours on stdout; auto is on a terminal, unless NO_COLOR is set.",
-)
-verbose_option = option("-v", "--verbose", is_flag=True, help="Show metadata updates, and every field that changes.")
-summary_option = option("--summary", is_flag=True, help="Show headings with counts only, for 500 objects and more.")
-style_options = together(color_option, verbose_option, summary_option)
-detailed_exitcode_option = option(
-    "--detailed-exitcode", is_flag=True, help="Exit with 2 where changes are pending or held back."
-)
-
-
-def fail_on(text: str | Iterable[FailOn]) -> frozenset[FailOn]:
-    """Return what a run fails on, from words with commas between them; how click reads the value of a flag."""
-    words = text.split(",") if isinstance(text, str) else text
-    try:
-        return frozenset(map(FailOn, filter(None, words)))
-    except ValueError:
-        raise click.BadParameter(f'"{text}" is not what runs fail on, expected some of {_FAIL_ON}') from None
-
-
-_FAIL_ON = ",".join(FailOn)
-_OF_REVIEWS = frozenset({*FailOn, "never", "invalid", "partial"})
-fail_on_option = option(
-    "--fail-on",
-    type=fail_on,
-    metavar=_FAIL_ON,
-    help="Fail where something is held back (4), or unknown or in conflict (6), which else is a notice.",
-    elsewhere=lambda text: set(text.split(",")) <= _OF_REVIEWS,
-)
-quiet_option = option("-q", "--quiet", is_flag=True, help="Print no progress and no warnings on stderr.")
-
-tenant_option = option(
-    "--tenant", metavar="NAME", help="Look at the namespaces of one tenant of the Fleet only; rights there are enough."
-)
-
-
-@_written_as("INDEX/COUNT")
-def shard(text: str | tuple[int, int]) -> tuple[int, int]:
-    """Return the index of a shard and how many there are; how click reads the value of a flag."""
-    if not isinstance(text, str):
-        return text
-    found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
-    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
-    if index < count:
-        return index, count
-    raise click.BadParameter(f'"{text}" is not a shard, expected INDEX/COUNT with an index from 0, like 2/8')
-
-
-shard_option = option("--shard", type=shard, help="Decide only this one of COUNT parts of the Fleet, counted from 0.")
-filter_options = together(
-    option("--policy", multiple=True, metavar="GLOB", help="Filter by policy; may be repeated."),
-    option("--cluster", multiple=True, metavar="GLOB", help="Filter by cluster; may be repeated."),
-    option("-n", "--namespace", multiple=True, metavar="GLOB", help="Filter by namespace; may be repeated."),
-    option("-l", "--selector", metavar="LABELS", help="Filter by labels, as kubectl does."),
-)
-
-report_dir_option = option(
-    "--report-dir",
-    type=click.Path(),
-    metavar="DIR",
-    help="Also write the history of this run to a new file of JSON lines in DIR.",
-)
-run_options = together(
-    option(
-        "--allow-exceed",
-        multiple=True,
-        metavar="NAME[=N]",
-        help="Lift the limits of a policy once, or let it exceed them up to N; may be repeated.",
-    ),
-    option(
-        "--allow-removed", is_flag=True, help="Wake what policies idled that are gone, however many are gone at once."
-    ),
-    option(
-        "--run-id",
-        metavar="ID",
-        default_words="a digest of policies, inputs and time",
-        help="The id of the run, in annotations and Events.",
-    ),
-    option("--source-revision", metavar="REV", help="The revision of the policies, for the records."),
-)
-
-
-def moment(text: str | None) -> datetime:
-    """Return the run's one `now`: UTC, whole seconds."""
-    if text is None:
-        return datetime.now(UTC).replace(microsecond=0)
-    at = parse_time(text)
-    if at is None:
-        years = f"a year from {FIRST_YEAR} to {LAST_YEAR}"
-        raise UsageError(f'--now: "{text}" is not a time, expected RFC 3339 with a zone and {years}, like {_EXAMPLE}')
-    return at.replace(microsecond=0)
-
-
-def run_id_of(text: str | None) -> str:
-    """Return the id given to --run-id, "" for none. It becomes a label's value and part of names.
-
-    Raises:
-        UsageError: Kubernetes would refuse it there.
-    """
-    if text is None or _RUN_ID.fullmatch(text):
-        return text or ""
-    raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
+def is_on_command_line(flag: str) -> bool:
+    """Return whether the option stands on the command line of this call, and not only in its variable."""
+    return click.get_current_context().get_parameter_source(flag) is ParameterSource.COMMANDLINE
 
 
 def terminal_or(approved: bool, verb: str) -> None:
@@ -451,7 +307,7 @@ def check_variables(read: Collection[str]) -> None:
     Raises:
         UsageError: with the name of the variable.
     """
-    for variable, value_of in _SHARED.items():
+    for variable, value_of in _CHECKED.items():
         text = os.environ.get(variable)
         if text and variable not in read:
             try:
@@ -460,7 +316,7 @@ def check_variables(read: Collection[str]) -> None:
                 raise UsageError(f"{variable}: {str(error).removeprefix('--now: ')}") from None
 
 
-_SHARED: dict[str, Callable[[str], object]] = {
+_CHECKED: dict[str, Callable[[str], object]] = {
     "RECONCILER_NOW": moment,
     "RECONCILER_QPS": rate,
     "RECONCILER_REQUEST_TIMEOUT": seconds,
@@ -482,30 +338,3 @@ def text_width() -> int:
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
-
-
-def filters_of(flags: Mapping[str, Any]) -> Filters:
-    """Return the filters that the flags of a verb describe; one that the verb does not have filters nothing.
-
-    Raises:
-        UsageError: the label selector (`a=b,c!=d,e in (f,g),!h`) cannot be read.
-    """
-    text = flags.get("selector")
-    try:
-        labels = LabelSelector() if text is None else parse_label_selector(text)
-    except ValueError as error:
-        raise UsageError(f"--selector: {error}") from error
-    return Filters(flags.get("policy", ()), flags.get("cluster", ()), flags.get("namespace", ()), labels)
-
-
-def tenant_named(fleet: Fleet, name: str) -> Tenant:
-    """Return the tenant that --tenant names.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = fleet.tenant(name)
-    if found is None:
-        names = [tenant.name for tenant in fleet.tenants]
-        raise UsageError(f'--tenant: "{name}" is none of {len(names)} tenants of the Fleet{nearest(name, names)}')
-    return found

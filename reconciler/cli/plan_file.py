@@ -1,8 +1,9 @@
-"""Saved plans: read, refused as a whole where they no longer fit the clusters, and shown by `reconciler show`."""
+"""Saved plans: read back, refused as a whole where they no longer fit the clusters, and shown by `reconciler show`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import click
 
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
-from reconciler.cli.options import DEFAULT_PATH, colored, output_option, style_options, text_width, verb
+from reconciler.cli.options import DEFAULT_PATH, argument, output_option, verb
 from reconciler.cli.output import FORMATS, show
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import STYLE, RunOptions
 from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
@@ -24,7 +25,6 @@ from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.text import Style
 from reconciler.report.wording import age
 from reconciler.untrusted_text import parse_json, short
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -219,15 +219,19 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
         )
 
 
-@verb("show")
-@click.argument("file", type=click.Path())
-@output_option(*FORMATS)
-@style_options
-def show_command(file: str, output: str, color: str, verbose: bool, summary: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(RunOptions):
+    """Those of `show`."""
+
+    file: str = argument("FILE", type=click.Path())
+    output: str = output_option(*FORMATS)
+
+
+@verb("show", ShowOptions, STYLE)
+def show_command(options: ShowOptions) -> None:
     """Show the plan or report saved in FILE."""
     from reconciler.report.json import plan_and_outcomes
 
-    made, outcomes = plan_and_outcomes(json_in_file(file), where=file)
-    check_allowed(made, file)
-    style = Style(colored(color), verbose, summary, text_width())
-    show(FORMATS[output](made, outcomes, style), output, color=style.color)
+    made, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
+    check_allowed(made, options.file)
+    show(FORMATS[options.output](made, outcomes, options.style), options.output, color=options.color)

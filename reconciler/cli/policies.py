@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import click
 from msgspec.structs import replace
 
 from reconciler.cli.options import (
     GENERAL,
-    moment,
+    Options,
+    argument,
     now_option,
     offering,
     option,
     output_option,
     path_argument,
-    tenant_named,
     verb,
 )
 from reconciler.cli.output import as_text, problem_values, say, show, show_document, show_lines, show_workflow_command
@@ -40,31 +41,37 @@ _CODE_HOSTS = ("github", "gitlab", "sarif")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
-@verb("validate")
-@path_argument()
-@output_option("text", "json", *_CODE_HOSTS)
-@option(
-    "--tenant", metavar="NAME", help="Check the files of one tenant of the Fleet, and the platform's.", group=GENERAL
-)
-@option("--snapshot", metavar="DIR", help="Show the first night on this snapshot too.")
-@now_option
-def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions(Options):
+    """Those of `validate`."""
+
+    path: str = path_argument()
+    output: str = output_option("text", "json", *_CODE_HOSTS)
+    tenant: str | None = option(
+        "Check the files of one tenant of the Fleet, and the platform's.", metavar="NAME", group=GENERAL
+    )
+    snapshot: str | None = option("Show the first night on this snapshot too.", metavar="DIR")
+    now: datetime = now_option()
+
+
+@verb("validate", ValidateOptions, "path now")
+def validate_command(options: ValidateOptions) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
     It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, of
     CronJobs that may start a missed run when they wake, and of limits that are above twice what their policy selects.
     """
-    moment(flags["now"])
-    if output in _CODE_HOSTS and flags["snapshot"] is not None:
+    path, output = options.path, options.output
+    if output in _CODE_HOSTS and options.snapshot is not None:
         raise UsageError(f"--snapshot: -o {output} has no place for a first night, expected -o text or json beside it")
-    policies, problems = checked(path, tenant)
+    policies, problems = checked(path, options.tenant)
     if output in _CODE_HOSTS:
         _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
         return ExitCode.MALFORMED if problems else ExitCode.DONE
     if policies is None or problems:
         raise PolicyError.of(problems)
-    night = None if flags["snapshot"] is None else _first_night(policies, path, flags)
+    night = None if options.snapshot is None else _first_night(policies, options)
     for warning in (*policies.warnings, *(() if night is None else night.warnings)):
         say(f"warning: {warning}")
     if output == "json":
@@ -76,14 +83,14 @@ def validate_command(path: str, output: str, tenant: str | None, **flags: Any) -
     return ExitCode.DONE
 
 
-def _first_night(policies: PolicySet, path: str, flags: dict[str, Any]) -> FirstNight:
+def _first_night(policies: PolicySet, options: ValidateOptions) -> FirstNight:
     from reconciler.cli.forecast import opened_snapshot
-    from reconciler.cli.run import RunOptions
+    from reconciler.cli.run_options import RunOptions
     from reconciler.forecast.reach import first_night
     from reconciler.forecast.simulation import Simulation
 
-    options = RunOptions.of(path, flags)
-    return first_night(Simulation(policies, opened_snapshot(options, policies)), policies, options.now)
+    shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)
+    return first_night(Simulation(policies, opened_snapshot(shown, policies)), policies, options.now)
 
 
 def _night_lines(night: FirstNight | None) -> Iterable[str]:
@@ -125,6 +132,8 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     except PolicyError as error:
         return None, error.problems
     if policies is not None and tenant is not None:
+        from reconciler.cli.run_options import tenant_named
+
         policies = part_of(policies, tenant_named(policies.fleet, tenant))
         problems = policies.problems.get(tenant, ())
     if policies is not None:
@@ -156,25 +165,40 @@ def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
     return {"policies": {kind: len(policies_of(policies, kind)) for kind in OWN_KINDS}}
 
 
-@verb("compile")
-@path_argument()
-@output_option("yaml", "json")
-def compile_command(path: str, output: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(Options):
+    """Those of `compile`."""
+
+    path: str = path_argument()
+    output: str = output_option("yaml", "json")
+
+
+@verb("compile", CompileOptions, "path")
+def compile_command(options: CompileOptions) -> None:
     """Print the policies below PATH with all defaults filled in. No cluster is read."""
-    rules = compile_policies(read_policies(path))
-    show(as_text(rules, output), output)
+    rules = compile_policies(read_policies(options.path))
+    show(as_text(rules, options.output), options.output)
 
 
-@verb("schema")
-@click.argument("kind", shell_complete=offering(lambda _: (*SCHEMA_KINDS, "Policy", "catalog")))
-@option("--url", metavar="URL", help="With KIND catalog: the address of the folder that the schemas are served from.")
-@output_option("json", "yaml")
-def schema_command(kind: str, output: str, url: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class SchemaOptions(Options):
+    """Those of `schema`."""
+
+    kind: str = argument("KIND", shell_complete=offering(lambda _: (*SCHEMA_KINDS, "Policy", "catalog")))
+    url: str | None = option(
+        "With KIND catalog: the address of the folder that the schemas are served from.", metavar="URL"
+    )
+    output: str = output_option("json", "yaml")
+
+
+@verb("schema", SchemaOptions)
+def schema_command(options: SchemaOptions) -> None:
     """Print the JSON Schema (draft 2020-12) of KIND: a kind of policies, PolicyTest, Plan or Report.
 
     Policy is the schema of files with policies of any kind. catalog is no schema, but a catalog in the form of
     SchemaStore, which tells editors which schema is for which file.
     """
+    kind, output, url = options.kind, options.output, options.url
     if kind.lower() == "catalog":
         show(as_text(_catalog(url), output), output)
         return

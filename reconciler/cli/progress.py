@@ -8,27 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.exit_codes import exit_line
-from reconciler.cli.metrics import RunMetrics, metrics_options, run_metrics
-from reconciler.cli.options import (
-    color_option,
-    option,
-    output_option,
-    quiet_option,
-    report_dir_option,
-    together,
-    verbose_option,
-    world_options,
-)
+from reconciler.cli.metrics import RunMetrics, run_metrics
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import RunOptions
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
 from reconciler.observe.clusters import ReadStep, no_progress
@@ -49,27 +39,8 @@ _BAR = 24
 _EVERY = 10.0
 """Seconds between two lines of plain progress."""
 
-progress_option = option(
-    "--progress",
-    type=click.Choice(["auto", "plain", "json", "none"]),
-    default="auto",
-    help="Progress on stderr. plain: a line every ten seconds; json: a line for each cluster read and each change; "
-    "auto: a bar on a terminal, else plain.",
-)
-
-progress_options = together(quiet_option, progress_option, metrics_options)
-by_hand_options = together(
-    report_dir_option,
-    world_options,
-    output_option("text", "json", "yaml", "markdown"),
-    color_option,
-    verbose_option,
-    quiet_option,
-    progress_option,
-)
-"""Of a verb that writes what a person asks for, without policies."""
-
 Choose = Callable[[Plan], tuple[Action, ...]]
+O = TypeVar("O", bound=RunOptions)  # noqa: E741
 
 
 class ClusterRead(Struct, frozen=True):
@@ -211,9 +182,7 @@ def reading_words(read: Sequence[ClusterRead]) -> str:
 
 
 @contextmanager
-def run_progress(
-    options: RunOptions, stage: Callable[[Stage], None] = lambda _: None
-) -> Iterator[tuple[RunOptions, Progress]]:
+def run_progress(options: O, stage: Callable[[Stage], None] = lambda _: None) -> Iterator[tuple[O, Progress]]:
     """Yield `options` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
 
     The reading of a snapshot is not shown: it takes no time.
@@ -226,7 +195,7 @@ def run_progress(
 
     callbacks = ProgressCallbacks(begins, shown.reading if options.snapshot is None else no_progress)
     try:
-        yield replace(options, callbacks=callbacks), shown
+        yield options.replace(callbacks=callbacks), shown
     finally:
         shown.close()
 
@@ -308,18 +277,18 @@ class ProgressBar(Progress):
         self._drawing = None
 
 
-class TrackedRun(Struct, frozen=True):
+class TrackedRun(Struct, Generic[O], frozen=True):
     """`options` with somebody looking on."""
 
-    options: RunOptions
+    options: O
     metrics: RunMetrics
     progress: Progress
 
-    def planned(self) -> Plan:
+    def planned(self, *, call_pickers: bool = False) -> Plan:
         """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
         policies = self.options.policies(partly=True)
         world = self.metrics.opened(self.options.world(policies.fleet), policies.fleet)
-        made = plan(policies, world, self.options.request())
+        made = plan(policies, world, replace(self.options.request(), call_pickers=call_pickers))
         self.metrics.decided(made)
         self.progress.close()
         return made
@@ -336,7 +305,7 @@ class TrackedRun(Struct, frozen=True):
 
 
 @contextmanager
-def tracked_run(verb: str, options: RunOptions) -> Iterator[TrackedRun]:
+def tracked_run(verb: str, options: O) -> Iterator[TrackedRun[O]]:
     """Yield `options` as a run that is measured and shown, as they say.
 
     Raises:
@@ -346,7 +315,7 @@ def tracked_run(verb: str, options: RunOptions) -> Iterator[TrackedRun]:
         yield TrackedRun(shown_call, run, shown)
 
 
-def planned_run(verb: str, options: RunOptions, shown: Callable[[TrackedRun], ExitCode]) -> ExitCode:
+def planned_run(verb: str, options: O, shown: Callable[[TrackedRun[O]], ExitCode]) -> ExitCode:
     """Run `shown`, which makes a plan and shows it; return what the run ends with."""
     with cut_by_signals(options.limit) as limit:
         with tracked_run(verb, options) as run:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 import msgspec
 
 from reconciler.cli.object_names import ObjectArgument, object_name
-from reconciler.cli.options import context_option, option, output_option, policies_option, verb, world_options
+from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import show_document, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
@@ -21,23 +22,22 @@ from reconciler.report.wording import counted
 from reconciler.workload_kinds import workload_kind
 
 
-@verb("rank")
-@click.argument("subject", metavar="OBJECT")
-@option(
-    "--to",
-    "to",
-    type=click.IntRange(0),
-    metavar="N",
-    default_words="one fewer than now",
-    help="Scale down to N replicas.",
-)
-@policies_option()
-@context_option
-@world_options
-@output_option("text", "json")
-def rank_command(subject: str, to: int | None, policies: str, output: str, **flags: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RankOptions(RunOptions):
+    """Those of `rank`."""
+
+    subject: str = argument("OBJECT")
+    to: int | None = option(
+        "Scale down to N replicas.", type=click.IntRange(0), metavar="N", default_words="one fewer than now"
+    )
+    path: str = policies_option()
+    output: str = output_option("text", "json")
+
+
+@verb("rank", RankOptions, "context", WORLD)
+def rank_command(options: RankOptions) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
-    options = RunOptions.of(policies, flags)
+    subject, to, output = options.subject, options.to, options.output
     found = options.policies()
     world = options.world(found.fleet)
     state = observe(found, world.sources, scope=options.scope, readers=world.readers)

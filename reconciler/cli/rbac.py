@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from reconciler.backends.kubernetes.rbac import (
     secret_right,
     token_right,
 )
-from reconciler.cli.options import GENERAL, option, path_argument, verb
+from reconciler.cli.options import GENERAL, Options, option, path_argument, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.errors import UsageError
 from reconciler.model import ServiceAccount
@@ -34,7 +35,9 @@ _APPLY, _SECRETS, _TOKEN = "reconciler-apply", "reconciler-picker-secrets", "rec
 _KIND = re.compile(r"([A-Z][A-Za-z0-9]*)=([a-z][a-z0-9]*)\.([a-z0-9][-a-z0-9.]*)", re.ASCII)
 
 
-activator_option = option("--activator", is_flag=True, help="With the rights that runs need where activators are.")
+def activator_option() -> Any:
+    """Return the field of whether there are activators."""
+    return option("With the rights that runs need where activators are.", default=False)
 
 
 def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
@@ -48,41 +51,41 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
     return WorkloadKind(group, "", kind, plural)
 
 
-@verb("rbac")
-@path_argument()
-@option(
-    "--cluster",
-    metavar="NAME",
-    help="For this cluster of the Fleet only: less than what all need together.",
-    group=GENERAL,
-)
-@option(
-    "--kind",
-    "kinds",
-    type=custom_kind,
-    multiple=True,
-    metavar="KIND=PLURAL.GROUP",
-    help="Where a custom kind that policies name is served; may be repeated. Rollout and CloneSet are known.",
-)
-@activator_option
-@option("--own-token", is_flag=True, help="With the right to renew its own token, for `connect --rotate`.")
-@option("--no-keda", is_flag=True, help="Without the rights on ScaledObjects, which no cluster has.")
-def rbac_command(
-    path: str, cluster: str | None, kinds: tuple[WorkloadKind, ...], *, activator: bool, own_token: bool, no_keda: bool
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RbacOptions(Options):
+    """Those of `rbac`."""
+
+    path: str = path_argument()
+    cluster: str | None = option(
+        "For this cluster of the Fleet only: less than what all need together.", metavar="NAME", group=GENERAL
+    )
+    kinds: tuple[WorkloadKind, ...] = option(
+        "Where a custom kind that policies name is served; may be repeated. Rollout and CloneSet are known.",
+        "--kind",
+        type=custom_kind,
+        multiple=True,
+        metavar="KIND=PLURAL.GROUP",
+    )
+    activator: bool = activator_option()
+    own_token: bool = option("With the right to renew its own token, for `connect --rotate`.", default=False)
+    no_keda: bool = option("Without the rights on ScaledObjects, which no cluster has.", default=False)
+
+
+@verb("rbac", RbacOptions, "path")
+def rbac_command(options: RbacOptions) -> None:
     """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
 
     The roles and their bindings have the names of those in deploy/member, and are applied in place of them, to each
     cluster of the Fleet. The bindings are for its ServiceAccounts reconciler-plan, which may only plan, and reconciler.
     """
-    policies, writes = _chosen(read_policies(path), cluster)
-    served = [*BY_KIND.values(), *kinds]
+    policies, writes = _chosen(read_policies(options.path), options.cluster)
+    served = [*BY_KIND.values(), *options.kinds]
     unknown = sorted(policies.kinds - {kind.kind for kind in served})
     if unknown:
         flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
-    rights = needed_rights(policies, served, keda=not no_keda, activator=activator)
-    found = roles(policies, rights, writes=writes, own_token=own_token)
+    rights = needed_rights(policies, served, keda=not options.no_keda, activator=options.activator)
+    found = roles(policies, rights, writes=writes, own_token=options.own_token)
     show_lines(line for one in found for line in ("---", *manifest_lines(one)))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
+from reconciler.cli.plan_options import PlanOptions, save
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.run import RunOptions, only_of, save
+from reconciler.cli.run_options import only_of
 from reconciler.cli.second_process import beside, shared
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
@@ -33,23 +34,24 @@ if TYPE_CHECKING:
     from reconciler.world import World
 
 
-def reviewed(run: TrackedRun, output: str, base: str, flags: Mapping[str, Any]) -> ExitCode:
+def reviewed(run: TrackedRun[PlanOptions], base: str) -> ExitCode:
     """Show what the policies of this run do that those at `base` do not, and return what the run ends with.
 
     Raises:
         ReconcilerError: it cannot be judged; that was shown, unless as JSON.
     """
+    output = run.options.output
     try:
-        made, unknown = _review(run, base, flags)
+        made, unknown = _review(run, base)
     except ReconcilerError as error:
         run.progress.close()
         if output in ("text", "markdown"):
             show(render_failure(error, markdown=output == "markdown"), output)
         raise
     run.progress.close()
-    saved = save(made.next_head, flags["out"])
+    saved = save(made.next_head, run.options.out)
     show(_rendered(made, output), output)
-    codes = _exit_codes(made, run.options.fail_on, detailed=flags["detailed_exitcode"])
+    codes = _exit_codes(made, run.options.fail_on, detailed=run.options.detailed_exitcode)
     return first_exit_code([saved, unknown, *codes])
 
 
@@ -75,32 +77,33 @@ def _rendered(made: Review, output: str) -> str:
     return as_text(review_to_dict(made), output)
 
 
-def _review(run: TrackedRun, base: str, flags: Mapping[str, Any]) -> tuple[Review, ExitCode]:
+def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
     options = run.options
     head = options.policies()
     before, problem = _base(options, base, head.only)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
     world = run.metrics.opened(_world(options, with_fleet), with_fleet.fleet)
-    state, made = plan_and_state(with_fleet, world, options.request())
+    asked = replace(options.request(), call_pickers=options.call_pickers)
+    state, made = plan_and_state(with_fleet, world, asked)
     labels = labels_in(state)
     run.metrics.decided(made)
     if before is None:
         say(f"warning: {problem}")
-        played = _Played(options, flags, (with_fleet,))
+        played = _Played(options, (with_fleet,))
         alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
         alone = replace(alone, replayed=played.replayed(None, with_fleet))
         return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
-    unlifted = replace(options.request(), run_id="")
+    unlifted = replace(asked, run_id="")
     state, without = plan_and_state(before, _world(options, before), unlifted)
     labels |= labels_in(state)
-    played = _Played(options, flags, (before, with_fleet))
+    played = _Played(options, (before, with_fleet))
     found = review_of((before, head), played.both(before, with_fleet), (without, made), labels)
     found = narrowed(found, options.filters, labels)
     found = replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age)
     return replace(found, replayed=played.replayed(before, with_fleet)), ExitCode.DONE
 
 
-def _world(options: RunOptions, policies: PolicySet) -> World:
+def _world(options: PlanOptions, policies: PolicySet) -> World:
     """Return the clusters; metrics of a snapshot stay as fresh as they are in the days that are played on it."""
     world = options.world(policies.fleet)
     if options.snapshot is None:
@@ -112,7 +115,7 @@ def _world(options: RunOptions, policies: PolicySet) -> World:
     return replace(world, sources=held)
 
 
-def _base(options: RunOptions, path: str, tenant: Tenant | None) -> tuple[PolicySet | None, str]:
+def _base(options: PlanOptions, path: str, tenant: Tenant | None) -> tuple[PolicySet | None, str]:
     """Return the policies of the base, the part of `tenant` where one is given, or None and why they cannot be used.
 
     Raises:
@@ -132,11 +135,10 @@ def _base(options: RunOptions, path: str, tenant: Tenant | None) -> tuple[Policy
 class _Played:
     """The days to come on the snapshot of a run, where it has one."""
 
-    def __init__(self, options: RunOptions, flags: Mapping[str, Any], sets: tuple[PolicySet, ...]) -> None:
+    def __init__(self, options: PlanOptions, sets: tuple[PolicySet, ...]) -> None:
         """Raises SnapshotError: it cannot be read, or is too old."""
         self._options = options
-        self._end = options.now + timedelta(days=flags["days"])
-        self._tick = flags["tick"]
+        self._end = options.now + timedelta(days=options.days)
         self.age: timedelta | None = None
         self._opened: Opened | None = None
         if options.snapshot is None:
@@ -144,7 +146,7 @@ class _Played:
         self._opened = opened_snapshot(options, *sets)
         at = _recorded_at(self._opened)
         self.age = None if at is None else max(timedelta(), options.now - at)
-        most = flags["max_snapshot_age"]
+        most = options.max_snapshot_age
         if at is not None and options.now - at > most:
             raise SnapshotError(
                 f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
@@ -172,7 +174,7 @@ class _Played:
         """Return what the runs of the coming days do, None without a snapshot."""
         if self._opened is None:
             return None
-        simulation = Simulation(policies, self._opened, self._tick)
+        simulation = Simulation(policies, self._opened, self._options.tick)
         return forecast(policies, simulation, self._options.now, self._end)
 
 

@@ -25,7 +25,7 @@ from reconciler.backends.kubernetes.manifests import Manifests
 from reconciler.backends.kubernetes.tokens import claims_of, request_token
 from reconciler.cli.freeze import ended
 from reconciler.cli.output import show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on

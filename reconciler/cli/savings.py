@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +13,10 @@ from reconciler.apply.history import KEPT
 from reconciler.apply.realised_savings import IdlePeriod, ended_periods, lasting_periods
 from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
-from reconciler.cli.options import duration, option, output_option, path_argument, verb, world_options
+from reconciler.cli.option_values import duration
+from reconciler.cli.options import option, output_option, verb
 from reconciler.cli.output import say, show_document, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
@@ -32,27 +34,31 @@ _NONE = "(none)"
 GROUPS = ("policy", "tenant", "namespace", "cluster")
 
 
-@verb("savings")
-@path_argument()
-@option("--since", "length", type=duration(), metavar="DURATION", default="30d", help="How far back; 35 days are kept.")
-@option("--by", metavar="GROUP", default="policy", help=f"Group by {', '.join(GROUPS)}.")
-@price_option
-@world_options
-@output_option("text", "json")
-def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...], output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SavingsOptions(RunOptions):
+    """Those of `savings`."""
+
+    since: timedelta = option("How far back; 35 days are kept.", type=duration(), default=timedelta(days=30))
+    by: str = option(f"Group by {', '.join(GROUPS)}.", metavar="GROUP", default="policy")
+    price: tuple[str, ...] = price_option()
+    output: str = output_option("text", "json")
+
+
+@verb("savings", SavingsOptions, "path context", WORLD)
+def savings_command(options: SavingsOptions) -> int:
     """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
 
     The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
     written.
     """
+    by, length = options.by, options.since
     if by not in GROUPS:
         raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
     if not timedelta() < length <= KEPT:
         raise UsageError(
             f"--since: is {spelt_duration(length)}, expected more than 0 and at most {KEPT.days}d, which are kept"
         )
-    options = RunOptions.of(path, flags)
-    stated, read = prices_of(price), options.policies()
+    stated, read = prices_of(options.price), options.policies()
     world = options.world(read.fleet)
     made = plan(read, world, options.request())
     start = made.made_at - length
@@ -69,8 +75,8 @@ def savings_command(path: str, length: timedelta, by: str, price: tuple[str, ...
         stated.over(read.fleet.prices),
         complete=not failures and not made.unknown,
     )
-    if output == "json":
-        show_document("Savings", found.values(by), output)
+    if options.output == "json":
+        show_document("Savings", found.values(by), options.output)
     else:
         show_lines(found.lines(by))
     if no_cluster_read(made):

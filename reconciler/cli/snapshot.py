@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,21 +21,10 @@ from reconciler.backends.protocols import PODS, NoMetrics, Resource
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
-from reconciler.cli.options import (
-    GENERAL,
-    LONGEST_PAST,
-    context_option,
-    duration,
-    live_options,
-    now_option,
-    option,
-    policies_option,
-    quiet_option,
-    tick_option,
-    verb,
-)
+from reconciler.cli.option_values import LONGEST_PAST, duration
+from reconciler.cli.options import GENERAL, argument, option, policies_option, verb
 from reconciler.cli.output import say, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, ExitCode, UsageError
 from reconciler.observe.needed_objects import placed_names
@@ -49,42 +39,45 @@ from reconciler.yaml.files import write_private
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@verb("snapshot")
-@click.argument("directory", metavar="DIR", type=click.Path())
-@policies_option(help="The policy directory; what these need is read.")
-@option("--overwrite", is_flag=True, help="Replace an earlier snapshot in DIR.")
-@option(
-    "--with-history",
-    "past",
-    type=duration(timedelta(days=1), LONGEST_PAST),
-    metavar="DURATION",
-    help="Record what the queries said for so long too, a value each --tick, for forecast --replay; like 30d.",
-)
-@tick_option
-@context_option
-@option(
-    "-n", "--namespace", multiple=True, metavar="NAME", help="With --context: read this namespace only.", group=GENERAL
-)
-@live_options
-@now_option
-@quiet_option
-def snapshot_command(
-    directory: str, policies: str, overwrite: bool, past: timedelta | None, tick: timedelta, **flags: Any
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SnapshotOptions(RunOptions):
+    """Those of `snapshot`; it refuses a snapshot, with the reason."""
+
+    directory: str = argument("DIR", type=click.Path())
+    path: str = policies_option("The policy directory; what these need is read.")
+    overwrite: bool = option("Replace an earlier snapshot in DIR.", default=False)
+    past: timedelta | None = option(
+        "Record what the queries said for so long too, a value each --tick, for forecast --replay; like 30d.",
+        "--with-history",
+        type=duration(timedelta(days=1), LONGEST_PAST),
+    )
+    namespace: tuple[str, ...] = option(
+        "With --context: read this namespace only.",
+        "-n",
+        "--namespace",
+        multiple=True,
+        metavar="NAME",
+        group=GENERAL,
+    )
+    snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
+
+
+@verb("snapshot", SnapshotOptions, "tick context", REQUESTS, "now quiet")
+def snapshot_command(options: SnapshotOptions) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
     With the same --now, a plan from the snapshot is the plan from the clusters.
     """
-    options = RunOptions.of(policies, flags)
     _check(options)
-    target = Path(directory)
-    check_target(target, overwrite)
-    recorders, made = recorded(options, options.policies(), None if past is None else Past(past, tick))
+    target = Path(options.directory)
+    check_target(target, options.overwrite)
+    past = None if options.past is None else Past(options.past, options.tick)
+    recorders, made = recorded(options, options.policies(), past)
     if not (options.quiet and made.clusters):
         for what in sorted(made.unknown):
             say(f"warning: {what}: {made.unknown[what]}")
     if not made.clusters:
-        say(f"error: {directory}: nothing was written, expected a cluster that answers")
+        say(f"error: {options.directory}: nothing was written, expected a cluster that answers")
         return ExitCode.NOTHING_DONE
     at = format_time(options.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})

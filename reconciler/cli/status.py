@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
-import click
 import msgspec
 
 from reconciler.apply.changes import Change
 from reconciler.apply.history import Day, History
 from reconciler.apply.history_files import read_changes
 from reconciler.cli.exit_codes import no_cluster_read
-from reconciler.cli.fleet_source import fleet_options
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
-from reconciler.cli.options import (
-    duration,
-    moment,
-    option,
-    output_option,
-    policies_option,
-    text_width,
-    verb,
-    world_options,
-)
+from reconciler.cli.option_values import duration
+from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import as_text, say, show, show_document, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
 from reconciler.errors import ExitCode, reason_of, reason_on
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
@@ -50,20 +40,27 @@ from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
 
 
-@verb("status")
-@click.argument("subject", metavar="[OBJECT]", required=False)
-@policies_option()
-@world_options
-@option("--wake-form", metavar="URL", help="With -o html: the form that wakes, with {object} and {for} where these go.")
-@output_option("text", "json", "yaml", "html")
-def status_command(subject: str | None, policies: str, wake_form: str | None, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions(RunOptions):
+    """Those of `status`."""
+
+    subject: str | None = argument("[OBJECT]", required=False)
+    path: str = policies_option()
+    wake_form: str | None = option(
+        "With -o html: the form that wakes, with {object} and {for} where these go.", metavar="URL"
+    )
+    output: str = output_option("text", "json", "yaml", "html")
+
+
+@verb("status", StatusOptions, WORLD)
+def status_command(options: StatusOptions) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
     CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
     """
-    options = RunOptions.of(policies, flags)
-    form = "" if wake_form is None else check_wake_form(wake_form)
+    form = "" if options.wake_form is None else check_wake_form(options.wake_form)
+    subject, output = options.subject, options.output
     found = _status(options, options.policies())
     if output == "text":
         show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))
@@ -117,41 +114,46 @@ _WIDTH = 100
 """How wide lines are in a pipe, but for names, which are never broken."""
 
 
-@verb("history")
-@click.argument("subject", metavar="[OBJECT]", required=False)
-@option("--from", "folder", metavar="DIR", help="Read the files of --report-dir in DIR, in place of clusters.")
-@option("--since", "length", type=duration(), default="7d", help="How far back, like 36h or 7d; 35 days are kept.")
-@fleet_options
-@world_options
-@output_option("text", "json")
-def history_command(subject: str | None, length: timedelta, folder: str | None, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(FleetOptions):
+    """Those of `history`."""
+
+    subject: str | None = argument("[OBJECT]", required=False)
+    folder: str | None = option("Read the files of --report-dir in DIR, in place of clusters.", "--from", metavar="DIR")
+    since: timedelta = option(
+        "How far back, like 36h or 7d; 35 days are kept.", type=duration(), default=timedelta(days=7)
+    )
+    output: str = output_option("text", "json")
+
+
+@verb("history", HistoryOptions, WORLD)
+def history_command(options: HistoryOptions) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with
     --from nothing of them is.
     """
-    name = None if subject is None else object_name(subject)
-    now = moment(flags["now"])
-    since = now - length
-    days, failures = _kept(subject, since, flags) if folder is None else _in_files(folder, since)
-    found = [one for one in chosen(days, name) if since <= one.time <= now]
+    name = None if options.subject is None else object_name(options.subject)
+    since = options.now - options.since
+    days, failures = _kept(options, since) if options.folder is None else _in_files(options.folder, since)
+    found = [one for one in chosen(days, name) if since <= one.time <= options.now]
     for failure in failures:
         say(f"error: {one_line(failure)}")
     dropped = sum(day.dropped for day in days)
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")
-    if output == "json":
-        show_document("History", {"changes": msgspec.to_builtins(found)}, output)
+    if options.output == "json":
+        show_document("History", {"changes": msgspec.to_builtins(found)}, options.output)
     else:
         show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
-def _kept(subject: str | None, since: datetime, flags: dict[str, Any]) -> tuple[list[Day], list[str]]:
+def _kept(options: HistoryOptions, since: datetime) -> tuple[list[Day], list[str]]:
     """Return what the clusters keep from the day of `since` on, and what could not be read."""
-    options, fleet = RunOptions.of_fleet(flags)
-    if subject is not None:
-        known_cluster(fleet, object_name(subject), subject)
+    fleet = options.fleet()
+    if options.subject is not None:
+        known_cluster(fleet, object_name(options.subject), options.subject)
     return read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
 
 

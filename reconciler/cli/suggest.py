@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta, tzinfo
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,19 +15,10 @@ from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
-from reconciler.cli.options import (
-    LONGEST_PAST,
-    duration,
-    now_option,
-    option,
-    path_argument,
-    quiet_option,
-    request_options,
-    tick_option,
-    verb,
-)
+from reconciler.cli.option_values import LONGEST_PAST, duration
+from reconciler.cli.options import option, verb
 from reconciler.cli.output import show
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
@@ -50,42 +42,44 @@ _SHORTEST = timedelta(days=8)  # of less, there is hardly a working day twice
 _NAMED = 5
 
 
-@verb("suggest")
-@path_argument()
-@option("--snapshot", metavar="DIR", help="A snapshot with a history of queries, in place of live clusters.")
-@request_options
-@now_option
-@option(
-    "--since",
-    "past",
-    type=duration(_SHORTEST, LONGEST_PAST),
-    metavar="DURATION",
-    default="30d",
-    help="How much of the past to learn from.",
-)
-@tick_option
-@option(
-    "--query",
-    metavar="PROMQL",
-    default_words="the first metric of the IdlingPolicies",
-    help="Who is called: a query as in an IdlingPolicy, with the labels namespace and service.",
-)
-@option("--window", type=duration(), metavar="DURATION", default="30m", help="The window of --query.")
-@option("--time-zone", metavar="ZONE", default_words="that of the calendars, or UTC", help="The zone of the hours.")
-@option("-n", "--namespace", multiple=True, metavar="GLOB", help="Only Services of these namespaces; may be repeated.")
-@quiet_option
-def suggest_command(path: str, past: timedelta, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SuggestOptions(RunOptions):
+    """Those of `suggest`."""
+
+    snapshot: str | None = option("A snapshot with a history of queries, in place of live clusters.", metavar="DIR")
+    past: timedelta = option(
+        "How much of the past to learn from.",
+        "--since",
+        type=duration(_SHORTEST, LONGEST_PAST),
+        default=timedelta(days=30),
+    )
+    query: str | None = option(
+        "Who is called: a query as in an IdlingPolicy, with the labels namespace and service.",
+        metavar="PROMQL",
+        default_words="the first metric of the IdlingPolicies",
+    )
+    window: timedelta = option("The window of --query.", type=duration(), default=timedelta(minutes=30))
+    time_zone: str | None = option(
+        "The zone of the hours.", metavar="ZONE", default_words="that of the calendars, or UTC"
+    )
+    namespace: tuple[str, ...] = option(
+        "Only Services of these namespaces; may be repeated.", "-n", "--namespace", multiple=True, metavar="GLOB"
+    )
+
+
+@verb("suggest", SuggestOptions, "path", REQUESTS, "now tick quiet")
+def suggest_command(options: SuggestOptions) -> int:
     """Print an IdlingPolicy and a Calendar for the Services that nobody calls at certain hours, with their replay.
 
     They are learned from what was measured, once: read them, and put them into the folder of the policies. Of calls at
     all hours, it says that it found no window.
     """
-    options = RunOptions.of(path, flags)
+    path, past = options.path, options.past
     known = options.policies()
-    zone = _zone(flags["time_zone"], known)
-    metric = _metric(known, flags["query"], flags["window"])
+    zone = _zone(options.time_zone, known)
+    metric = _metric(known, options.query, options.window)
     draft = _policies_with(path, [_draft(metric)])
-    with past_snapshot(options, past, flags["tick"], draft) as with_history:
+    with past_snapshot(options, past, draft) as with_history:
         top = Path(with_history.snapshot or "")
         opened = opened_snapshot(with_history, draft)
         histories = histories_of(top, opened, past)
@@ -95,8 +89,7 @@ def suggest_command(path: str, past: timedelta, **flags: Any) -> int:
             for cluster in draft.fleet.clusters
             if cluster.name in histories
             for ref, found in _windows(draft, cluster, opened, histories[cluster.name], zone)
-            if not options.filters.namespaces
-            or any(fnmatchcase(ref.namespace, one) for one in options.filters.namespaces)
+            if not options.namespace or any(fnmatchcase(ref.namespace, one) for one in options.namespace)
         }
         made = suggestion_of(windows)
         if made is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from reconciler.cli.forecast import opened_snapshot
-from reconciler.cli.options import GENERAL, now_option, option, output_option, path_argument, policies_option, verb
+from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import as_text, say, show, show_lines
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
@@ -27,27 +27,34 @@ from reconciler.yaml.files import is_inside, spelt, write_new
 from reconciler.yaml.writer import block_text
 
 
-@verb("test")
-@path_argument()
-@policies_option(
-    default=None,
-    default_words="PATH, or the folder of the file",
-    help="The policies that are tested.",
-    envvar=None,  # its variable is that of PATH, and would win over a PATH that is given
-)
-@option("--coverage", is_flag=True, help="List policies, and decisions of policies, that no case looks at.")
-@output_option("text", "json", "junit")
-def test_command(path: str, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class TestOptions(Options):
+    """Those of `test`."""
+
+    path: str = path_argument()
+    policies_path: str | None = policies_option(
+        "The policies that are tested.",
+        default=None,
+        default_words="PATH, or the folder of the file",
+        envvar=None,  # its variable is that of PATH, and would win over a PATH that is given
+    )
+    coverage: bool = option("List policies, and decisions of policies, that no case looks at.", default=False)
+    output: str = output_option("text", "json", "junit")
+
+
+@verb("test", TestOptions, "path")
+def test_command(options: TestOptions) -> int:
     """Run the tests of policies (*_test.yaml) below PATH against the policies there.
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.
     """
+    path, output = options.path, options.output
     _check_path(path)
-    folder = flags["policies"] or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
+    folder = options.policies_path or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
     files, policies = _read(path, folder)
     cases: list[CaseResult] = [result for file in files for result in case_results(file, policies)]
     touched = {row for result in cases for row in result.touched}
-    results = Results(cases, coverage(policies, touched) if flags["coverage"] else None)
+    results = Results(cases, coverage(policies, touched) if options.coverage else None)
     if output == "junit":
         show(as_junit(results))
     elif output == "json":
@@ -103,19 +110,23 @@ _HEAD = """\
 """
 
 
-@verb("init")
-@path_argument()
-@option(
-    "--snapshot", metavar="DIR", help="A snapshot of the clusters; `reconciler snapshot DIR` writes it.", group=GENERAL
-)
-@option("--overwrite", is_flag=True, help=f"Replace {FILE}.")
-@now_option
-def init_command(path: str, overwrite: bool, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class InitOptions(RunOptions):
+    """Those of `init`."""
+
+    snapshot: str | None = option(
+        "A snapshot of the clusters; `reconciler snapshot DIR` writes it.", metavar="DIR", group=GENERAL
+    )
+    overwrite: bool = option(f"Replace {FILE}.", default=False)
+
+
+@verb("init", InitOptions, "path now")
+def init_command(options: InitOptions) -> int:
     """Show what may sleep by the policies below PATH, and write production_test.yaml there.
 
     The tests in it fail once a policy selects what is production now. Nothing else is written, and no cluster is read.
     """
-    options = RunOptions.of(path, flags)
+    path, overwrite = options.path, options.overwrite
     target = os.path.join(path, FILE)
     _check(path, target, options.snapshot, overwrite)
     policies = options.policies()

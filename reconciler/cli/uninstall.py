@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
-
-from msgspec.structs import replace
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.fleet_source import fleet_options
-from reconciler.cli.options import option, terminal_or, verb
+from reconciler.cli.options import auto_approve_option, terminal_or, verb
 from reconciler.cli.output import say
-from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.cli.progress import run_progress
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
@@ -41,18 +40,22 @@ _NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metric
 """Kinds that carry no key of ours; metrics have the labels of their pods."""
 
 
-@verb("uninstall")
-@fleet_options
-@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@by_hand_options
-def uninstall_command(output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class UninstallOptions(ByHandOptions):
+    """Those of `uninstall`."""
+
+    auto_approve: bool = auto_approve_option()
+
+
+@verb("uninstall", UninstallOptions, BY_HAND)
+def uninstall_command(options: UninstallOptions) -> int:
     """Wake everything that was idled, give back what placement scaled, and remove all that runs wrote on the clusters.
 
     Stop the runs and activators first. Local ReplicaSets stay and keep running. Of the policies only the Fleet is read.
     What stops half-way goes on when it is called again.
     """
-    terminal_or(flags["auto_approve"], "uninstall")
-    options, fleet = RunOptions.of_fleet(flags)
+    terminal_or(options.auto_approve, "uninstall")
+    fleet = options.fleet()
     if options.snapshot is not None:
         raise UsageError("--snapshot: has nothing to uninstall, expected live clusters")
     removal = _Removal(options, fleet)
@@ -60,9 +63,9 @@ def uninstall_command(output: str, **flags: Any) -> int:
         world = options.world(fleet)
 
         def done(decide: Decide, title: str, *, again: bool = False) -> Applied:
-            asks = not flags["auto_approve"] and not again
+            asks = not options.auto_approve and not again
             nothing = f"{title.partition(' ')[0]}: nothing is to be done."
-            approval = Approval(output, replace(options, title=title, nothing=nothing), ask=asks)
+            approval = Approval(options.output, options.replace(title=title, nothing=nothing), ask=asks)
             control = options.by_hand(approval.control(shown))
             applied = apply(PolicySet(fleet), world, tracked_run.request(), control, decide)
             approval.report(applied)
@@ -108,7 +111,7 @@ def _is_whole(applied: Applied) -> bool:
 class _Removal:
     """What is of ours on the clusters of `fleet`; where contexts stand in for it, that of every Fleet is."""
 
-    def __init__(self, options: RunOptions, fleet: Fleet) -> None:
+    def __init__(self, options: UninstallOptions, fleet: Fleet) -> None:
         live = LiveSettings(options.now, fleet.namespace, options.settings)
         opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
         self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}

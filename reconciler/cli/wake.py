@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.approval import DECLINED, Approval
 from reconciler.cli.exit_codes import exit_of_apply
-from reconciler.cli.fleet_source import fleet_options
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
-from reconciler.cli.options import GENERAL, duration, option, terminal_or, verb
+from reconciler.cli.option_values import duration
+from reconciler.cli.options import GENERAL, argument, auto_approve_option, option, terminal_or, verb
 from reconciler.cli.output import say
-from reconciler.cli.progress import by_hand_options, run_progress
-from reconciler.cli.run import RunOptions, cut_by_signals
+from reconciler.cli.progress import run_progress
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -52,37 +53,41 @@ MANY = 20
 T = TypeVar("T", Service, Workload)
 
 
-@verb("wake")
-@click.argument("subject", metavar="OBJECT")
-@option(
-    "--for",
-    "awake_for",
-    type=duration(timedelta(minutes=1)),
-    help="Keep it awake for this long, like 4h.",
-    elsewhere=("apply", "plan").__contains__,
-)
-@option("--auto-approve", "--yes", is_flag=True, help="Do not ask before waking a whole CLUSTER, or much at once.")
-@fleet_options
-@by_hand_options
-def wake_command(subject: str, awake_for: timedelta | None, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class WakeOptions(ByHandOptions):
+    """Those of `wake`."""
+
+    subject: str = argument("OBJECT")
+    awake_for: timedelta | None = option(
+        "Keep it awake for this long, like 4h.",
+        "--for",
+        type=duration(timedelta(minutes=1)),
+        elsewhere=("apply", "plan").__contains__,
+    )
+    auto_approve: bool = auto_approve_option("Do not ask before waking a whole CLUSTER, or much at once.")
+
+
+@verb("wake", WakeOptions, BY_HAND)
+def wake_command(options: WakeOptions) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
     Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;
     on a terminal more than 20 objects do too.
     """
+    subject = options.subject
     name = object_name(subject)
-    asks = not name.namespace and not flags["auto_approve"]
-    options, found = RunOptions.of_fleet(flags)
+    asks = not name.namespace and not options.auto_approve
+    found = options.fleet()
     check_cluster(found, name, subject)
     terminal_or(not asks, "wake")
     world = options.world(found)
-    until = _awake_until(options.now, awake_for)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
+    until = _awake_until(options.now, options.awake_for)
     waking = _RequestedWake(name, (), requests(options.now, until), any_fleet=options.any_fleet)
     waking = waking.looked_up(found, state, Run(options.now))
     check_looked(waking.found, state, name, subject)
-    asks = asks or (len(waking.found) > MANY and sys.stdin.isatty() and not flags["auto_approve"])
-    approval = Approval(output, options, ask=asks)
+    asks = asks or (len(waking.found) > MANY and sys.stdin.isatty() and not options.auto_approve)
+    approval = Approval(options.output, options, ask=asks)
     world = world.without(state.unreachable)
     if asks:
         approve(waking, found, world, options, approval)
@@ -163,7 +168,7 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mappin
     )
 
 
-def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: RunOptions, approval: Approval) -> None:
+def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: WakeOptions, approval: Approval) -> None:
     """Show what would wake, and ask.
 
     Raises:
@@ -251,36 +256,44 @@ def is_about(subject: str, name: ObjectArgument) -> bool:
 _LISTED = 10
 
 
-@verb("restore")
-@click.argument("subject", metavar="[OBJECT]", required=False)
-@fleet_options
-@option("--all", "everything", is_flag=True, help="Restore everything that this Fleet idled.")
-@option(
-    "--policy", multiple=True, metavar="GLOB", help="Restore what these policies idled; may be repeated.", group=GENERAL
-)
-@option("--run", "runs", multiple=True, metavar="ID", help="Restore what these runs idled; may be repeated.")
-@option("--hold", type=duration(timedelta(minutes=1)), help="Exclude it from idling for this long, like 12h.")
-@option("--adopt", is_flag=True, help="Restore also what `oc idle` or another Fleet idled.")
-@option("--auto-approve", "--yes", is_flag=True, help="Do not ask for approval; required without a terminal.")
-@by_hand_options
-def restore_command(subject: str | None, everything: bool, output: str, **flags: Any) -> int:
+@dataclass(frozen=True, kw_only=True)
+class RestoreOptions(ByHandOptions):
+    """Those of `restore`."""
+
+    subject: str | None = argument("[OBJECT]", required=False)
+    everything: bool = option("Restore everything that this Fleet idled.", "--all", default=False)
+    idled_by: tuple[str, ...] = option(
+        "Restore what these policies idled; may be repeated.", "--policy", multiple=True, metavar="GLOB", group=GENERAL
+    )
+    runs: tuple[str, ...] = option(
+        "Restore what these runs idled; may be repeated.", "--run", multiple=True, metavar="ID"
+    )
+    hold: timedelta | None = option(
+        "Exclude it from idling for this long, like 12h.", type=duration(timedelta(minutes=1))
+    )
+    adopt: bool = option("Restore also what `oc idle` or another Fleet idled.", default=False)
+    auto_approve: bool = auto_approve_option()
+
+
+@verb("restore", RestoreOptions, BY_HAND)
+def restore_command(options: RestoreOptions) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
     """
-    narrowed = subject or flags["policy"] or flags["runs"]
-    if bool(narrowed) == everything:
+    subject = options.subject
+    narrowed = subject or options.idled_by or options.runs
+    if bool(narrowed) == options.everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
-    terminal_or(flags["auto_approve"], "restore")
-    options, found = RunOptions.of_fleet({**flags, "policy": ()})
-    options = replace(
-        options,
+    terminal_or(options.auto_approve, "restore")
+    found = options.fleet()
+    options = options.replace(
         title="Restore in Fleet",
         nothing=f"Nothing to restore: nothing{_below(subject)} is idle, or was scaled down by placement.",
     )
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
-    restoration = restoration_of(subject, options, flags)
+    restoration = restoration_of(options)
     unmatched = Unmatched(restoration, subject)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -289,7 +302,7 @@ def restore_command(subject: str | None, everything: bool, output: str, **flags:
         unmatched.check(policies.fleet, state, run)
         return _restored(policies.fleet, state, run, restoration)
 
-    approval = Approval(output, options, ask=not flags["auto_approve"])
+    approval = Approval(options.output, options, ask=not options.auto_approve)
     with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         control = options.by_hand(approval.control(shown))
         applied = apply(PolicySet(found), options.world(found), tracked_run.request(), control, decide)
@@ -310,17 +323,16 @@ def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, polici
     return decide_scales_to_restore(fleet, state, restoration.objects, policies, any_fleet=restoration.any_fleet)
 
 
-def restoration_of(subject: str | None, options: RunOptions, flags: dict[str, Any]) -> Restoration:
+def restoration_of(options: RestoreOptions) -> Restoration:
     """Return what is to be restored."""
-    hold = None if flags["hold"] is None else options.now + flags["hold"]
-    narrowed = Restoration() if subject is None else Restoration(objects=object_name(subject).matches)
+    narrowed = Restoration() if options.subject is None else Restoration(objects=object_name(options.subject).matches)
     return replace(
         narrowed,
-        policies=tuple(flags["policy"]),
-        runs=frozenset(flags["runs"]),
-        adopt=flags["adopt"],
+        policies=options.idled_by,
+        runs=frozenset(options.runs),
+        adopt=options.adopt,
         any_fleet=options.any_fleet,
-        hold_until=hold,
+        hold_until=None if options.hold is None else options.now + options.hold,
     )
 
 

@@ -147,7 +147,7 @@ def test_a_plan_whose_policies_are_not_read_in_time_does_not_call_them_malformed
         ending()
         in_time()
 
-    monkeypatch.setattr("reconciler.cli.run.read_policies", slow)
+    monkeypatch.setattr("reconciler.cli.run_options.read_policies", slow)
     said = quickstart.plan(NOW, "--timeout", timeout)
     assert (said.code, said.out) == (code, "")
     assert words in said.err

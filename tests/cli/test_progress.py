@@ -16,7 +16,7 @@ import pytest
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import RunOptions
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
@@ -117,7 +117,10 @@ def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (RunOptions("", NOW_TIME, quiet=True, progress="json"), RunOptions("", NOW_TIME, progress="none")):
+    for options in (
+        RunOptions(path="", now=NOW_TIME, quiet=True, progress="json"),
+        RunOptions(path="", now=NOW_TIME, progress="none"),
+    ):
         with run_progress(options) as (_, shown):
             read_two_clusters(shown)
             write_two_objects(shown)
@@ -156,7 +159,7 @@ TALK = """
 import sys
 from reconciler.cli.progress import run_progress
 from tests.cli.test_progress import NOW_TIME, RunOptions, read_two_clusters, write_two_objects
-with run_progress(RunOptions("", NOW_TIME, progress="auto")) as (_, shown):
+with run_progress(RunOptions(path="", now=NOW_TIME, progress="auto")) as (_, shown):
     print(type(shown).__name__)
     read_two_clusters(shown)
     write_two_objects(shown)

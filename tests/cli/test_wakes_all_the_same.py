@@ -76,7 +76,7 @@ def test_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Fo
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param("reconciler.cli.run.read_policies", id="while they are read"),
+        pytest.param("reconciler.cli.run_options.read_policies", id="while they are read"),
         pytest.param("reconciler.decide.decide.decide_placement", id="while they decide"),
         pytest.param("reconciler.decide.decide.within_limits", id="while limits are counted"),
     ],

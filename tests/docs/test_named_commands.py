@@ -25,7 +25,7 @@ NAMED = [
 def calls_in(text: str) -> Iterator[list[str]]:
     """Yield the arguments of each call of `reconciler` that a page names; a usage line is no call."""
     for found in _CALL.finditer(text):
-        words = shlex.split(found[1])[1:]
+        words = shlex.split(found[1].replace("$(date -u +%F)", "2026-11-20"))[1:]
         if cli.get_command(click.Context(cli), words[0]) is not None and not {"...", "[OPTIONS]"} & set(words):
             yield words
 
