@@ -236,6 +236,6 @@ def said(*texts: str) -> tuple[Reason, ...]:
     return tuple(Reason(ReasonCode.OTHER, {"text": text}) for text in texts)
 
 
-def flip_of(one: PolicyExplanation) -> str:
+def change_if_of(one: PolicyExplanation) -> str:
     """What would change a decision, as text; "" where nothing is known."""
-    return "" if one.counterfactual is None else str(one.counterfactual)
+    return "" if one.change_if is None else str(one.change_if)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import fleet_names
+from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import (
     Decision,
     DesiredState,
@@ -25,7 +26,7 @@ from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
-from reconciler.decide.reasons import ReasonCode, field_is, reason
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
@@ -158,7 +159,7 @@ def _stays(explanation: PolicyExplanation, before: Decision, told: Undecided) ->
         explanation,
         outcome=f"stays at {before.replicas_before}",
         reasons=(*told.reasons, *explanation.reasons),
-        lift=field_is("onForeignCost", "Override"),
+        change=field_is("onForeignCost", "Override"),
     )
 
 

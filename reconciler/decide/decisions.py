@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.reasons import Counterfactual, CounterfactualWhenAsked, Reasons, text_of
+from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
+from reconciler.decide.reasons import Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import Writes
@@ -331,7 +332,7 @@ class HeldBack(Struct, frozen=True):
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
-    `outcome` is the state it ends in ("stays awake", "6 replicas"), `lift` the smallest change that would alter it,
+    `outcome` is the state it ends in ("stays awake", "6 replicas"), `change` the smallest change that would alter it,
     None where none is known. `idled` is the object with the record and the policy of it, where it stands at its
     idled count because of us before this run; None otherwise. `asleep` are the replicas that it has fewer for that
     since `idled_at`; 0 for a CronJob. `requests` are those of one of its pods. `selected`: `policy` selects it; else it
@@ -343,7 +344,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     policy: str
     outcome: str
     reasons: Reasons
-    lift: Counterfactual | CounterfactualWhenAsked | None = None
+    change: ChangeIf | ChangeIfWhenAsked | None = None
     idled: tuple[ObjectRef, str] | None = None
     asleep: int = 0
     idled_at: datetime | None = None
@@ -355,8 +356,8 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
 
     @property
-    def counterfactual(self) -> Counterfactual | None:
-        return self.lift() if isinstance(self.lift, CounterfactualWhenAsked) else self.lift
+    def change_if(self) -> ChangeIf | None:
+        return self.change() if isinstance(self.change, ChangeIfWhenAsked) else self.change
 
 
 WITHOUT_END = datetime.max.replace(tzinfo=UTC)

@@ -14,8 +14,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time, parsed, read_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if
 from reconciler.decide.decisions import DesiredState, Notice
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.errors import AnnotationError
 from reconciler.model import ObservedCluster, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster, Freeze
@@ -110,9 +111,9 @@ def freeze_reason(freeze: Freeze) -> Reason:
     return reason(ReasonCode.FROZEN, by=freeze.by, until=freeze.until, reason=freeze.reason)
 
 
-def lifted(cluster: FleetCluster) -> Counterfactual:
-    """Return what lifts the restriction of `cluster`, or of a namespace in it."""
-    return change_if(CounterfactualCode.CLUSTER_STATE if cluster.restriction else CounterfactualCode.UNFROZEN)
+def change_if_restricted(cluster: FleetCluster) -> ChangeIf:
+    """Return what ends the restriction of `cluster`, or of a namespace in it."""
+    return change_if(ChangeIfCode.CLUSTER_STATE if cluster.restriction else ChangeIfCode.UNFROZEN)
 
 
 def freeze_notices(fleet: Fleet) -> DesiredState:

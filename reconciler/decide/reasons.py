@@ -1,4 +1,4 @@
-"""Why something is decided, and what would change it: codes of closed lists, with values.
+"""Why something is decided: codes of a closed list, with values.
 
 The texts here are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better
 at any time, so nothing compares them, or reads anything out of them. What people read is rendered by `report/wording`.
@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.model import NOTHING
@@ -24,21 +22,21 @@ _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 PREPOSITIONS = {"ago": "at ", "since": "since "}
 
 
-class _Code(StrEnum):
+class Code(StrEnum):
     """A code, and the template of its text: `{name}` is a value, `{name:form}` one in a form, and what stands in
     brackets is left out where a value in it is absent. A text that ends with a colon goes on with the next reason.
     """
 
     text: str
 
-    def __new__(cls, code: str, text: str) -> _Code:
+    def __new__(cls, code: str, text: str) -> Code:
         member = str.__new__(cls, code)
         member._value_ = code
         member.text = text
         return member
 
 
-class ReasonCode(_Code):
+class ReasonCode(Code):
     """Why something is decided."""
 
     # what the criteria of an IdlingPolicy say
@@ -244,45 +242,6 @@ class ReasonCode(_Code):
     OTHER = "Other", "{text}"
 
 
-class CounterfactualCode(_Code):
-    """What would change a decision, as a clause: "it would change if ..."."""
-
-    AT = "At", "it is {at:edge} or later"
-    AFTER = "After", "it is {at:edge} or later"
-    WINDOW = "Window", "there is a window of {calendar}"
-    ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
-    END = "End", "there is an end of {calendar}"
-    METRIC_ABOVE = "MetricAbove", "the metric is above {bound}"
-    METRIC_AT_MOST = "MetricAtMost", "the metric is at most {bound}"
-    METRIC_KNOWN = "MetricKnown", "the metric has a value[ of at most {atMost}][ above {above}]"
-    CLUSTER_STATE = "ClusterState", "its cluster has another state"
-    UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
-    DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
-    READABLE = "Readable", "{object:it} can be read"
-    RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
-    TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
-    RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
-    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
-    UNCONTESTED = "Uncontested", "reconciler/contested is removed[ from {object}], or its policy changes"
-    UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
-    NAMED = "Named", "{selector} is in the selector of {policies}"
-    FIELD_IS = "FieldIs", "{field} is {value}"
-    OTHER_TARGET = "OtherTarget", "the target is anything but {replicas}"
-    HPA_SCALES_UP = "HPAScalesUp", "its autoscaler scales it up"
-    WOKEN = "Woken", "it is woken"
-    OBJECT_EXISTS = "ObjectExists", "{object} exists"
-    WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
-    CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
-    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas} replicas"
-    ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
-    WAKE_REQUEST = "WakeRequest", "there is a wake request"
-    POLICY = "Policy", "there is a policy that selects it"
-    SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
-    FLAG = "Flag", "the run has {flag}"
-    ALL = "All", ""
-    ANY = "Any", ""
-
-
 Show = Callable[[Any, str], str]
 """How a value is shown in a form ("" for none); an absent one is ""."""
 
@@ -313,7 +272,7 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     return _FIELD.sub(value, _OPTIONAL.sub(optional, template) if "[" in template else template)
 
 
-def _values(named: Mapping[str, Any]) -> Mapping[str, Any]:
+def json_values(named: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values as JSON has them, without those that are absent."""
     plain = {
         key: format_time(value)
@@ -348,7 +307,7 @@ MEASURED = frozenset({ReasonCode.METRIC_IDLE, ReasonCode.METRIC_BUSY, ReasonCode
 
 def reason(code: ReasonCode, **values: Any) -> Reason:
     """Return the reason with `values`: also times, and sequences of names."""
-    return Reason(code, _values(values))
+    return Reason(code, json_values(values))
 
 
 def text_of(reasons: Iterable[Reason]) -> str:
@@ -364,62 +323,3 @@ def phrase_parts(reasons: Iterable[Reason]) -> tuple[Reasons, ...]:
         found[-1:] = [(*found[-1], one)] if goes_on else [*found[-1:], (one,)]
         goes_on = one.code.text.removesuffix("]").endswith(":")
     return tuple(found)
-
-
-class Counterfactual(Struct, frozen=True):
-    """What would change a decision; of `ALL` and `ANY` it is `parts` that would."""
-
-    code: CounterfactualCode
-    values: Mapping[str, Any] = NOTHING
-    parts: tuple[Counterfactual, ...] = ()
-
-    def __hash__(self) -> int:
-        return hash((self.code, self.parts))
-
-    def shown(self, show: Callable[[Counterfactual], str]) -> str:
-        """Return the clause, each part as `show` shows it."""
-        if not self.parts:
-            return show(self)
-        return (" and " if self.code is CounterfactualCode.ALL else " or ").join(
-            part.shown(show) for part in self.parts
-        )
-
-    def __str__(self) -> str:
-        return self.shown(lambda part: filled(part.code.text, part.values))
-
-    def of(self, object_: str) -> Counterfactual:
-        """Return it as a change of `object_`, "Service/web", where it is about an object and names none yet."""
-        if self.parts:
-            return replace(self, parts=tuple(part.of(object_) for part in self.parts))
-        is_about_one = "{object" in self.code.text or "annotation" in self.values
-        if not is_about_one or "object" in self.values:
-            return self
-        return replace(self, values={**self.values, "object": object_})
-
-
-def change_if(code: CounterfactualCode, **values: Any) -> Counterfactual:
-    """Return the counterfactual with `values`, as for a reason."""
-    return Counterfactual(code, _values(values))
-
-
-def field_is(field: str, value: str | int) -> Counterfactual:
-    """Return that it changes if `field` of the policy is `value`, which may also be words such as "above 3"."""
-    return change_if(CounterfactualCode.FIELD_IS, field=field, value=value)
-
-
-def joint_counterfactual(code: CounterfactualCode, changes: Iterable[Counterfactual | None]) -> Counterfactual | None:
-    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
-    parts = tuple(dict.fromkeys(one for one in changes if one is not None))
-    return parts[0] if len(parts) == 1 else Counterfactual(code, parts=parts) if parts else None
-
-
-class CounterfactualWhenAsked(partial["Counterfactual | None"]):
-    """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CounterfactualWhenAsked) and self() == other()
-
-    def __hash__(self) -> int:
-        return hash(self())

@@ -17,15 +17,8 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    change_if,
-    field_is,
-    reason,
-)
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.types import (
@@ -192,13 +185,13 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 class Exclusion(Struct, frozen=True):
     """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
 
-    `counterfactual` is what would end it, None where nothing in our hands does. `on` is what has it, "Namespace/x".
+    `change_if` is what would end it, None where nothing in our hands does. `on` is what has it, "Namespace/x".
     """
 
     reason: Reason
     until: datetime | None = None
     unreadable: bool = False
-    counterfactual: Counterfactual | None = None
+    change_if: ChangeIf | None = None
     on: str = ""
 
 
@@ -230,19 +223,19 @@ def _excluded(annotation: str, value: str, *, is_readable: bool = True) -> Exclu
     why = reason(ReasonCode.ANNOTATION_SET, annotation=annotation, value=value)
     if not is_readable:
         why = _unreadable(annotation, value, '"true" or "false"')
-    gone = change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation=annotation)
-    return Exclusion(why, unreadable=not is_readable, counterfactual=gone)
+    gone = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=annotation)
+    return Exclusion(why, unreadable=not is_readable, change_if=gone)
 
 
 def _excluded_until(annotation: str, value: str, at: datetime | None, now: datetime) -> Iterator[Exclusion]:
     """Yield the opt-out until `at`, where that has not passed; `at` None: `value` cannot be read."""
     if at is None:
         why = _unreadable(annotation, value, "a time as in RFC 3339")
-        yield Exclusion(why, unreadable=True, counterfactual=change_if(CounterfactualCode.TIME_READABLE))
+        yield Exclusion(why, unreadable=True, change_if=change_if(ChangeIfCode.TIME_READABLE))
     elif now < at:
         why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
-        over = change_if(CounterfactualCode.AFTER, at=at, annotation=annotation)
-        yield Exclusion(why, until=at, counterfactual=over)
+        over = change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
+        yield Exclusion(why, until=at, change_if=over)
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:
@@ -257,7 +250,7 @@ def left_out(what: str, policies: Iterable[str]) -> Reason:
     return reason(ReasonCode.PRODUCTION, what=what, policies=sorted(policies))
 
 
-def named_by(policies: Sequence[str]) -> Counterfactual:
+def named_by(policies: Sequence[str]) -> ChangeIf:
     """Return that `policies` may decide in production once they say so."""
     return field_is("production", f"true in {' and '.join(policies)}")
 

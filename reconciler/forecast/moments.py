@@ -21,6 +21,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.fleet_guard import PATIENCE
+from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.idling.verdicts import Answers, CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.limit_counts import DAY
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
@@ -57,8 +58,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class _Waits(Struct, frozen=True):
     """How long after which recorded time the policies let something happen."""
 
-    ages: Durations
-    awake: Durations
     placement: Durations
     journal: Durations
 
@@ -70,8 +69,6 @@ class _Waits(Struct, frozen=True):
             for wait in (one.unschedulable_after, one.progress_deadline, one.cluster_grace_period, ON_ITS_WAY)
         }
         return cls(
-            ages=frozenset(one.min_age for one in policies.idling),
-            awake=_AND_AFTER | {one.min_awake for one in policies.idling},
             placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
             journal=_AT_ONCE | {LIFE},
         )
@@ -91,20 +88,24 @@ def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime)
     waits = _Waits.of(policies)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits, policies.fleet) if moment > after}
-    idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, waits, after)}
+    idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, after)}
     return frozenset(found | idles)
 
 
-def _of_idles(policies: PolicySet, cluster: ObservedCluster, waits: _Waits, after: datetime) -> Iterator[datetime]:
+def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) -> Iterator[datetime]:
     """Yield when something is old enough, or was awake for long enough, to be idled, where a policy may do that."""
+    waits = {
+        one.since: frozenset(map(one.wait, policies.idling)) | (_AND_AFTER if one.strictly else frozenset())
+        for one in TIMED_CONDITIONS
+    }
     labels = namespace_labels(cluster)
     made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
     waiting: dict[str, set[datetime]] = {}
     for one in made:
         moments = waiting.setdefault(one.ref.namespace, set())
-        if one.created_at is not None:
-            moments |= {one.created_at + age for age in waits.ages}
-        moments |= set(_later(_times_in(one.annotations.get(AWAKE_SINCE, "")), waits.awake))
+        for since, durations in waits.items():
+            recorded = _times_in(one.annotations.get(since, "")) if since else (one.created_at,)
+            moments |= set(_later((at for at in recorded if at is not None), durations))
     for namespace, moments in waiting.items():
         reaching = [one for one in policies.idling if _reaches(policies.fleet, one, cluster.name, namespace, labels)]
         yield from (moment for moment in moments if moment > after and _may_idle(reaching, moment))

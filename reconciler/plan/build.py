@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
+from reconciler.decide.annotations import AWAKE_SINCE, read_time
 from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
+from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.status import unknown_since
-from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
@@ -120,11 +120,7 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
     return tuple(policy_title(*one) for one in stated if one not in selecting)
 
 
-_LIFTED_BY_TIME = {
-    ReasonCode.MIN_AGE: "minAge",
-    ReasonCode.MIN_AWAKE: "minAwake",
-    ReasonCode.KEPT_AWAKE: AWAKE_UNTIL,
-}
+_TIMED = {one.code: one.name for one in TIMED_CONDITIONS}
 
 
 def _kept_up(
@@ -133,7 +129,7 @@ def _kept_up(
     """Yield each workload that only time keeps from being idled, and that the filters leave."""
     found: dict[ObjectRef, KeptUp] = {}
     for one in desired.explanations:
-        by = _LIFTED_BY_TIME.get(one.reasons[0].code) if one.reasons else None
+        by = _TIMED.get(one.reasons[0].code) if one.reasons else None
         if by is None or one.until is None:
             continue
         if filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):

@@ -84,7 +84,7 @@ def explanation_values(plan: Plan, one: ObjectExplanation) -> dict[str, Any]:
 
 
 def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
-    change = found.counterfactual
+    change = found.change_if
     return {
         "kind": KIND_OF_JOB[found.job] if found.policy else "",
         "name": found.policy,
@@ -180,8 +180,8 @@ def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
         yield one_line(f"  selected by {' and '.join(found.selected_by)}")
     if found.reasons:
         yield f"  because: {clock.reason(found.reasons)}"
-    if found.counterfactual is not None:
-        yield f"  It would change if {clock.counterfactual(found.counterfactual)}."
+    if found.change_if is not None:
+        yield f"  It would change if {clock.change_if(found.change_if)}."
 
 
 def _title(found: PolicyExplanation) -> str:

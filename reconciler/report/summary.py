@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import parse_time
+from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import (
     ABOVE_SHARE,
     EQUAL_PRIORITIES,
@@ -19,7 +20,7 @@ from reconciler.decide.decisions import (
     policy_title,
 )
 from reconciler.decide.limits import FLEET_DEFAULT
-from reconciler.decide.reasons import CounterfactualCode, ReasonCode
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
 from reconciler.plan.model import Action, Effect, Plan, added, effect_of
@@ -199,10 +200,10 @@ def _unknown(plan: Plan) -> Block:
 def _moves(plan: Plan, cluster: str) -> str:
     """Return from when on others take over the replicas of a cluster that cannot be read, "" where none are placed."""
     waits = [
-        (parse_time(str(one.counterfactual.values["at"])), one.policy)
+        (parse_time(str(one.change_if.values["at"])), one.policy)
         for one in plan.explanations
-        if one.job == "placement" and one.ref.cluster == cluster and one.counterfactual is not None
-        if one.counterfactual.code is CounterfactualCode.AFTER
+        if one.job == "placement" and one.ref.cluster == cluster and one.change_if is not None
+        if one.change_if.code is ChangeIfCode.AFTER
     ]
     first = min(((at, policy) for at, policy in waits if at is not None), default=None)
     if first is None:

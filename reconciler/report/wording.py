@@ -15,18 +15,10 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS, parse_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    Reasons,
-    filled,
-    phrase_parts,
-    stable,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, filled, phrase_parts, stable
 from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.model import Effect, effect_of, is_acted_on, json_value
 from reconciler.untrusted_text import one_line
@@ -43,7 +35,7 @@ _VERBS = {
 _STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
-_WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
+_WORDS: Mapping[ReasonCode | ChangeIfCode, str] = {
     ReasonCode.METRIC_IDLE: _METRIC,
     ReasonCode.METRIC_BUSY: _METRIC,
     ReasonCode.METRIC_UNKNOWN: "{name}:",
@@ -62,7 +54,7 @@ _WORDS: Mapping[ReasonCode | CounterfactualCode, str] = {
     ReasonCode.ADOPTED: "not managed by this Fleet before",
     ReasonCode.TARGET: "target {replicas}",
     ReasonCode.QUERY: "query {value}",
-    CounterfactualCode.AFTER: "it is {at:edge} or later (in {at:age})",
+    ChangeIfCode.AFTER: "it is {at:edge} or later (in {at:age})",
 }
 """What people read, where that is not the text that is stored."""
 
@@ -115,11 +107,11 @@ class ReasonWords(Struct, frozen=True):
         """Return one part of a phrase."""
         return one_line(" ".join(map(self._filled, part)))
 
-    def counterfactual(self, found: Counterfactual) -> str:
+    def change_if(self, found: ChangeIf) -> str:
         """Return what would change a decision as a clause: "the metric is above 0"."""
         return one_line(found.shown(self._filled))
 
-    def _filled(self, one: Reason | Counterfactual) -> str:
+    def _filled(self, one: Reason | ChangeIf) -> str:
         return filled(_WORDS.get(one.code, one.code.text), one.values, self._shown)
 
     def _shown(self, value: Any, form: str) -> str:

@@ -141,7 +141,7 @@ def test_a_frozen_fleet_decides_no_decrease_and_says_who_froze_it():
     assert notice.reasons[0].values["by"] == "alice"
     web = next(one for one in held.explanations if (one.job, one.ref.name) == ("idling", "web"))
     assert "frozen by alice until" in web.why
-    assert "freeze ends" in str(web.counterfactual)
+    assert "freeze ends" in str(web.change_if)
 
 
 def test_what_is_due_wakes_while_all_is_frozen():

@@ -10,23 +10,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide import reasons
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    change_if,
-    filled,
-    joint_counterfactual,
-    phrase_parts,
-    reason,
-    text_of,
-)
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
+from reconciler.decide.reasons import Reason, ReasonCode, filled, phrase_parts, reason, text_of
 
 FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("code", [*ReasonCode, *CounterfactualCode])
+@pytest.mark.parametrize("code", [*ReasonCode, *ChangeIfCode])
 def test_a_code_is_in_camel_case_and_its_text_names_its_values(code):
     assert re.fullmatch(r"[A-Z][A-Za-z]+", code.value)
     names = re.findall(r"\{(\w+)", code.text)
@@ -39,7 +29,7 @@ def test_a_code_is_in_camel_case_and_its_text_names_its_values(code):
 def test_every_code_is_given_somewhere():
     package = Path(reasons.__file__).parents[1]
     code = "\n".join(file.read_text() for file in package.rglob("*.py"))
-    names = [f"{type(one).__name__}.{one.name}" for one in (*ReasonCode, *CounterfactualCode)]
+    names = [f"{type(one).__name__}.{one.name}" for one in (*ReasonCode, *ChangeIfCode)]
     assert [name for name in names if name not in code] == []
 
 
@@ -98,9 +88,9 @@ def test_reasons_are_one_phrase_in_which_a_colon_goes_on():
         (("a", "b"), "mode is a or mode is b"),
     ],
 )
-def test_counterfactuals_are_joined_each_once(parts, text):
-    changes: list[Counterfactual | None] = [
-        None if value is None else change_if(CounterfactualCode.FIELD_IS, field="mode", value=value) for value in parts
+def test_changes_are_joined_each_once(parts, text):
+    changes: list[ChangeIf | None] = [
+        None if value is None else change_if(ChangeIfCode.FIELD_IS, field="mode", value=value) for value in parts
     ]
-    found = joint_counterfactual(CounterfactualCode.ANY, changes)
+    found = joint_change(ChangeIfCode.ANY, changes)
     assert (None if found is None else str(found)) == text

@@ -171,7 +171,7 @@ REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"
 )
 def test_an_opt_out(annotations, expected):
     found = next(exclusions(annotations, NOW), None)
-    told = found and (str(found.reason), found.until, found.unreadable, str(found.counterfactual))
+    told = found and (str(found.reason), found.until, found.unreadable, str(found.change_if))
     assert told == expected
 
 
@@ -225,7 +225,7 @@ A_SECOND_FROM_NOW = NOW + timedelta(seconds=1)
 def test_an_opt_out_of_kube_downscaler(annotations, expected):
     """It counts where the Fleet says so."""
     found = next(exclusions(annotations, NOW, kube_downscaler=True), None)
-    assert (found and (str(found.reason), found.until, found.unreadable, str(found.counterfactual))) == expected
+    assert (found and (str(found.reason), found.until, found.unreadable, str(found.change_if))) == expected
     without = next(exclusions(annotations, NOW), None)
     assert (without is None) is (FLAG not in annotations or annotations[FLAG] == "false")
 

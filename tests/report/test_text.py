@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.change_codes import ChangeIfCode, change_if, joint_change
 from reconciler.decide.decisions import (
     Cause,
     FieldChange,
@@ -28,7 +29,7 @@ from reconciler.decide.decisions import (
     VictimForecast,
     replicas_change,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, change_if, joint_counterfactual, reason
+from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import KeptUp
@@ -514,25 +515,25 @@ def test_times_are_in_the_zone_of_all_calendars_or_else_in_utc(zones, shown):
     ("change", "shown"),
     [
         (
-            joint_counterfactual(
-                CounterfactualCode.ANY,
+            joint_change(
+                ChangeIfCode.ANY,
                 [
-                    change_if(CounterfactualCode.METRIC_ABOVE, bound=0.0),
-                    change_if(CounterfactualCode.AT, at=TOMORROW, **BERLIN),
+                    change_if(ChangeIfCode.METRIC_ABOVE, bound=0.0),
+                    change_if(ChangeIfCode.AT, at=TOMORROW, **BERLIN),
                 ],
             ),
             "the metric is above 0 or it is Sat 2026-11-21 07:00 or later",
         ),
         (
-            change_if(CounterfactualCode.AFTER, at="2026-11-20T18:41:23Z"),
+            change_if(ChangeIfCode.AFTER, at="2026-11-20T18:41:23Z"),
             "it is Fri 2026-11-20 19:41 or later (in 3h)",
         ),
-        (change_if(CounterfactualCode.FIELD_IS, field="autoscalers.hpa", value="Idle"), "autoscalers.hpa is Idle"),
+        (change_if(ChangeIfCode.FIELD_IS, field="autoscalers.hpa", value="Idle"), "autoscalers.hpa is Idle"),
     ],
 )
 def test_what_would_change_a_decision_is_a_clause(change, shown):
     clock = ReasonWords(NOW, ZoneInfo("Europe/Berlin"))
-    assert clock.counterfactual(change) == shown
+    assert clock.change_if(change) == shown
 
 
 def test_the_reasons_in_a_notice_are_rendered_and_its_other_words_stay():

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, Bounds, autoscalers_of, first_unread
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
     Cause,
@@ -27,21 +28,10 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
-from reconciler.decide.freeze import lifted, restriction
+from reconciler.decide.freeze import change_if_restricted, restriction
 from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.query_answers import why_unusable
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    Reason,
-    ReasonCode,
-    Reasons,
-    change_if,
-    field_is,
-    joint_counterfactual,
-    reason,
-    text_of,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
     exclusions,
     key_of,
@@ -126,10 +116,10 @@ class WorkloadTarget(Struct, frozen=True):
             return target is not None and target.direction == "Both" and self.autoscaler is None
         return self.desired < self.workload.spec_replicas
 
-    def stays(self, *reasons: Reason, counterfactual: Counterfactual | None = None) -> PolicyExplanation:
+    def stays(self, *reasons: Reason, change_if: ChangeIf | None = None) -> PolicyExplanation:
         """Return that the workload keeps its replicas because of `reasons`."""
         outcome = f"stays at {self.workload.spec_replicas}"
-        return PolicyExplanation(self.ref, "downscale", self.policy.name, outcome, reasons, counterfactual)
+        return PolicyExplanation(self.ref, "downscale", self.policy.name, outcome, reasons, change_if)
 
     def undecided(self, *reasons: Reason) -> Undecided:
         return Undecided(str(self.ref), "downscale", self.policy.name, reasons)
@@ -183,7 +173,7 @@ _Guard = Callable[[WorkloadTarget], Iterator[Result]]
 def _restricted(case: WorkloadTarget) -> Iterator[Result]:
     why = restriction(case.inputs.cluster, case.ref.namespace)
     if why is not None:
-        yield case.stays(why, counterfactual=lifted(case.inputs.cluster))
+        yield case.stays(why, change_if=change_if_restricted(case.inputs.cluster))
 
 
 def _protected(case: WorkloadTarget) -> Iterator[Result]:
@@ -197,7 +187,7 @@ def _production(case: WorkloadTarget) -> Iterator[Result]:
     production, labels = inputs.fleet.production, inputs.space_labels.get(space)
     what = "" if case.policy.production else production.why(inputs.cluster, space, labels, case.workload.labels)
     if what:
-        stays = case.stays(left_out(what, (case.policy.name,)), counterfactual=named_by((case.policy.name,)))
+        stays = case.stays(left_out(what, (case.policy.name,)), change_if=named_by((case.policy.name,)))
         yield replace(stays, selected=False)
 
 
@@ -220,8 +210,8 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
     on, first = found[0]
     if first.unreadable:
         yield Notice("exclusion", on, f"{first.reason}; it counts as excluded", case.policy.name)
-    ends = (one.counterfactual.of(on) for on, one in found if one.counterfactual is not None)
-    yield case.stays(first.reason, counterfactual=joint_counterfactual(CounterfactualCode.ALL, ends))
+    ends = (one.change_if.of(on) for on, one in found if one.change_if is not None)
+    yield case.stays(first.reason, change_if=joint_change(ChangeIfCode.ALL, ends))
 
 
 def _claimed(case: WorkloadTarget) -> Iterator[Result]:
@@ -242,7 +232,7 @@ def _idled_by_others(case: WorkloadTarget) -> Iterator[Result]:
         why = reason(ReasonCode.IDLE_RECORD)
         if case.changes:
             yield case.overridden("idling", why)
-        yield case.stays(why, counterfactual=change_if(CounterfactualCode.WOKEN))
+        yield case.stays(why, change_if=change_if(ChangeIfCode.WOKEN))
 
 
 def _being_deleted(case: WorkloadTarget) -> Iterator[Result]:
@@ -256,7 +246,7 @@ def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
         why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
         field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
         yield Notice("autoscaler", str(case.ref), str(why), case.policy.name, reasons=(why,))
-        yield case.stays(why, counterfactual=field_is(field, value))
+        yield case.stays(why, change_if=field_is(field, value))
 
 
 def _unknown(case: WorkloadTarget) -> Iterator[Result]:
@@ -274,18 +264,18 @@ def _settled(case: WorkloadTarget) -> Iterator[Result]:
     if case.desired > case.workload.spec_replicas:
         up = field_is("direction", "Both")
         if case.autoscaler is not None:
-            up = change_if(CounterfactualCode.HPA_SCALES_UP)
-        yield case.stays(*case.reasons, reason(ReasonCode.ONLY_DOWN), counterfactual=up)
+            up = change_if(ChangeIfCode.HPA_SCALES_UP)
+        yield case.stays(*case.reasons, reason(ReasonCode.ONLY_DOWN), change_if=up)
     else:
-        other = change_if(CounterfactualCode.OTHER_TARGET, replicas=case.workload.spec_replicas)
-        yield case.stays(*case.reasons, counterfactual=other)
+        other = change_if(ChangeIfCode.OTHER_TARGET, replicas=case.workload.spec_replicas)
+        yield case.stays(*case.reasons, change_if=other)
 
 
 def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
     if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
         why = reason(ReasonCode.ROLLOUT_IN_PROGRESS)
         yield case.undecided(why)
-        yield case.stays(why, counterfactual=change_if(CounterfactualCode.ROLLOUT_ENDS))
+        yield case.stays(why, change_if=change_if(ChangeIfCode.ROLLOUT_ENDS))
 
 
 GUARDS: tuple[_Guard, ...] = (
@@ -369,13 +359,13 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
         if case.changes:
             yield case.overridden(deciding[0].name, why)
         above = field_is("its priority", f"above {deciding[0].priority}")
-        yield case.stays(why, counterfactual=above)
+        yield case.stays(why, change_if=above)
 
 
 def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
     names = [policy.name for policy in policies]
     why = reason(ReasonCode.SAME_PRIORITY, policies=names, priority=policies[0].priority)
-    different = change_if(CounterfactualCode.DIFFERENT_PRIORITIES)
+    different = change_if(ChangeIfCode.DIFFERENT_PRIORITIES)
     for policy in policies:
         stays = f"stays at {workload.spec_replicas}"
         yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, (why,), different)

@@ -9,7 +9,7 @@ Each decision goes one way; what a reader asks stands in the module named:
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
   that leaves to the other jobs (`after_idling.py`);
 - write: decisions on all objects concerned (below, and `writes_*.py`); and what is said of it (`explanations.py`), with
-  what would change it (`counterfactuals.py`).
+  what would change it (`change_if.py`).
 """
 
 from __future__ import annotations

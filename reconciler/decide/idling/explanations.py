@@ -14,6 +14,7 @@ from reconciler.decide.annotations import (
     WAKE_REQUESTED_AT,
     read_time,
 )
+from reconciler.decide.change_codes import ChangeIfWhenAsked
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
     DesiredState,
@@ -23,21 +24,15 @@ from reconciler.decide.decisions import (
     Undecided,
     equal_priorities,
 )
-from reconciler.decide.idling.conditions import FactName, custom_kind_selector
+from reconciler.decide.idling.change_if import change_if_of, kept_up_until
+from reconciler.decide.idling.conditions import Condition, custom_kind_selector
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
-from reconciler.decide.idling.counterfactuals import kept_up_until, what_would_change
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.idling.verdicts import CriterionResult
-from reconciler.decide.reasons import (
-    CounterfactualWhenAsked,
-    Reason,
-    ReasonCode,
-    Reasons,
-    reason,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import left_out
 from reconciler.messages import replica_count
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
@@ -87,8 +82,8 @@ def idling_explanations(
     explained: set[ObjectRef] = set()
     for choice in choices.values():
         explained.update(service.ref for service in choice.subject.behind)
-        lift = CounterfactualWhenAsked(what_would_change, choice, choices)
-        yield from _considered(choice, lift, kept_up_until(choice))
+        change = ChangeIfWhenAsked(change_if_of, choice, choices)
+        yield from _considered(choice, change, kept_up_until(choice))
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = _nothing_to_idle(service)
@@ -102,7 +97,7 @@ def _nothing_to_idle(service: ServiceState) -> Reason:
     return reason(ReasonCode.NO_WORKLOAD)
 
 
-def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
+def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
     subject = choice.subject
     owner = owner_policy(choice)
     whole = PolicyExplanation(
@@ -111,7 +106,7 @@ def _considered(choice: Choice, lift: CounterfactualWhenAsked, until: datetime |
         policy=owner,
         outcome=_outcome(choice),
         reasons=choice.reasons,
-        lift=lift,
+        change=change,
         until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
         asleep=_asleep(choice),
@@ -144,7 +139,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     deciding = deciding_names(choice)
     if policy in choice.subject.left_out_by:
         why = left_out(choice.subject.production, (policy,))
-        return (why,) if choice.because_of(FactName.PRODUCTION) else (*choice.reasons, why)
+        return (why,) if choice.because_of(Condition.PRODUCTION) else (*choice.reasons, why)
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won
@@ -194,7 +189,7 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         verdict, scale = choice.subject.verdict, choice.subject.scale
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
-        if choice.because_of(FactName.PRODUCTION):
+        if choice.because_of(Condition.PRODUCTION):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
@@ -314,8 +309,8 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    runs = choice.because_of(FactName.SERVICE_RUNS)
-    if not (runs or choice.because_of(FactName.OBSERVED)):
+    runs = choice.because_of(Condition.SERVICE_RUNS)
+    if not (runs or choice.because_of(Condition.OBSERVED)):
         return
     for service in choice.subject.behind:
         policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
@@ -325,7 +320,7 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.because_of(FactName.CUSTOM_KIND):
+    if choice.because_of(Condition.CUSTOM_KIND):
         selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
@@ -333,7 +328,7 @@ def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
     autoscaler = choice.autoscaler
-    if choice.fact is not None and choice.fact.why[0].code in _BY_AUTOSCALER:
+    if choice.condition is not None and choice.condition.why[0].code in _BY_AUTOSCALER:
         ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
         yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
     if autoscaler is not None and autoscaler.problem:
@@ -348,7 +343,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
         words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
         yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(written), choice.because_of(FactName.INSISTS)
+    last, insists = insisted(written), choice.because_of(Condition.INSISTS)
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))

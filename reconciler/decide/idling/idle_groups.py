@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
 from reconciler.decide.decisions import group_name
-from reconciler.decide.idling.conditions import Fact, FactName, fact
+from reconciler.decide.idling.conditions import Condition, MetCondition, met
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
@@ -64,22 +64,24 @@ def _services(choices: Iterable[Choice]) -> dict[ObjectRef, ServiceBackends]:
 
 
 def _spread(
-    reasons: dict[ObjectRef, Fact], services: Mapping[ObjectRef, ServiceBackends], choices: dict[ObjectRef, Choice]
+    reasons: dict[ObjectRef, MetCondition],
+    services: Mapping[ObjectRef, ServiceBackends],
+    choices: dict[ObjectRef, Choice],
 ) -> None:
-    """Add the fact of each Service in `reasons` to all that goes idle behind it, and behind those that share it."""
+    """Add the condition of each Service in `reasons` to all that goes idle behind it and those that share it."""
     waiting = deque(reasons)
     while waiting:
         current = waiting.popleft()
         found = reasons[current]
-        changed = {IdleAction.IDLE} if found.name is FactName.OBSERVED else _GOES_IDLE
+        changed = {IdleAction.IDLE} if found.name is Condition.OBSERVED else _GOES_IDLE
         for choice in [choices[ref] for ref in services[current].refs if choices[ref].action in changed]:
-            choices[choice.ref] = choice.with_fact(found)
+            choices[choice.ref] = choice.with_condition(found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
+def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
     up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
     if up is None:
@@ -88,29 +90,29 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> F
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
-    return Fact(FactName.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
+    return MetCondition(Condition.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
 
 
-def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
+def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
     if service.service.found.question is None:
         return None
-    return fact(FactName.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+    return met(Condition.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
     """Return the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
     known = {service.ref for choice in choices.values() for service in choice.subject.behind}
-    waiting = [choice for choice in choices.values() if FactName.PODS_UNREAD in choice.facts]
+    waiting = [choice for choice in choices.values() if Condition.PODS_UNREAD in choice.conditions]
     wait = {service.ref for choice in waiting for service in choice.subject.behind}
     wait |= {one.ref for cluster in clusters for one in cluster.services if one.would_idle and one.ref not in known}
     services = (service for cluster in clusters for service in cluster.services if service.ref in wait)
     return tuple(sorted(one.found.question for one in services if one.found.question is not None))
 
 
-def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
+def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else Fact(FactName.OBSERVED, observed.reasons, neighbours=(observed.ref,))
+    return None if observed is None else MetCondition(Condition.OBSERVED, observed.reasons, neighbours=(observed.ref,))
 
 
 class FederatedMembers(Struct, frozen=True):
@@ -123,7 +125,7 @@ class FederatedMembers(Struct, frozen=True):
     refs: tuple[ObjectRef, ...]
     all: tuple[ObjectRef, ...]
     running: tuple[str, ...] = ()
-    held: Fact | None = None
+    held: MetCondition | None = None
 
 
 def federated_members(
@@ -169,9 +171,9 @@ def _members(
     unread_on = {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
     preferred = [(name, federated.preference(name)) for name in sorted(unread_on)]
     unread = next((name for name, own in preferred if own is not None and (own.weight or own.min_replicas)), "")
-    held = fact(FactName.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
+    held = met(Condition.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:
-        held = fact(FactName.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
+        held = met(Condition.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
 
@@ -182,7 +184,7 @@ def _federated_together(
     """Return the choices where no member of a federated ReplicaSet is idle while another one runs."""
     result = dict(choices)
     for members in federated.values():
-        # Who is awake is settled before any fact is set: a member that others keep up must not keep them up in turn.
+        # Who is awake is settled before any condition is added: what others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
         up = [choice.ref for choice in inside if choice.holds_others_up]
         awake = {*members.running, *(ref.cluster for ref in up)}
@@ -191,9 +193,11 @@ def _federated_together(
             if elsewhere:
                 others = () if members.running else tuple(ref for ref in up if ref != choice.ref)
                 why = reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
-                result[choice.ref] = choice.with_fact(Fact(FactName.RUNS_ELSEWHERE, (why,), neighbours=others))
+                result[choice.ref] = choice.with_condition(
+                    MetCondition(Condition.RUNS_ELSEWHERE, (why,), neighbours=others)
+                )
             elif members.held is not None and not choice.was_idle:
-                result[choice.ref] = choice.with_fact(members.held)
+                result[choice.ref] = choice.with_condition(members.held)
     return result
 
 

@@ -16,6 +16,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
+from reconciler.decide.change_codes import ChangeIfCode, change_if
 from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import (
     Evidence,
@@ -32,11 +33,9 @@ from reconciler.decide.idling.subjects import (
     ServiceState,
     Subject,
     WakeRequest,
-    latest_of,
-    need_pods_requests,
-    wake_request,
 )
-from reconciler.decide.reasons import CounterfactualCode, Reason, ReasonCode, change_if, reason
+from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
 from reconciler.model import NOTHING, Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
@@ -302,11 +301,11 @@ class _Observer:
         namespace, now, fleet = scale.ref.namespace, self._setting.run.now, self._setting.fleet
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            yield Exclusion(why, counterfactual=change_if(CounterfactualCode.CLUSTER_STATE))
+            yield Exclusion(why, change_if=change_if(ChangeIfCode.CLUSTER_STATE))
         if namespace in fleet.protected:
             named = namespace in fleet.protected_namespaces
-            lifts = change_if(CounterfactualCode.UNPROTECTED) if named else None
-            yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), counterfactual=lifts)
+            ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
+            yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), change_if=ends)
         around = self._space_annotations.get(namespace, NOTHING)
         honors, own = fleet.honors_kube_downscaler, {one.ref: one.annotations for one in (scale.written, scale.runs)}
         holders = [("Namespace", namespace, around, honors)]

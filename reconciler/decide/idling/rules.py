@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FleetGuards, fleet_guards
-from reconciler.decide.idling.conditions import Fact, FactName, Facts
+from reconciler.decide.idling.conditions import Condition, Conditions, MetCondition
 from reconciler.decide.idling.records import SOMEBODY_ELSE, Record, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
@@ -36,26 +36,26 @@ class IdleAction(StrEnum):
 class Rule(Struct, frozen=True):
     """One rule; without `results` it holds for every verdict.
 
-    One of `facts` must hold, and the first that does is the reason. Without any it is `reason`, and where that is None
-    too, what the criteria say.
+    One of `conditions` must be met, and the first that is gives the reason. Without any it is `reason`, and where that
+    is None too, what the criteria say.
     """
 
     states: tuple[IdleState, ...]
     action: IdleAction
-    facts: tuple[FactName, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     results: tuple[CriterionResult, ...] = tuple(CriterionResult)
-    without: tuple[FactName, ...] = ()
+    without: tuple[Condition, ...] = ()
     reason: Reason | None = None
 
-    def holds(self, result: CriterionResult, facts: Container[FactName]) -> bool:
-        """Return whether it holds, in one of its states; facts are looked at in its order, up to the first."""
-        if result not in self.results or (self.facts and self.because(facts) is None):
+    def holds(self, result: CriterionResult, conditions: Container[Condition]) -> bool:
+        """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
+        if result not in self.results or (self.conditions and self.because(conditions) is None):
             return False
-        return all(name not in facts for name in self.without)
+        return all(name not in conditions for name in self.without)
 
-    def because(self, facts: Container[FactName]) -> FactName | None:
-        """Return the fact that is the reason, None where it is another one."""
-        return next((name for name in self.facts if name in facts), None)
+    def because(self, conditions: Container[Condition]) -> Condition | None:
+        """Return the condition that is the reason, None where it is another one."""
+        return next((name for name in self.conditions if name in conditions), None)
 
 
 _IDLE = (IdleState.IDLE, IdleState.HPA_NOT_PINNED)
@@ -66,29 +66,29 @@ _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
 _NOT_IDLE = (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED)
 
 KEEP_UP = (
-    FactName.PRODUCTION,
-    FactName.REQUESTED,
-    FactName.EXCLUDED,
-    FactName.RESTRICTED,
-    FactName.EQUAL_PRIORITIES,
-    FactName.UNREADABLE,
-    FactName.CUSTOM_KIND,
-    FactName.ITSELF,
-    FactName.AUTOSCALED,
-    FactName.AT_IDLE_REPLICAS,
-    FactName.TIME_UNREADABLE,
-    FactName.MIN_AWAKE,
-    FactName.KEPT_AWAKE,
-    FactName.MIN_AGE,
-    FactName.TERMINATING,
-    FactName.ROLLOUT,
-    FactName.MAY_WAKE,
-    FactName.CLUSTER_UNREAD,
-    FactName.FEDERATED_PAUSED,
-    FactName.WAKE_WHEN,
-    FactName.RUNS_ELSEWHERE,
-    FactName.SERVICE_RUNS,
-    FactName.PODS_UNREAD,
+    Condition.PRODUCTION,
+    Condition.REQUESTED,
+    Condition.EXCLUDED,
+    Condition.RESTRICTED,
+    Condition.EQUAL_PRIORITIES,
+    Condition.UNREADABLE,
+    Condition.CUSTOM_KIND,
+    Condition.ITSELF,
+    Condition.AUTOSCALED,
+    Condition.AT_IDLE_REPLICAS,
+    Condition.TIME_UNREADABLE,
+    Condition.MIN_AWAKE,
+    Condition.KEPT_AWAKE,
+    Condition.MIN_AGE,
+    Condition.TERMINATING,
+    Condition.ROLLOUT,
+    Condition.MAY_WAKE,
+    Condition.CLUSTER_UNREAD,
+    Condition.FEDERATED_PAUSED,
+    Condition.WAKE_WHEN,
+    Condition.RUNS_ELSEWHERE,
+    Condition.SERVICE_RUNS,
+    Condition.PODS_UNREAD,
 )
 """What keeps up what the criteria call idle; of several the first is the reason."""
 
@@ -98,43 +98,43 @@ RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
     Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, reason=reason(ReasonCode.RECORD_UNREADABLE)),
     Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, reason=reason(ReasonCode.UNPROVEN)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (FactName.PROTECTED,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (FactName.BOUNDS,)),
-    Rule((IdleState.FOREIGN,), IdleAction.WAKE, (FactName.REQUESTED,)),
-    Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (FactName.DUE,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (Condition.PROTECTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (Condition.BOUNDS,)),
+    Rule((IdleState.FOREIGN,), IdleAction.WAKE, (Condition.REQUESTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (Condition.DUE,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE)),
     # what was scaled by hand is respected, unless it was a tool, and its policy insists
     Rule(
         (IdleState.MANUALLY_SCALED,),
         IdleAction.IDLE,
-        (FactName.INSISTS,),
+        (Condition.INSISTS,),
         _SAYS_IDLE,
-        without=(*KEEP_UP, FactName.OBSERVED),
+        without=(*KEEP_UP, Condition.OBSERVED),
     ),
     Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
-    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (FactName.REQUESTED,)),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (Condition.REQUESTED,)),
     Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, reason=reason(ReasonCode.TAKEN_OVER)),
     # what is idle is woken by the first of these
     Rule((IdleState.HPA_RESTORED,), IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
     Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.REQUESTED,)),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.EXCLUDED,)),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.DUE,), _NOT_IDLE),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.PRODUCTION_DUE,)),
-    Rule((IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (FactName.PRODUCTION,)),  # to keep it idle would lower it again
-    Rule(_IDLE, IdleAction.WAKE, (FactName.BUSY,)),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.WAKE_WHEN,)),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.FLOOR,), _SAYS_IDLE),
-    Rule(_IDLE, IdleAction.WAKE, (FactName.RUNS_ELSEWHERE,)),
-    Rule(_IDLE, IdleAction.HOLD_BACK, (FactName.GUARDED,), _NOT_SELECTED),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.REQUESTED,)),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.EXCLUDED,)),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.DUE,), _NOT_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.PRODUCTION_DUE,)),
+    Rule((IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (Condition.PRODUCTION,)),  # to keep it idle would lower it again
+    Rule(_IDLE, IdleAction.WAKE, (Condition.BUSY,)),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.WAKE_WHEN,)),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.FLOOR,), _SAYS_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (Condition.RUNS_ELSEWHERE,)),
+    Rule(_IDLE, IdleAction.HOLD_BACK, (Condition.GUARDED,), _NOT_SELECTED),
     Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED),
     Rule(_IDLE, IdleAction.KEEP),
     # production is left as it is by policies that do not say that they select it
-    Rule((IdleState.AWAKE,), IdleAction.LEAVE, (FactName.PRODUCTION,)),
+    Rule((IdleState.AWAKE,), IdleAction.LEAVE, (Condition.PRODUCTION,)),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
-    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, FactName.OBSERVED)),
-    Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (FactName.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
+    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, Condition.OBSERVED)),
+    Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (Condition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
     Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
     Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
     Rule((IdleState.STALE,), IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
@@ -157,15 +157,15 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, result: CriterionResult, facts: Container[FactName]
-) -> tuple[Rule, IdleAction, FactName | None]:
-    """Return the first rule that holds, the action, and the fact that is the reason, None where it is another one.
+    state: IdleState, result: CriterionResult, conditions: Container[Condition]
+) -> tuple[Rule, IdleAction, Condition | None]:
+    """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 
     On a read-only cluster a wake is overdue, and what would be written is left out.
     """
-    rule = next(rule for rule in _RULES_OF[state] if rule.holds(result, facts))
-    action = _ON_READ_ONLY.get(rule.action, rule.action) if FactName.READ_ONLY in facts else rule.action
-    return rule, action, rule.because(facts)
+    rule = next(rule for rule in _RULES_OF[state] if rule.holds(result, conditions))
+    action = _ON_READ_ONLY.get(rule.action, rule.action) if Condition.READ_ONLY in conditions else rule.action
+    return rule, action, rule.because(conditions)
 
 
 _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleAction.DEFER)
@@ -174,15 +174,14 @@ _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleActio
 class Choice(Struct, frozen=True):
     """What is done with one scalable.
 
-    `facts` are what holds of it. `fact` is the one that is the reason, if one is; `own_reasons` are () where the
-    criteria say why.
+    `condition` is the one that is the reason, if one is; `own_reasons` are () where the criteria say why.
     """
 
     subject: Subject
-    facts: Facts
+    conditions: Conditions
     action: IdleAction
     own_reasons: Reasons = ()
-    fact: Fact | None = None
+    condition: MetCondition | None = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -218,7 +217,7 @@ class Choice(Struct, frozen=True):
     @property
     def keeps_request(self) -> bool:
         """Whether it runs, somebody asked for it, and only leftovers that go now say so: it counts as woken now."""
-        return self.action is IdleAction.CLEAR and FactName.REQUESTED in self.facts
+        return self.action is IdleAction.CLEAR and Condition.REQUESTED in self.conditions
 
     @property
     def was_idle(self) -> bool:
@@ -257,32 +256,32 @@ class Choice(Struct, frozen=True):
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
-    def because_of(self, name: FactName) -> bool:
-        """Return whether the fact `name` is the reason."""
-        return self.fact is not None and self.fact.name is name
+    def because_of(self, name: Condition) -> bool:
+        """Return whether the condition `name` is the reason."""
+        return self.condition is not None and self.condition.name is name
 
-    def with_fact(self, fact: Fact) -> Choice:
-        """Return the choice where `fact` holds too."""
-        return self if self.facts.get(fact.name) == fact else _chosen(self.facts.adding(fact))
+    def with_condition(self, condition: MetCondition) -> Choice:
+        """Return the choice where `condition` holds too."""
+        return self if self.conditions.get(condition.name) == condition else _chosen(self.conditions.adding(condition))
 
     def doing(self, action: IdleAction, reasons: Reasons) -> Choice:
         """Return the choice of another action, for `reasons` that no rule has."""
-        return replace(self, action=action, own_reasons=reasons, fact=None)
+        return replace(self, action=action, own_reasons=reasons, condition=None)
 
 
 def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
     """Return the choice for `subject` by itself, without its neighbours behind a Service or on other clusters."""
-    return _chosen(Facts(subject, guards, now))
+    return _chosen(Conditions(subject, guards, now))
 
 
-def _chosen(facts: Facts) -> Choice:
-    subject, record = facts.subject, facts.subject.record
-    rule, action, name = choose(subject.state, subject.verdict.result, facts)
-    because = None if name is None else facts.get(name)
+def _chosen(conditions: Conditions) -> Choice:
+    subject, record = conditions.subject, conditions.subject.record
+    rule, action, name = choose(subject.state, subject.verdict.result, conditions)
+    because = None if name is None else conditions.get(name)
     reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
     if record is not None and any(one.code is ReasonCode.FOREIGN for one in reasons):
         reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
-    return Choice(subject, facts, action, reasons, because)
+    return Choice(subject, conditions, action, reasons, because)
 
 
 def choices_of(subjects: Iterable[Subject], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
@@ -359,19 +358,23 @@ def idled_by(choice: Choice) -> str:
 def deciding_names(choice: Choice) -> tuple[str, ...]:
     """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
     combined = choice.subject.verdict
-    if choice.because_of(FactName.BUSY) and combined.busy is not None:
+    if choice.because_of(Condition.BUSY) and combined.busy is not None:
         return (combined.busy.policy.name,)
-    if choice.because_of(FactName.WAKE_WHEN) and combined.wake_when is not None:
+    if choice.because_of(Condition.WAKE_WHEN) and combined.wake_when is not None:
         return (combined.wake_when.policy.name,)
-    return () if choice.fact is not None or choice.own_reasons else combined.deciding_names
+    return () if choice.condition is not None or choice.own_reasons else combined.deciding_names
 
 
 def waking_policy(choice: Choice) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    combined, fact = choice.subject.verdict, choice.fact
-    if choice.action is not IdleAction.WAKE or fact is None:
+    combined, condition = choice.subject.verdict, choice.condition
+    if choice.action is not IdleAction.WAKE or condition is None:
         return ""
     highest = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
-    waking = {FactName.BUSY: combined.busy, FactName.WAKE_WHEN: combined.wake_when, FactName.FLOOR: highest}
-    found = waking.get(fact.name)
+    waking = {
+        Condition.BUSY: combined.busy,
+        Condition.WAKE_WHEN: combined.wake_when,
+        Condition.FLOOR: highest,
+    }
+    found = waking.get(condition.name)
     return "" if found is None else found.policy.name

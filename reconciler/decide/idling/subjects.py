@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum, auto
 from functools import cached_property
@@ -10,7 +9,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PAUSED, WAKE_REQUESTED_AT, read_time
+from reconciler.decide.annotations import PAUSED
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.discovery import DiscoveredTargets
@@ -25,7 +24,7 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NEED_PODS, NOTHING, Endpoints, Event, ObjectRef, Service, Workload
+from reconciler.model import NOTHING, Endpoints, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_kind
@@ -130,11 +129,6 @@ class Scale(Struct, frozen=True):
         return FieldChange(seen.path, seen.before, seen.before)
 
 
-# What asks for a Service or a scalable to be woken.
-#
-# Source: seed idling-and-unidling.md, "Unidling" (the NeedPods Event, or an annotation in its place).
-
-
 class WakeRequest(Struct, frozen=True, order=True):
     """Somebody asked at `at`; it counts for what was idled then or earlier."""
 
@@ -144,34 +138,6 @@ class WakeRequest(Struct, frozen=True, order=True):
     @property
     def reason(self) -> Reason:
         return reason(self.code, at=self.at)
-
-
-def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeRequest]:
-    """Return the latest NeedPods Event of each Service, by (namespace, name); one without a time is none.
-
-    It counts for Services in its own namespace only.
-    """
-    latest: dict[tuple[str, str], WakeRequest] = {}
-    for event in events:
-        if event.reason != NEED_PODS or event.at is None:
-            continue
-        request = WakeRequest(event.at, ReasonCode.NEED_PODS)
-        for about in (event.related, event.involved):
-            if about is not None and about[:2] == ("Service", event.namespace):
-                key = (about[1], about[2])
-                latest[key] = max(request, latest.get(key, request))
-    return latest
-
-
-def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
-    """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
-    at = read_time(annotations.get(WAKE_REQUESTED_AT))
-    return None if at is None else WakeRequest(at)
-
-
-def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
-    """Return the latest of `signals`, None for none."""
-    return max((request for request in signals if request is not None), default=None)
 
 
 class ServiceState(Struct, frozen=True, dict=True):  # so that its record, which is asked for often, is kept

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
+from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import (
     ABOVE_SHARE,
     Cause,
@@ -47,7 +48,7 @@ from reconciler.decide.placement.status import (
     unreachable_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
-from reconciler.decide.reasons import Reason, ReasonCode, field_is, reason, text_of
+from reconciler.decide.reasons import Reason, ReasonCode, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref, named_by
 from reconciler.messages import replica_count
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run

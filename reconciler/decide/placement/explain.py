@@ -8,22 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, ChangeIfWhenAsked, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.observed import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
-from reconciler.decide.reasons import (
-    Counterfactual,
-    CounterfactualCode,
-    CounterfactualWhenAsked,
-    Reason,
-    ReasonCode,
-    change_if,
-    field_is,
-    joint_counterfactual,
-    reason,
-)
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import named_by
 from reconciler.messages import replica_count
 from reconciler.policy.types import ClusterPreference
@@ -173,13 +164,13 @@ def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, 
     return tuple(_explanation(local, result) for local in result.locals)
 
 
-def _given_up(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
+def _given_up(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return when the replicas of a cluster that cannot be read move to others, None where they do not."""
     lost = next((why for why in local.reasons if why.code is ReasonCode.CLUSTER_UNREACHABLE), None)
     since = None if lost is None else parse_time(str(lost.values.get("since", "")))
     if since is None:
         return None
-    return change_if(CounterfactualCode.AFTER, at=since + result.federated.cluster_grace_period)
+    return change_if(ChangeIfCode.AFTER, at=since + result.federated.cluster_grace_period)
 
 
 def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplanation:
@@ -191,8 +182,8 @@ def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplana
         return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = replica_count(result.next_replicas[local.cluster])
-    lift = CounterfactualWhenAsked(_counterfactual, local, result)
-    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, lift)
+    found = ChangeIfWhenAsked(_change_if, local, result)
+    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, found)
 
 
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -212,32 +203,30 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
         yield reason(ReasonCode.MINIMUMS_FIRST, left=max(0, total - minimums), total=total)
 
 
-def _counterfactual(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
+def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
     if result.shares.keeping.get(local.cluster):
-        return joint_counterfactual(
-            CounterfactualCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result))
-        )
+        return joint_change(ChangeIfCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
     by_limit = {
         "draining": field_is("state", "Active in the Fleet"),
         "leaving": field_is("state", "Active in the Fleet"),
-        "refused": change_if(CounterfactualCode.WRITE_ACCEPTED),
-        "missing": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"{local.ref.kind} {local.ref.name}"),
-        "no namespace": change_if(CounterfactualCode.OBJECT_EXISTS, object=f"namespace {local.ref.namespace}"),
+        "refused": change_if(ChangeIfCode.WRITE_ACCEPTED),
+        "missing": change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{local.ref.kind} {local.ref.name}"),
+        "no namespace": change_if(ChangeIfCode.OBJECT_EXISTS, object=f"namespace {local.ref.namespace}"),
     }
     if local.limit in by_limit:
         return by_limit[local.limit]
     if local.cluster in result.shares.overflow:
         return field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.shares.served.names:
-        return change_if(CounterfactualCode.CLUSTER_ENTRY, cluster=local.cluster)
+        return change_if(ChangeIfCode.CLUSTER_ENTRY, cluster=local.cluster)
     if change := _other_preference(local, result):
         return change
     total = result.shares.total_for_more(local.cluster)
     return None if total is None else field_is("replicas", total)
 
 
-def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
+def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
     """Yield what would let the clusters that are not drained run more: what has no capacity elsewhere goes there."""
     for local in result.placed:
         if local.limit in ("draining", "leaving") or local.cluster not in result.shares.served.names:
@@ -249,7 +238,7 @@ def _larger_elsewhere(result: PlacementResult) -> Iterator[Counterfactual]:
             yield field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
 
 
-def _other_preference(local: LocalWorkload, result: PlacementResult) -> Counterfactual | None:
+def _other_preference(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return which preference of its own would give `local` another number, None where none would."""
     own, given = _preference(local, result), result.shares.allocation
     if is_bound_by_maximum(given, local.cluster):

@@ -108,7 +108,7 @@ def test_a_downscale_that_apply_refuses_is_undecided():
     [told] = desired.explanations
     assert (told.outcome, told.reason_code) == ("stays at 2", "VictimsDeferred")
     assert told.why == f"{undecided.why}, the target is 1"
-    assert str(told.counterfactual) == "onForeignCost is Override"
+    assert str(told.change_if) == "onForeignCost is Override"
 
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")

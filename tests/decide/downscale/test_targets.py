@@ -45,7 +45,7 @@ from tests.builders import (
     a_state,
     a_workload,
     an_hpa,
-    flip_of,
+    change_if_of,
 )
 from tests.decide.downscale.world import a_downscale_policy
 
@@ -222,7 +222,7 @@ def test_an_unknown_query_overrides_nobody() -> None:
 def test_what_would_change_it(to: int, disabled: bool, expected: str) -> None:
     autoscalers = (an_hpa(scale_down_disabled=True),) if disabled else ()
     [considered] = decided(a_downscale_policy(to=to), autoscalers=autoscalers).explanations
-    assert flip_of(considered) == expected
+    assert change_if_of(considered) == expected
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True), st.integers(0, 5), st.none() | st.integers(5, 9))

@@ -38,7 +38,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
-    flip_of,
+    change_if_of,
 )
 from tests.decide.idling.idling_policies import (
     NIGHT,
@@ -229,8 +229,8 @@ class TestSharedTargets:
         assert outcome.desired.decisions == ()
         for name in ("web", "api"):
             assert why_of(outcome, name) == "Deployment/api is only observed by watch through Service/two"
-        flips = {flip_of(one) for one in outcome.desired.explanations}
-        assert flips == {"mode is Enforce in watch"}
+        changes = {change_if_of(one) for one in outcome.desired.explanations}
+        assert changes == {"mode is Enforce in watch"}
         assert notices_of(outcome, "heldTogether") == [
             "east/shop/Service/one: no workload behind it is idled: "
             "Deployment/api is only observed by watch through Service/two"
@@ -533,8 +533,8 @@ def test_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
     outcome = decided(a_monitored_state(WEB))
     assert outcome.desired.decisions == ()
     assert why_of(outcome, "k8s") == "Prometheus is a custom kind, not named by idle-dev"
-    (flip,) = {flip_of(one) for one in outcome.desired.explanations if one.ref == K8S}
-    assert flip == "workloads: {kinds: [Prometheus], include: [k8s]} is in the selector of idle-dev"
+    (change,) = {change_if_of(one) for one in outcome.desired.explanations if one.ref == K8S}
+    assert change == "workloads: {kinds: [Prometheus], include: [k8s]} is in the selector of idle-dev"
     assert why_of(outcome).startswith("Prometheus/k8s behind Service/web stays awake: Prometheus is a custom kind")
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition
 from reconciler.policy.types import ObjectSelector, WakeMetric
-from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, an_hpa, flip_of
+from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, an_hpa, change_if_of
 from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -289,7 +289,7 @@ def test_what_no_policy_selects_is_not_even_considered():
 
 def test_a_hold_tells_what_would_alter_it():
     outcome = decided(idle_state(created_at=NIGHT), a_policy(min_age=HOUR))
-    assert flip_of(outcome.desired.explanations[0]) == "it is 2026-11-20T23:00:00Z or later"
+    assert change_if_of(outcome.desired.explanations[0]) == "it is 2026-11-20T23:00:00Z or later"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.counterfactuals import change_of_criteria
+from reconciler.decide.idling.change_if import change_of_criteria
 from reconciler.decide.idling.verdicts import (
     Answers,
     CriterionResult,
@@ -162,7 +162,7 @@ def test_a_workload_without_a_service_has_no_metric():
 
 
 @pytest.mark.parametrize(
-    ("now", "result", "words", "flip", "until"),
+    ("now", "result", "words", "change", "until"),
     [
         (
             NIGHT,
@@ -188,7 +188,7 @@ def test_a_workload_without_a_service_has_no_metric():
     ],
     ids=["open", "closed", "the end does not belong to it"],
 )
-def test_a_schedule(now, result, words, flip, until):
+def test_a_schedule(now, result, words, change, until):
     evaluation = judged(a_policy(), now=now)
     assert (
         evaluation.result,
@@ -198,7 +198,7 @@ def test_a_schedule(now, result, words, flip, until):
     ) == (
         result,
         words,
-        flip,
+        change,
         until,
     )
 
@@ -209,7 +209,7 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
 
 
 @pytest.mark.parametrize(
-    ("now", "fields", "result", "words", "flip"),
+    ("now", "fields", "result", "words", "change"),
     [
         pytest.param(
             NIGHT,
@@ -256,7 +256,7 @@ RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23),
     ],
     ids=["outside", "inside", "a name", "an exception", "always", "never"],
 )
-def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
+def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, change):
     texts = ("Mon-Fri 07:00-20:00",)
     calendar = replace(a_calendar("UTC"), **{"windows": OFFICE_HOURS, "texts": texts, "field": "uptime"} | fields)
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
@@ -267,7 +267,7 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, flip):
     ) == (
         result,
         words,
-        flip,
+        change,
     )
     assert ("timeZone" in evaluation.reasons[0].values) is ("without end" not in words)
 

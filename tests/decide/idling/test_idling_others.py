@@ -91,7 +91,7 @@ class TestForeign:
         world = a_foreign_world(SEED | STAGING, RECORD | STAGING)
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
         (told,) = run_in(world).desired.explanations
-        assert (told.outcome, told.counterfactual) == ("wakes", None)
+        assert (told.outcome, told.change_if) == ("wakes", None)
 
     def test_so_does_need_pods(self):
         world = a_foreign_world(OC_IDLE, OC_RECORD)

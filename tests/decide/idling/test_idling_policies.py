@@ -27,8 +27,8 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    change_if_of,
     fleet_limits,
-    flip_of,
 )
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -600,7 +600,7 @@ def test_everything_selected_is_considered_also_when_nothing_changes():
     (one,) = outcome.desired.explanations
     assert (str(one.ref), one.policy, one.outcome) == ("east/shop/Deployment/web", "idle-dev", "stays awake")
     assert one.why == "schedule office-hours-off closed until 2026-11-20T19:00:00Z"
-    assert flip_of(one) == "it is 2026-11-20T19:00:00Z or later"
+    assert change_if_of(one) == "it is 2026-11-20T19:00:00Z or later"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.idling.conditions import _CHECKS, FactName
-from reconciler.decide.idling.counterfactuals import _LIFTS
+from reconciler.decide.idling.change_if import CHANGE_OF
+from reconciler.decide.idling.conditions import _CHECKS, Condition
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
 from reconciler.decide.idling.verdicts import CriterionResult
@@ -21,15 +21,15 @@ IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.UNKNOWN,
     CriterionResult.NOT_SELECTED,
 )
-ASKED = FactName.REQUESTED
-OBSERVED_INSISTS = (FactName.INSISTS, FactName.OBSERVED)
+ASKED = Condition.REQUESTED
+OBSERVED_INSISTS = (Condition.INSISTS, Condition.OBSERVED)
 LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE)
-FACTS = st.frozensets(st.sampled_from(FactName))
+CONDITIONS = st.frozensets(st.sampled_from(Condition))
 STATES, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
 
 
-def action(state: IdleState, result: CriterionResult, facts: Collection[FactName]) -> IdleAction:
-    return choose(state, result, facts)[1]
+def action(state: IdleState, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
+    return choose(state, result, conditions)[1]
 
 
 CASES = [
@@ -37,147 +37,158 @@ CASES = [
     ("runs, and a policy calls it busy", IdleState.AWAKE, BUSY, (), "leave"),
     ("runs, and its traffic is unknown", IdleState.AWAKE, UNKNOWN, (), "leave"),
     ("runs, and no policy selects it", IdleState.AWAKE, NOT_SELECTED, (), "leave"),
-    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (FactName.OBSERVED,), "observe"),
-    ("runs, asked for", IdleState.AWAKE, IDLE, (FactName.REQUESTED,), "leave"),
-    ("runs, and is production that a policy leaves out", IdleState.AWAKE, IDLE, (FactName.PRODUCTION,), "leave"),
-    ("runs, excluded", IdleState.AWAKE, IDLE, (FactName.EXCLUDED,), "leave"),
-    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (FactName.MIN_AGE,), "leave"),
-    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (FactName.WAKE_WHEN,), "leave"),
-    ("runs, and is woken or scaled up lately", IdleState.AWAKE, IDLE, (FactName.MIN_AWAKE,), "leave"),
-    ("runs, frozen", IdleState.AWAKE, IDLE, (FactName.RESTRICTED,), "leave"),
-    ("runs, and a cluster it may run on did not answer", IdleState.AWAKE, IDLE, (FactName.CLUSTER_UNREAD,), "leave"),
-    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (FactName.RUNS_ELSEWHERE,), "leave"),
-    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (FactName.SERVICE_RUNS,), "leave"),
-    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (FactName.PODS_UNREAD,), "leave"),
-    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (FactName.READ_ONLY,), "leave"),
+    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (Condition.OBSERVED,), "observe"),
+    ("runs, asked for", IdleState.AWAKE, IDLE, (Condition.REQUESTED,), "leave"),
+    ("runs, and is production that a policy leaves out", IdleState.AWAKE, IDLE, (Condition.PRODUCTION,), "leave"),
+    ("runs, excluded", IdleState.AWAKE, IDLE, (Condition.EXCLUDED,), "leave"),
+    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (Condition.MIN_AGE,), "leave"),
+    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (Condition.WAKE_WHEN,), "leave"),
+    ("runs, and is woken or scaled up lately", IdleState.AWAKE, IDLE, (Condition.MIN_AWAKE,), "leave"),
+    ("runs, frozen", IdleState.AWAKE, IDLE, (Condition.RESTRICTED,), "leave"),
+    ("runs, and a cluster it may run on did not answer", IdleState.AWAKE, IDLE, (Condition.CLUSTER_UNREAD,), "leave"),
+    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (Condition.RUNS_ELSEWHERE,), "leave"),
+    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (Condition.SERVICE_RUNS,), "leave"),
+    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (Condition.PODS_UNREAD,), "leave"),
+    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (Condition.READ_ONLY,), "leave"),
     ("at zero, and nobody recorded more", IdleState.DOWN, IDLE, (), "leave"),
     ("contested", IdleState.CONTESTED, IDLE, (), "leave"),
     ("idle, and still called idle", IdleState.IDLE, IDLE, (), "keep"),
     ("idle, and its traffic is unknown", IdleState.IDLE, UNKNOWN, (), "keep"),
     ("idle with wake: OnSignal, and busy", IdleState.IDLE, BUSY, (), "keep"),
-    ("idle, and busy", IdleState.IDLE, BUSY, (FactName.BUSY,), "wake"),
-    ("idle, and asked for", IdleState.IDLE, IDLE, (FactName.REQUESTED,), "wake"),
-    ("idle, and excluded", IdleState.IDLE, IDLE, (FactName.EXCLUDED,), "wake"),
-    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (FactName.DUE,), "wake"),
-    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (FactName.DUE,), "keep"),
-    ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (FactName.PRODUCTION_DUE,), "wake"),
-    ("idle, and production since", IdleState.IDLE, IDLE, (FactName.PRODUCTION,), "keep"),
-    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (FactName.WAKE_WHEN,), "wake"),
-    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (FactName.FLOOR,), "wake"),
-    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (FactName.RUNS_ELSEWHERE,), "wake"),
+    ("idle, and busy", IdleState.IDLE, BUSY, (Condition.BUSY,), "wake"),
+    ("idle, and asked for", IdleState.IDLE, IDLE, (Condition.REQUESTED,), "wake"),
+    ("idle, and excluded", IdleState.IDLE, IDLE, (Condition.EXCLUDED,), "wake"),
+    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (Condition.DUE,), "wake"),
+    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (Condition.DUE,), "keep"),
+    ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (Condition.PRODUCTION_DUE,), "wake"),
+    ("idle, and production since", IdleState.IDLE, IDLE, (Condition.PRODUCTION,), "keep"),
+    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (Condition.WAKE_WHEN,), "wake"),
+    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (Condition.FLOOR,), "wake"),
+    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (Condition.RUNS_ELSEWHERE,), "wake"),
     ("idle, and its policy is gone", IdleState.IDLE, NOT_SELECTED, (), "wake"),
-    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED,), "hold_back"),
-    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (FactName.GUARDED, FactName.REQUESTED), "wake"),
-    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (FactName.SERVICE_RUNS,), "keep"),
-    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (FactName.DUE, FactName.READ_ONLY), "overdue"),
-    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (FactName.BUSY,), "wake"),
-    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (FactName.PRODUCTION,), "wake"),
+    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (Condition.GUARDED,), "hold_back"),
+    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (Condition.GUARDED, Condition.REQUESTED), "wake"),
+    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (Condition.SERVICE_RUNS,), "keep"),
+    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (Condition.DUE, Condition.READ_ONLY), "overdue"),
+    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (Condition.BUSY,), "wake"),
+    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (Condition.PRODUCTION,), "wake"),
     ("its autoscaler has its bounds back, by our wake", IdleState.HPA_RESTORED, IDLE, (), "wake"),
     ("its autoscaler got its bounds back from somebody", IdleState.HPA_CHANGED, IDLE, (), "wake"),
     ("scaled up by a person while idle", IdleState.MANUALLY_SCALED, IDLE, (), "release"),
-    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (FactName.INSISTS,), "idle"),
-    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (FactName.INSISTS,), "release"),
+    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (Condition.INSISTS,), "idle"),
+    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (Condition.INSISTS,), "release"),
     ("scaled up by a tool, only observed", IdleState.MANUALLY_SCALED, IDLE, OBSERVED_INSISTS, "release"),
     ("kept down by somebody else", IdleState.TAKEN_OVER, IDLE, (), "release"),
-    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (FactName.REQUESTED,), "wake"),
-    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (FactName.REQUESTED,), "leave"),
-    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (FactName.REQUESTED,), "leave"),
+    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (Condition.REQUESTED,), "wake"),
+    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (Condition.REQUESTED,), "leave"),
+    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (Condition.REQUESTED,), "leave"),
     ("idled by another Fleet", IdleState.FOREIGN, IDLE, (), "leave"),
-    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (FactName.REQUESTED,), "wake"),
-    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (FactName.DUE,), "overdue"),
-    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, FactName.PROTECTED), "leave"),
-    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, FactName.BOUNDS), "leave"),
+    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (Condition.REQUESTED,), "wake"),
+    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (Condition.DUE,), "overdue"),
+    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, Condition.PROTECTED), "leave"),
+    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, Condition.BOUNDS), "leave"),
     ("an idle that a run did not finish", IdleState.IDLE_INCOMPLETE, IDLE, (), "idle"),
     ("an idle that a run did not finish, and busy now", IdleState.IDLE_INCOMPLETE, BUSY, (), "clear"),
     ("a wake that a run did not finish", IdleState.WAKE_INCOMPLETE, BUSY, (), "clear"),
     ("a record from before the last wake", IdleState.STALE, BUSY, (), "clear"),
-    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (FactName.OBSERVED,), "clear"),
+    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (Condition.OBSERVED,), "clear"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("state", "result", "facts", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
+    ("state", "result", "conditions", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_what_is_done_with(
-    state: IdleState, result: CriterionResult, facts: tuple[FactName, ...], expected: str
+    state: IdleState, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
 ) -> None:
-    assert action(state, result, facts) == expected
+    assert action(state, result, conditions) == expected
 
 
 def test_each_rule_has_a_case() -> None:
-    decided = {id(choose(state, result, facts)[0]) for _, state, result, facts, _ in CASES}
+    decided = {id(choose(state, result, conditions)[0]) for _, state, result, conditions, _ in CASES}
 
     assert [rule for rule in RULES if id(rule) not in decided] == []
 
 
 SET_BY_NEIGHBOURS = {
-    FactName.CLUSTER_UNREAD,
-    FactName.FEDERATED_PAUSED,
-    FactName.RUNS_ELSEWHERE,
-    FactName.SERVICE_RUNS,
-    FactName.PODS_UNREAD,
+    Condition.CLUSTER_UNREAD,
+    Condition.FEDERATED_PAUSED,
+    Condition.RUNS_ELSEWHERE,
+    Condition.SERVICE_RUNS,
+    Condition.PODS_UNREAD,
 }
-NOBODY_LIFTS = {
-    FactName.ITSELF,
-    FactName.TERMINATING,
-    FactName.READ_ONLY,
-    FactName.DUE,
-    FactName.PRODUCTION_DUE,
+NOBODY_ENDS = {
+    Condition.ITSELF,
+    Condition.TERMINATING,
+    Condition.READ_ONLY,
+    Condition.DUE,
+    Condition.PRODUCTION_DUE,
 }
 
 
-def test_each_condition_is_looked_for_and_what_lifts_it_is_known() -> None:
-    """A new one without a check would never hold, and one without a lift leaves `explain` silent."""
-    own = set(FactName) - SET_BY_NEIGHBOURS
+def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
+    """A new one without a check would never hold, and one without a change leaves `explain` silent."""
+    own = set(Condition) - SET_BY_NEIGHBOURS
 
     assert own - _CHECKS.keys() == set()
-    assert own - NOBODY_LIFTS - _LIFTS.keys() == set()
+    assert own - NOBODY_ENDS - CHANGE_OF.keys() == set()
 
 
-@given(state=STATES, result=RESULTS, facts=FACTS)
-def test_every_combination_has_an_action(state: IdleState, result: CriterionResult, facts: frozenset[FactName]) -> None:
-    assert action(state, result, facts) in IdleAction
-
-
-@given(state=STATES, result=RESULTS, facts=FACTS)
-def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
-    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
+@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+def test_every_combination_has_an_action(
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
-    if action(state, result, facts) in (IdleAction.IDLE, IdleAction.OBSERVE):
+    assert action(state, result, conditions) in IdleAction
+
+
+@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
+) -> None:
+    if action(state, result, conditions) in (IdleAction.IDLE, IdleAction.OBSERVE):
         assert result is IDLE
-        assert facts.isdisjoint({*KEEP_UP, FactName.READ_ONLY})
+        assert conditions.isdisjoint({*KEEP_UP, Condition.READ_ONLY})
         assert (
-            action(state, result, facts - {FactName.OBSERVED}) is IdleAction.IDLE or state is IdleState.MANUALLY_SCALED
+            action(state, result, conditions - {Condition.OBSERVED}) is IdleAction.IDLE
+            or state is IdleState.MANUALLY_SCALED
         )
 
 
-@given(state=STATES, result=RESULTS, facts=FACTS)
+@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_written_on_a_read_only_cluster(
-    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
-    found = action(state, result, facts | {FactName.READ_ONLY})
+    found = action(state, result, conditions | {Condition.READ_ONLY})
 
     assert found in (IdleAction.LEAVE, IdleAction.KEEP, IdleAction.OVERDUE)
-    if action(state, result, facts - {FactName.READ_ONLY}) is IdleAction.WAKE:
+    if action(state, result, conditions - {Condition.READ_ONLY}) is IdleAction.WAKE:
         assert found is IdleAction.OVERDUE
 
 
-@given(state=st.sampled_from(sorted(IDLE_STATES)), result=RESULTS, facts=FACTS, fact=st.sampled_from(FactName))
+@given(
+    state=st.sampled_from(sorted(IDLE_STATES)),
+    result=RESULTS,
+    conditions=CONDITIONS,
+    condition=st.sampled_from(Condition),
+)
 def test_a_request_wakes_whatever_else_holds(
-    state: IdleState, result: CriterionResult, facts: frozenset[FactName], fact: FactName
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
 ) -> None:
-    assert action(state, result, (facts | {fact, FactName.REQUESTED}) - {FactName.READ_ONLY}) is IdleAction.WAKE
+    assert (
+        action(state, result, (conditions | {condition, Condition.REQUESTED}) - {Condition.READ_ONLY})
+        is IdleAction.WAKE
+    )
 
 
-@given(state=STATES, result=RESULTS, facts=FACTS)
+@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
-    state: IdleState, result: CriterionResult, facts: frozenset[FactName]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
-    if action(state, result, facts) is IdleAction.WAKE and state not in IDLE_STATES:
+    if action(state, result, conditions) is IdleAction.WAKE and state not in IDLE_STATES:
         assert state is IdleState.FOREIGN
-        assert FactName.REQUESTED in facts
+        assert Condition.REQUESTED in conditions
 
 
-@given(state=st.sampled_from(LEFTOVERS), result=RESULTS, facts=FACTS)
-def test_leftovers_never_stay(state: IdleState, result: CriterionResult, facts: frozenset[FactName]) -> None:
-    assert action(state, result, facts - {FactName.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)
+@given(state=st.sampled_from(LEFTOVERS), result=RESULTS, conditions=CONDITIONS)
+def test_leftovers_never_stay(state: IdleState, result: CriterionResult, conditions: frozenset[Condition]) -> None:
+    assert action(state, result, conditions - {Condition.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)

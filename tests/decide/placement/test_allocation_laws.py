@@ -112,7 +112,7 @@ def test_one_more_replica_takes_none_from_anybody(problem, total):
 
 
 @given(problems(), totals, roundings)
-def test_overflow_is_the_counterfactual(problem, total, rounding):
+def test_overflow_is_what_would_change_it(problem, total, rounding):
     found = allocate_replicas(**problem, total=total, rounding=rounding)
     for name in problem["clusters"]:
         others = {other: limit for other, limit in problem["capacity"].items() if other != name}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.placement.status import rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, flip_of
+from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, change_if_of
 
 from .placements import (
     EVENLY,
@@ -71,7 +71,7 @@ def statuses(desired):
 
 
 def told(desired):
-    return {one.ref.cluster: (one.outcome, one.why, flip_of(one)) for one in desired.explanations}
+    return {one.ref.cluster: (one.outcome, one.why, change_if_of(one)) for one in desired.explanations}
 
 
 def values(desired):
@@ -400,7 +400,7 @@ def test_a_target_needs_no_annotations_of_ours(marks):
 def test_from_which_total_on_there_is_one_more(total, clusters, expected):
     federated = a_federated(total, rebalance=False, clusters=clusters)
     desired = place(settled("east", 3), settled("west", 3), federated=federated)
-    assert {flip_of(one) for one in desired.explanations} == expected
+    assert {change_if_of(one) for one in desired.explanations} == expected
 
 
 def test_a_held_cluster_that_has_more_than_all_leaves_nothing_for_the_others():

@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import ClusterStatus, PlacementStatus, read_status, status_text
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
-from tests.builders import a_cluster, flip_of
+from tests.builders import a_cluster, change_if_of
 
 from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_status, place, settled
 
@@ -112,7 +112,7 @@ def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
     fleet = a_fleet_with("Draining", "a", "b", "c", "d", "e")
     clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
     told = {
-        one.ref.cluster: (one.outcome, one.why, flip_of(one))
+        one.ref.cluster: (one.outcome, one.why, change_if_of(one))
         for one in place(*clusters, federated=federated, fleet=fleet).explanations
     }
     assert told == {
@@ -198,7 +198,7 @@ def weighing(weight=0, least=0, most=None):
 def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
     federated = a_federated(total, clusters=preferences, rebalance=False)
     clusters = [settled(name, current[name]) if name in current else a_cluster(name) for name in "abc"]
-    told = {one.ref.cluster: (one.why, flip_of(one)) for one in place(*clusters, federated=federated).explanations}
+    told = {one.ref.cluster: (one.why, change_if_of(one)) for one in place(*clusters, federated=federated).explanations}
     assert told["c"] == expected
 
 
@@ -212,6 +212,6 @@ def test_the_next_total_is_the_one_at_which_the_cluster_gets_one_more():
 
     numbers_now, told = given(23)
     for one in told:
-        total = int(flip_of(one).removeprefix("replicas is "))
+        total = int(change_if_of(one).removeprefix("replicas is "))
         assert given(total)[0][one.ref.cluster] == numbers_now[one.ref.cluster] + 1
         assert given(total - 1)[0][one.ref.cluster] == numbers_now[one.ref.cluster]

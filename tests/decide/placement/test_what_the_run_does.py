@@ -11,7 +11,7 @@ from reconciler.decide.placement.status import rejection_after_failure, rejectio
 from reconciler.labels import LabelSelector
 from reconciler.model import Condition, ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_namespace, flip_of
+from tests.builders import NOW, a_cluster, a_fleet, a_namespace, change_if_of
 
 from .placements import (
     EVENLY,
@@ -451,7 +451,7 @@ class TestMoves:
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(east, settled("west", 1), fleet=draining, federated=a_federated(6, clusters=clusters))
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
-        assert flip_of(west) == f"state is Active in the Fleet or {finishes}"
+        assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
 
     def test_a_weight_is_one_of_those_that_take_replicas(self):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time, parse_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
 from reconciler.decide.decisions import WITHOUT_END
-from reconciler.decide.idling.counterfactuals import after, what_lifts
-from reconciler.decide.reasons import Counterfactual, CounterfactualCode, change_if, joint_counterfactual
+from reconciler.decide.idling.change_if import after, all_changes
 from reconciler.model import ObservedState
 from reconciler.policy.types import (
     AllOf,
@@ -36,7 +36,7 @@ from tests.builders import (
     a_state,
     a_workload,
     an_hpa,
-    flip_of,
+    change_if_of,
 )
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -64,7 +64,7 @@ UNCONTESTED = "reconciler/contested is removed, or its policy changes"
 def told(state: Any, *policies: IdlingPolicy, now: Any = NIGHT, **fields: Any) -> tuple[str, str]:
     """What becomes of the one object, and what would alter it."""
     (one,) = decided(state, *policies, now=now, **fields).desired.explanations
-    return one.outcome, flip_of(one)
+    return one.outcome, change_if_of(one)
 
 
 def up(**workload: Any) -> Any:
@@ -72,7 +72,7 @@ def up(**workload: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("workload", "flip"),
+    ("workload", "change"),
     [
         pytest.param({"annotations": {"reconciler/exclude": "true"}}, "reconciler/exclude is removed", id="excluded"),
         pytest.param({"annotations": {"reconciler/exclude": "yes"}}, "reconciler/exclude is removed", id="unreadable"),
@@ -97,8 +97,8 @@ def up(**workload: Any) -> Any:
         ),
     ],
 )
-def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, flip):
-    assert told(up(**workload))[1] == flip
+def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, change):
+    assert told(up(**workload))[1] == change
 
 
 ROLLING = {"observed_generation": 0, "generation": 1}
@@ -121,7 +121,7 @@ def asked(at: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("workload", "policy", "flip"),
+    ("workload", "policy", "change"),
     [
         pytest.param({}, {}, OPENS, id="nothing else"),
         pytest.param(EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed", id="an exclusion too"),
@@ -134,15 +134,15 @@ def asked(at: str) -> dict[str, Any]:
         pytest.param({}, {"min_age": timedelta(hours=20)}, "it is 2026-11-20T21:00:00Z or later", id="minAge"),
     ],
 )
-def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy, flip):
+def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy, change):
     created = {"created_at": NOON - timedelta(hours=10)}
     web = a_workload(**(created | workload))
     state = a_state(a_cluster(services=(a_service(),), workloads=(web,), autoscalers=(an_hpa(),)))
-    assert told(state, a_policy(**policy), now=NOON) == ("stays awake", flip)
+    assert told(state, a_policy(**policy), now=NOON) == ("stays awake", change)
 
 
 @pytest.mark.parametrize(
-    ("fleet", "flip"),
+    ("fleet", "change"),
     [
         (a_fleet(protected_namespaces=("shop",)), "the namespace is removed from protectedNamespaces of the Fleet"),
         (a_fleet(namespace="shop"), ""),
@@ -152,8 +152,8 @@ def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy
     ],
     ids=["protected", "our own", "leaving", "frozen", "readOnly"],
 )
-def test_what_the_fleet_keeps_up(fleet, flip):
-    assert told(up(), fleet=fleet) == ("stays awake", flip)
+def test_what_the_fleet_keeps_up(fleet, change):
+    assert told(up(), fleet=fleet) == ("stays awake", change)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_somebody_scaled_by_hand_would_be_released_whatever_else_changes():
     run_in(world)
     world.scale(a_ref("web"), 2)
     (told,) = (one for one in run_in(world).desired.explanations if one.ref == a_ref("web"))
-    assert (told.why, told.counterfactual) == ("scaled by hand", None)
+    assert (told.why, told.change_if) == ("scaled by hand", None)
 
 
 WOKEN_NOW = {"reconciler/awake-since": "2026-11-20T21:50:00Z"}
@@ -222,7 +222,7 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 
 
 @pytest.mark.parametrize(
-    ("annotations", "flip"),
+    ("annotations", "change"),
     [
         pytest.param(WOKEN_NOW, "it is 2026-11-20T23:50:00Z or later", id="minAwake alone"),
         pytest.param(
@@ -254,8 +254,8 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
         pytest.param({"reconciler/exclude-until": ENDS}, "reconciler/exclude-until is removed", id="past the window"),
     ],
 )
-def test_of_all_that_time_lifts_the_latest_counts(annotations, flip):
-    assert told(up(annotations=annotations)) == ("stays awake", flip)
+def test_of_all_that_time_lifts_the_latest_counts(annotations, change):
+    assert told(up(annotations=annotations)) == ("stays awake", change)
 
 
 def test_what_time_alone_does_not_lift_is_named_besides():
@@ -271,16 +271,16 @@ def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
 def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
     together = (a_workload(annotations=WOKEN_NOW), a_workload("api", template_labels={"app": "web"}))
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)))
-    flips = {one.ref.name: (flip_of(one), one.until is None) for one in outcome.desired.explanations}
+    changes = {one.ref.name: (change_if_of(one), one.until is None) for one in outcome.desired.explanations}
     awake = "it is 2026-11-20T23:50:00Z or later"
-    assert flips == {"web": (awake, False), "api": (awake, True)}
+    assert changes == {"web": (awake, False), "api": (awake, True)}
 
 
 def test_before_the_window_what_keeps_a_neighbour_up_counts_too():
     together = (a_workload(), a_workload("api", template_labels={"app": "web"}, **EXCLUDED))
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)), now=NOON)
-    flips = {one.ref.name: flip_of(one) for one in outcome.desired.explanations}
-    assert flips == {
+    changes = {one.ref.name: change_if_of(one) for one in outcome.desired.explanations}
+    assert changes == {
         "web": f"{OPENS} and reconciler/exclude is removed from Deployment/api",
         "api": f"{OPENS} and reconciler/exclude is removed",
     }
@@ -290,7 +290,7 @@ UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("workload", "service", "namespace", "flip"),
+    ("workload", "service", "namespace", "change"),
     [
         pytest.param(
             EXCLUDED["annotations"] | UNTIL,
@@ -315,7 +315,7 @@ UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
         ),
     ],
 )
-def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service, namespace, flip):
+def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service, namespace, change):
     state = a_state(
         a_cluster(
             services=(a_service(annotations=service),),
@@ -323,18 +323,18 @@ def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service,
             namespaces=(a_namespace("shop", annotations=namespace),),
         )
     )
-    assert told(state) == ("stays awake", flip)
+    assert told(state) == ("stays awake", change)
 
 
 def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_its_record():
     theirs = a_workload("api", template_labels={"app": "web"}, annotations=RECORD | STAGING)
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), theirs))))
-    flips = {one.ref.name: flip_of(one) for one in outcome.desired.explanations}
-    assert flips == dict.fromkeys(("web", "api"), "the record of Deployment/api is removed")
+    changes = {one.ref.name: change_if_of(one) for one in outcome.desired.explanations}
+    assert changes == dict.fromkeys(("web", "api"), "the record of Deployment/api is removed")
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "flip"),
+    ("elsewhere", "change"),
     [
         pytest.param({}, [OPENS, OPENS], id="it goes idle everywhere"),
         pytest.param(
@@ -344,13 +344,13 @@ def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_
         ),
     ],
 )
-def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, flip):
+def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, change):
     fed = a_federated_replica_set(replicas=3, clusters={"*": ANYWHERE})
     east = a_cluster(services=(a_service(),), workloads=(a_workload(),))
     west_web = a_workload(cluster="west", **elsewhere)
     west = a_cluster("west", services=(a_service(cluster="west"),), workloads=(west_web,))
     outcome = decided(a_state(east, west), now=NOON, fleet=a_fleet("east", "west"), federated=(fed,))
-    assert [flip_of(one) for one in outcome.desired.explanations] == flip
+    assert [change_if_of(one) for one in outcome.desired.explanations] == change
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_s
     state = replace(up(annotations=WOKEN_NOW), unreachable=unreachable)
     (one,) = decided(state, fleet=a_fleet("east", "west"), federated=(fed,)).desired.explanations
     said = "awake since 2026-11-20T21:50:00Z, less than minAwake"
-    assert (one.why, flip_of(one), one.until) == (said, "", None)
+    assert (one.why, change_if_of(one), one.until) == (said, "", None)
 
 
 @pytest.mark.parametrize(
@@ -383,15 +383,15 @@ def test_until_when_only_time_keeps_it_up(workload, until):
     assert one.until == until
 
 
-def at(hours: int, annotation: str = "") -> Counterfactual:
+def at(hours: int, annotation: str = "") -> ChangeIf:
     return after(NIGHT + timedelta(hours=hours), annotation)
 
 
-ROLLOUT, READABLE = (change_if(code) for code in (CounterfactualCode.ROLLOUT_ENDS, CounterfactualCode.READABLE))
+ROLLOUT, READABLE = (change_if(code) for code in (ChangeIfCode.ROLLOUT_ENDS, ChangeIfCode.READABLE))
 
 
-def all_of(*changes: Counterfactual) -> Counterfactual | None:
-    return joint_counterfactual(CounterfactualCode.ALL, changes)
+def all_of(*changes: ChangeIf) -> ChangeIf | None:
+    return joint_change(ChangeIfCode.ALL, changes)
 
 
 @pytest.mark.parametrize(
@@ -406,13 +406,13 @@ def all_of(*changes: Counterfactual) -> Counterfactual | None:
         pytest.param((at(8), at(1)), None, id="when the window ends"),
         pytest.param(
             (at(8, "x/y"), at(1)),
-            all_of(at(1), change_if(CounterfactualCode.ANNOTATION_REMOVED, annotation="x/y")),
+            all_of(at(1), change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation="x/y")),
             id="when the window ends, by an annotation",
         ),
     ],
 )
-def test_what_lifts_several_blockers(changes, expected):
-    assert what_lifts(changes, NIGHT + timedelta(hours=8)) == expected
+def test_all_changes_several_blockers(changes, expected):
+    assert all_changes(changes, NIGHT + timedelta(hours=8)) == expected
 
 
 # The law: what `explain` says would change it does change it.
@@ -428,12 +428,12 @@ class Situation(NamedTuple):
     busy: float | None
     waking: float | None
 
-    def outcomes(self) -> dict[str, tuple[str, Counterfactual | None]]:
+    def outcomes(self) -> dict[str, tuple[str, ChangeIf | None]]:
         busy, waking = (() if one is None else (("web", one),) for one in (self.busy, self.waking))
         said = answers(*busy, policy="p") | answers(*waking, policy="p", query="queue")
         state = replace(self.state, answers=said)
         found = decided(state, self.policy, now=self.now, fleet=self.fleet).desired.explanations
-        return {one.ref.name: (one.outcome, one.counterfactual) for one in found}
+        return {one.ref.name: (one.outcome, one.change_if) for one in found}
 
     def changed(self, name: str, change: Any) -> Situation:
         """The situation with `change` made to one object, "Service/web"."""
@@ -452,23 +452,23 @@ class Situation(NamedTuple):
             lambda one: replace(one, annotations={k: v for k, v in one.annotations.items() if k not in annotations}),
         )
 
-    def where(self, change: Counterfactual, name: str) -> Situation:
+    def where(self, change: ChangeIf, name: str) -> Situation:
         """The situation where what `change` names of the workload `name` came true; of what each would do the first."""
         code, values = change.code, change.values
-        if code is CounterfactualCode.ALL:
+        if code is ChangeIfCode.ALL:
             found = self
             for part in change.parts:
                 found = found.where(part, name)
             return found
-        if code is CounterfactualCode.ANY:
+        if code is ChangeIfCode.ANY:
             return self.where(change.parts[0], name)
-        if code in (CounterfactualCode.AT, CounterfactualCode.AFTER):
+        if code in (ChangeIfCode.AT, ChangeIfCode.AFTER):
             at = parse_time(str(values["at"])) or self.now
             return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
         if code in (
-            CounterfactualCode.METRIC_ABOVE,
-            CounterfactualCode.METRIC_AT_MOST,
-            CounterfactualCode.METRIC_KNOWN,
+            ChangeIfCode.METRIC_ABOVE,
+            ChangeIfCode.METRIC_AT_MOST,
+            ChangeIfCode.METRIC_KNOWN,
         ):
             above = values["above"] if "above" in values else values["bound"] if code.value == "MetricAbove" else None
             value = values.get("bound", values.get("atMost")) if above is None else above + 1
@@ -481,27 +481,27 @@ def _field_is(now: Situation, _object: str, values: Any) -> Situation:
     return now._replace(policy=replace(now.policy, **fields[values["field"]]))
 
 
-_MADE_TRUE: dict[CounterfactualCode, Any] = {
-    CounterfactualCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
-    CounterfactualCode.UNCONTESTED: lambda now, name, _values: now.without(name, "reconciler/contested"),
-    CounterfactualCode.RECORD_REMOVED: lambda now, name, _values: now.without(name, *RECORD, *STAGING),
-    CounterfactualCode.ROLLOUT_ENDS: lambda now, name, _values: now.changed(
+_MADE_TRUE: dict[ChangeIfCode, Any] = {
+    ChangeIfCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
+    ChangeIfCode.UNCONTESTED: lambda now, name, _values: now.without(name, "reconciler/contested"),
+    ChangeIfCode.RECORD_REMOVED: lambda now, name, _values: now.without(name, *RECORD, *STAGING),
+    ChangeIfCode.ROLLOUT_ENDS: lambda now, name, _values: now.changed(
         name, lambda one: replace(one, observed_generation=one.generation)
     ),
-    CounterfactualCode.MORE_REPLICAS: lambda now, name, values: now.changed(
+    ChangeIfCode.MORE_REPLICAS: lambda now, name, values: now.changed(
         name, lambda one: replace(one, replicas=values["replicas"] + 1)
     ),
-    CounterfactualCode.WAKE_REQUEST: lambda now, name, _values: now.changed(
+    ChangeIfCode.WAKE_REQUEST: lambda now, name, _values: now.changed(
         name,
         lambda one: replace(one, annotations={**one.annotations, "reconciler/wake-requested-at": format_time(now.now)}),
     ),
-    CounterfactualCode.CLUSTER_STATE: lambda now, _name, _values: now._replace(
+    ChangeIfCode.CLUSTER_STATE: lambda now, _name, _values: now._replace(
         fleet=replace(now.fleet, clusters=a_fleet().clusters)
     ),
-    CounterfactualCode.UNPROTECTED: lambda now, _name, _values: now._replace(
+    ChangeIfCode.UNPROTECTED: lambda now, _name, _values: now._replace(
         fleet=replace(now.fleet, protected_namespaces=())
     ),
-    CounterfactualCode.FIELD_IS: _field_is,
+    ChangeIfCode.FIELD_IS: _field_is,
 }
 
 ANNOTATIONS = (

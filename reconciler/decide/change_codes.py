@@ -1,0 +1,113 @@
+"""What would change a decision, the clause of "it would change if ...": codes of a closed list, with values.
+
+Each job finds what would change its own decisions: idling in `idling/change_if.py`, placement in
+`placement/explain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.decide.reasons import Code, filled, json_values
+from reconciler.model import NOTHING
+
+
+class ChangeIfCode(Code):
+    """What would change a decision."""
+
+    AT = "At", "it is {at:edge} or later"
+    AFTER = "After", "it is {at:edge} or later"
+    WINDOW = "Window", "there is a window of {calendar}"
+    ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
+    END = "End", "there is an end of {calendar}"
+    METRIC_ABOVE = "MetricAbove", "the metric is above {bound}"
+    METRIC_AT_MOST = "MetricAtMost", "the metric is at most {bound}"
+    METRIC_KNOWN = "MetricKnown", "the metric has a value[ of at most {atMost}][ above {above}]"
+    CLUSTER_STATE = "ClusterState", "its cluster has another state"
+    UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
+    DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
+    READABLE = "Readable", "{object:it} can be read"
+    RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
+    TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
+    RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
+    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
+    UNCONTESTED = "Uncontested", "reconciler/contested is removed[ from {object}], or its policy changes"
+    UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
+    NAMED = "Named", "{selector} is in the selector of {policies}"
+    FIELD_IS = "FieldIs", "{field} is {value}"
+    OTHER_TARGET = "OtherTarget", "the target is anything but {replicas}"
+    HPA_SCALES_UP = "HPAScalesUp", "its autoscaler scales it up"
+    WOKEN = "Woken", "it is woken"
+    OBJECT_EXISTS = "ObjectExists", "{object} exists"
+    WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
+    CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
+    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas} replicas"
+    ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
+    WAKE_REQUEST = "WakeRequest", "there is a wake request"
+    POLICY = "Policy", "there is a policy that selects it"
+    SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
+    FLAG = "Flag", "the run has {flag}"
+    ALL = "All", ""
+    ANY = "Any", ""
+
+
+class ChangeIf(Struct, frozen=True):
+    """What would change a decision; of `ALL` and `ANY` it is `parts` that would."""
+
+    code: ChangeIfCode
+    values: Mapping[str, Any] = NOTHING
+    parts: tuple[ChangeIf, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.parts))
+
+    def shown(self, show: Callable[[ChangeIf], str]) -> str:
+        """Return the clause, each part as `show` shows it."""
+        if not self.parts:
+            return show(self)
+        return (" and " if self.code is ChangeIfCode.ALL else " or ").join(part.shown(show) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.shown(lambda part: filled(part.code.text, part.values))
+
+    def of(self, object_: str) -> ChangeIf:
+        """Return it as a change of `object_`, "Service/web", where it is about an object and names none yet."""
+        if self.parts:
+            return replace(self, parts=tuple(part.of(object_) for part in self.parts))
+        is_about_one = "{object" in self.code.text or "annotation" in self.values
+        if not is_about_one or "object" in self.values:
+            return self
+        return replace(self, values={**self.values, "object": object_})
+
+
+def change_if(code: ChangeIfCode, **values: Any) -> ChangeIf:
+    """Return the change_if with `values`, as for a reason."""
+    return ChangeIf(code, json_values(values))
+
+
+def field_is(field: str, value: str | int) -> ChangeIf:
+    """Return that it changes if `field` of the policy is `value`, which may also be words such as "above 3"."""
+    return change_if(ChangeIfCode.FIELD_IS, field=field, value=value)
+
+
+def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
+    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
+    parts = tuple(dict.fromkeys(one for one in changes if one is not None))
+    return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
+
+
+class ChangeIfWhenAsked(partial["ChangeIf | None"]):
+    """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChangeIfWhenAsked) and self() == other()
+
+    def __hash__(self) -> int:
+        return hash(self())
