@@ -131,8 +131,8 @@ POD_PICKER = Meta(
 )
 
 
-class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
-    """The replicas of a FederatedReplicaSet, and their clusters."""
+class FederatedReplicas(Fields, frozen=True, kw_only=True):
+    """The replicas of a FederatedReplicaSet, and their clusters: what its spec and the policy have alike."""
 
     replicas: Annotated[Replicas, REPLICAS]
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
@@ -160,6 +160,11 @@ class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
     on_delete: Literal["Orphan", "Delete"] = "Orphan"
     """onDelete is what happens to the local ReplicaSets when the policy is removed: Orphan keeps them, Delete deletes
     them."""
+
+
+class FederatedReplicaSetSpec(FederatedReplicas, frozen=True, kw_only=True):
+    """The replicas of a FederatedReplicaSet, and their clusters."""
+
     selector: LabelSelectorFields | UnsetType = UNSET
     """selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."""
     template: PodTemplateFields | UnsetType = UNSET
@@ -205,7 +210,7 @@ class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
     """spec states how many replicas run where."""
 
 
-class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
+class FederatedReplicaSet(FederatedReplicas, frozen=True, kw_only=True):
     """A FederatedReplicaSet as it is decided by. `selector` and `template` are parts of manifests as they are written,
     both None when `target` is set.
     """
@@ -214,10 +219,11 @@ class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
     namespace: str
     place: Place
     limits_place: Place | None = None  # None: its kind states none
-    selector: Mapping[str, Any] | None = None  # type: ignore[assignment]
-    template: Mapping[str, Any] | None = None  # type: ignore[assignment]
-    target: TargetRef | None = None  # type: ignore[assignment]
-    pod_picker: PodPicker | None = None  # type: ignore[assignment]
+    selector: Mapping[str, Any] | None = None
+    template: Mapping[str, Any] | None = None
+    target: TargetRef | None = None
+    pod_picker: PodPicker | None = None
+    limits: ReplicasLimits = ReplicasLimits()
     labels: Mapping[str, str] = NOTHING  # kept on the local ReplicaSets
     annotations: Mapping[str, str] = NOTHING  # the same; those of other tools' bookkeeping and our own are left out
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document
