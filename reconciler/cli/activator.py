@@ -8,7 +8,6 @@ import ipaddress
 import re
 import resource
 import signal
-from dataclasses import dataclass
 
 import click
 from msgspec.structs import replace
@@ -32,7 +31,6 @@ _MOST = 1_000_000
 _DESCRIPTORS_BESIDE = 512
 
 
-@dataclass(frozen=True, kw_only=True)
 class ActivatorOptions(RunOptions):
     """Those of `activator`."""
 

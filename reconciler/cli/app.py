@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
@@ -23,7 +22,6 @@ COMPLETE = "_RECONCILER_COMPLETE"
 _NAME = "reconciler"
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompletionOptions(Options):
     """Those of `completion`."""
 

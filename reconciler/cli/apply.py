@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,7 +44,6 @@ from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 
 
-@dataclass(frozen=True, kw_only=True)
 class ApplyOptions(RunOptions):
     """Those of `apply`, also of a saved plan."""
 

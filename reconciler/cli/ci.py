@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -52,7 +51,6 @@ def _failing(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CiOptions(Options):
     """Those of `ci`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -53,7 +52,6 @@ _ADMISSION = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConnectOptions(RunOptions):
     """Those of `connect`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,7 +44,6 @@ _NAME = "reconciler"
 _VERBS = ("apply", "plan")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DoctorOptions(RunOptions):
     """Those of `doctor`; it refuses a snapshot, with the reason."""
 

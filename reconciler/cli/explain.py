@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import argument, offering, option, output_option, policies_option, text_width, verb
@@ -32,7 +31,6 @@ def _subjects(begun: str) -> Iterable[str]:
     return (f"{kind}.{field.path}" for field in fields(kind))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExplainOptions(RunOptions):
     """Those of `explain`."""
 

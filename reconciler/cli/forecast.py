@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +41,6 @@ def price_option() -> Any:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ForecastOptions(RunOptions):
     """Those of `forecast`."""
 
@@ -192,7 +190,6 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
     return as_text(forecast_to_dict(made, style.by, style.prices), output)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CalendarOptions(RunOptions):
     """Those of `calendar`."""
 

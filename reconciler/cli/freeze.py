@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -30,7 +29,6 @@ FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
 """What becomes of the freezes that one ConfigMap holds."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScopeOptions(FleetOptions):
     """What is frozen: the Fleet, a cluster, or a namespace."""
 
@@ -38,7 +36,6 @@ class ScopeOptions(FleetOptions):
     output: str = output_option("text", "json")
 
 
-@dataclass(frozen=True, kw_only=True)
 class FreezeOptions(ScopeOptions):
     """Those of `freeze`."""
 
@@ -186,7 +183,6 @@ def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
-@dataclass(frozen=True, kw_only=True)
 class UnfreezeOptions(ScopeOptions):
     """Those of `unfreeze`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +76,6 @@ PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
 """What reads the manifests of each tool, and which kinds of a cluster it reads, by group and kind."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImportOptions(RunOptions):
     """Those of `import`."""
 
@@ -193,7 +191,6 @@ def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
 # Adopt.
 
 
-@dataclass(frozen=True, kw_only=True)
 class AdoptOptions(RunOptions):
     """Those of `adopt`."""
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import click
 from click.core import ParameterSource
@@ -45,9 +45,12 @@ _PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
 """What a shell completes for a parameter with this metavar."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Options:
-    """The options of one call of a verb: a field for each, made by `option` or `argument`."""
+    """The options of one call of a verb: a frozen dataclass with a field for each, made by `option` or `argument`."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     def of(cls: type[O], values: Mapping[str, Any]) -> O:
@@ -60,24 +63,28 @@ class Options:
 
     def replace(self: O, **changes: Any) -> O:
         """Return them with `changes`."""
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
-def option(help: str, *flags: str, default: Any = None, shared: bool = False, **settings: Any) -> Any:
+def option(help: str, *flags: str, default: Any = None, **settings: Any) -> Any:
     """Return the field of an option, whose flag is its name where `flags` say no other, e.g. "-n", "--namespace".
 
-    It is read by `type`, and may be repeated where it is `multiple`. One that is `shared` belongs to the verbs only
-    that name it. `default` may be a function. `settings` are those of click, and of `_Option`.
+    It is read by `type`, and may be repeated where it is `multiple`. `default` may be a function. `settings` are those
+    of click, and of `_Option`.
     """
-    multiple = settings.get("multiple", False)
-    default = () if multiple and default is None else default
-    metadata = {"help": help, "flags": flags, "shared": shared, "default": default, **settings}
+    default = () if settings.get("multiple") and default is None else default
+    metadata = {"help": help, "flags": flags, "shared": False, "default": default, **settings}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def shared(words: str, *flags: str, **settings: Any) -> Any:
+    """Return the field of an option that belongs only to the verbs that name it."""
+    return option(words, *flags, shared=True, **settings)
 
 
 def argument(metavar: str, **settings: Any) -> Any:
@@ -114,7 +121,7 @@ def output_option(*formats: str) -> Any:
 def now_option() -> Any:
     """Return the shared field of the time to decide for."""
     words = "the time of this machine"
-    return option("The time to decide for.", type=moment, default=this_second, default_words=words, shared=True)
+    return shared("The time to decide for.", type=moment, default=this_second, default_words=words)
 
 
 def days_option(words: str, most: int = 31) -> Any:
@@ -139,7 +146,7 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
     Arguments come first. Of shared options it takes those that `takes` name, in their order, several in one text with
     spaces between them.
     """
-    fields = {field.name: field for field in dataclasses.fields(options) if "shared" in field.metadata}
+    fields = {field.name: field for field in dataclasses.fields(options) if "shared" in field.metadata}  # type: ignore[arg-type]
     own = [one for one, field in fields.items() if not field.metadata["shared"]]
     names = sorted((*own, *" ".join(takes).split()), key=lambda one: "flags" in fields[one].metadata)
     parameters = {one: _parameter(fields[one]) for one in names}

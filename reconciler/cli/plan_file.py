@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,6 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShowOptions(RunOptions):
     """Those of `show`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from reconciler.yaml.files import write_private
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanOptions(RunOptions):
     """Those of `plan`, also where it compares with a base."""
 

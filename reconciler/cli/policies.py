@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,6 @@ _CODE_HOSTS = ("github", "gitlab", "sarif")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ValidateOptions(Options):
     """Those of `validate`."""
 
@@ -165,7 +163,6 @@ def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
     return {"policies": {kind: len(policies_of(policies, kind)) for kind in OWN_KINDS}}
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompileOptions(Options):
     """Those of `compile`."""
 
@@ -180,7 +177,6 @@ def compile_command(options: CompileOptions) -> None:
     show(as_text(rules, options.output), options.output)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SchemaOptions(Options):
     """Those of `schema`."""
 

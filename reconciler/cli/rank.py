@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -22,7 +21,6 @@ from reconciler.report.wording import counted
 from reconciler.workload_kinds import workload_kind
 
 
-@dataclass(frozen=True, kw_only=True)
 class RankOptions(RunOptions):
     """Those of `rank`."""
 

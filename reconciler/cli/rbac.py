@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -51,7 +50,6 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
     return WorkloadKind(group, "", kind, plural)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RbacOptions(Options):
     """Those of `rbac`."""
 

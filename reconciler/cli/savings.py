@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,7 +33,6 @@ _NONE = "(none)"
 GROUPS = ("policy", "tenant", "namespace", "cluster")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SavingsOptions(RunOptions):
     """Those of `savings`."""
 

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ from reconciler.yaml.files import write_private
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SnapshotOptions(RunOptions):
     """Those of `snapshot`; it refuses a snapshot, with the reason."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 import msgspec
@@ -40,7 +39,6 @@ from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
 
 
-@dataclass(frozen=True, kw_only=True)
 class StatusOptions(RunOptions):
     """Those of `status`."""
 
@@ -114,7 +112,6 @@ _WIDTH = 100
 """How wide lines are in a pipe, but for names, which are never broken."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class HistoryOptions(FleetOptions):
     """Those of `history`."""
 

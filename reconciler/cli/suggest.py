@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta, tzinfo
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -42,7 +41,6 @@ _SHORTEST = timedelta(days=8)  # of less, there is hardly a working day twice
 _NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
 class SuggestOptions(RunOptions):
     """Those of `suggest`."""
 

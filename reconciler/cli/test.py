@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler.cli.forecast import opened_snapshot
@@ -27,7 +26,6 @@ from reconciler.yaml.files import is_inside, spelt, write_new
 from reconciler.yaml.writer import block_text
 
 
-@dataclass(frozen=True, kw_only=True)
 class TestOptions(Options):
     """Those of `test`."""
 
@@ -110,7 +108,6 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
 class InitOptions(RunOptions):
     """Those of `init`."""
 

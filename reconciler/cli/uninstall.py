@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reconciler.apply.outcomes import OutcomeStatus
@@ -40,7 +39,6 @@ _NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metric
 """Kinds that carry no key of ours; metrics have the labels of their pods."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class UninstallOptions(ByHandOptions):
     """Those of `uninstall`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -53,7 +52,6 @@ MANY = 20
 T = TypeVar("T", Service, Workload)
 
 
-@dataclass(frozen=True, kw_only=True)
 class WakeOptions(ByHandOptions):
     """Those of `wake`."""
 
@@ -256,7 +254,6 @@ def is_about(subject: str, name: ObjectArgument) -> bool:
 _LISTED = 10
 
 
-@dataclass(frozen=True, kw_only=True)
 class RestoreOptions(ByHandOptions):
     """Those of `restore`."""
 
