@@ -6,25 +6,18 @@ import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import Problem
-from reconciler.messages import Path, alternatives, shown
-from reconciler.policy.globs import is_within, path_regex
-from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.replica_set import ANNOTATION
-from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
+from reconciler.messages import alternatives, shown
+from reconciler.policy.globs import path_regex
+from reconciler.policy.policy_kinds import kind_stated_by
 from reconciler.policy.types import (
-    Calendar,
     DownscalePolicy,
-    FederatedReplicaSet,
-    Fleet,
     IdlingPolicy,
     PolicySet,
-    Selector,
     Tenant,
 )
 from reconciler.yaml.documents import Document
@@ -65,7 +58,7 @@ class FileOwners(Struct, frozen=True, dict=True):
                 words = f"is under no path of a tenant, expected it below {alternatives(self.platform)}"
                 yield Problem(file, 1, 1, "", f"{words}, the platformPaths of the Fleet")
             elif tenant is not None and not _matches(tenant.paths, path):
-                words = f"only looks like {alternatives(tenant.paths)}, the paths of {_at(tenant)}"
+                words = f"only looks like {alternatives(tenant.paths)}, the paths of {tenant}"
                 yield Problem(file, 1, 1, "", f"{words}, expected the same characters in the same case")
             elif self._target(file) is not tenant:
                 whose = "the platform" if tenant is None else f"tenant {tenant.name}"
@@ -145,142 +138,5 @@ def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | Non
     """Return that `tenant` may have no policy of `kind`, None where it may."""
     if kind_stated_by(kind) in tenant.kinds:
         return None
-    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {_at(tenant)}"
+    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {tenant}"
     return document.problem(("kind",), words)
-
-
-def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:
-    """Return the policy of `document` as one of `tenant`: with its name, and selecting nothing else than what it has.
-
-    What reaches further is a problem of `document`.
-    """
-    policy, row, bounds = document.policy, POLICY_KINDS[document.kind], _Bounds(document, tenant, fleet)
-    if row.namespace is not None:
-        bounds.check_namespace(row.namespace)
-    if row.pod_picker is not None:
-        bounds.check_picker(policy, row.pod_picker)
-    if row.equals:
-        bounds.check_selecting(policy)
-    if row.production is not None:
-        bounds.check_production(policy, row.production)
-    if isinstance(policy, IdlingPolicy):
-        order = replace(policy.wake_order, group=f"{tenant.name}/{policy.wake_order.group}")
-        return replace(bounds.owned(policy), wake_order=order)
-    if isinstance(policy, DownscalePolicy):
-        return bounds.owned(policy)
-    if isinstance(policy, FederatedReplicaSet):
-        return bounds.placed(policy)
-    return replace(policy, name=f"{tenant.name}/{policy.name}") if isinstance(policy, Calendar) else policy
-
-
-def _at(tenant: Tenant) -> str:
-    return f"tenant {tenant.name} at {tenant.place}"
-
-
-class _Bounds(Struct, frozen=True):
-    document: PolicyDocument
-    tenant: Tenant
-    fleet: Fleet
-
-    def check_selecting(self, policy: Any) -> None:
-        """Add a problem for each part of a policy's selector that is outside of the bounds, and for its priority."""
-        tenant = self.tenant
-        if policy.priority > tenant.max_priority:
-            words = f'is "{policy.priority}", expected at most {tenant.max_priority}, maxPriority of {_at(tenant)}'
-            self.document.add(("spec", "priority"), words)
-        for part, patterns, allowed in (
-            ("clusters", policy.selector.clusters.include, tenant.clusters),
-            ("namespaces", policy.selector.namespaces.include, tenant.namespaces),
-        ):
-            for position, pattern in enumerate(patterns):
-                if pattern != "*" and not is_within(pattern, allowed):
-                    self.document.add(
-                        ("spec", "selector", part, "include", position),
-                        f"is {shown(pattern)}, expected {part} within {alternatives(allowed)}, "
-                        f"those of {_at(self.tenant)}"
-                        '; "*" means all of them',
-                    )
-
-    def check_production(self, policy: Any, path: Path) -> None:
-        """Add a problem where a policy selects production, and the platform does not let the tenant do so."""
-        if policy.production and not self.tenant.production:
-            words = f"expected no production in a policy of {_at(self.tenant)}; the platform may allow it there"
-            self.document.add(path, f"is true, {words}: production: true")
-
-    def owned(self, policy: Any) -> Any:
-        """Return a policy with a selector, as one that is the tenant's and selects nothing else than what it has."""
-        return replace(
-            policy,
-            name=f"{self.tenant.name}/{policy.name}",
-            tenant=self.tenant.name,
-            selector=self._within(policy.selector),
-            exclude=tuple(self._within(one) for one in policy.exclude),
-        )
-
-    def _within(self, selector: Selector) -> Selector:
-        return replace(
-            selector,
-            clusters=replace(selector.clusters, within=self.tenant.clusters),
-            namespaces=replace(selector.namespaces, within=self.tenant.namespaces),
-        )
-
-    def check_namespace(self, path: Path) -> None:
-        """Add a problem where the one namespace at `path` is not the tenant's."""
-        namespace = str(self.document.get(path) or "default")
-        if not self.tenant.has_namespace(namespace):
-            words = f"expected one within {alternatives(self.tenant.namespaces)}, those of {_at(self.tenant)}"
-            self.document.add(path, f"is {shown(namespace)}, {words}")
-
-    def placed(self, policy: FederatedReplicaSet) -> FederatedReplicaSet:
-        """Return a federated ReplicaSet whose "*" is all clusters of the tenant."""
-        tenant = self.tenant
-        if policy.template is not None and tenant.templates == "None":
-            words = f"expected targetRef, as the templates of {_at(tenant)} are None; pods would run with any rights"
-            self.document.add(("spec", "template"), f"is a pod template, {words}")
-        for name in policy.clusters:
-            if name != "*" and not tenant.has_cluster(name):
-                self._check_placed_on(name)
-        names = [one.name for one in self.fleet.clusters if tenant.has_cluster(one.name)]
-        clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
-        if not clusters:
-            self.document.add(("spec",), f"runs on no cluster of {_at(tenant)}, expected at least one")
-        preferences = replace(policy.preferences, clusters=clusters or policy.clusters)
-        unnamed = tuple(name for name in clusters if not policy.is_named(name))
-        return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters, unnamed=unnamed)
-
-    def _check_placed_on(self, name: str) -> None:
-        words = f"expected a cluster within {alternatives(self.tenant.clusters)}, those of {_at(self.tenant)}"
-        if self.document.get(ANNOTATION) is not None:
-            self.document.add(ANNOTATION, f"clusters.{name}: {words}")
-        else:
-            self.document.add(("spec", "preferences", "clusters", name), words, key=True)
-
-    def check_picker(self, policy: DownscalePolicy | FederatedReplicaSet, path: Path) -> None:
-        """Add a problem where the pod picker may be a Service outside of the tenant's namespaces.
-
-        One that the Fleet allows by its whole name, not by a pattern, is there for everyone but for another tenant's.
-        """
-        host = "" if policy.pod_picker is None else policy.pod_picker.host.lower().rstrip(".")
-        foreign = [name for name in _namespaces_in(host) if not self.tenant.has_namespace(name)]
-        other = next((one for name in foreign for one in self.fleet.tenants if one.has_namespace(name)), None)
-        if other is not None:
-            words = f"is {shown(host)}, a Service of {_at(other)}, expected one of tenant {self.tenant.name}"
-            self.document.add((*path, "http", "host"), words)
-        elif foreign and host not in {one.lower().rstrip(".") for one in self.fleet.pod_pickers.allowed_hosts}:
-            words = (
-                f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}, or one that"
-            )
-            self.document.add((*path, "http", "host"), f"{words} podPickers.allowedHosts has by its whole name")
-
-
-def _namespaces_in(host: str) -> Iterator[str]:
-    """Yield the namespaces of which `host` may be a Service, or a pod behind one: it stands before "svc".
-
-    A name without dots is looked up in the namespace of the run, which is called "" here.
-
-    Source: kubernetes/dns docs/specification.md, "Records for a Service" and "Records for a Headless Service".
-    """
-    parts = host.split(".")
-    if host and len(parts) <= 2:
-        yield parts[1] if len(parts) == 2 else ""
-    yield from (parts[at - 1] for at in range(2, len(parts)) if parts[at] == "svc")

@@ -17,7 +17,9 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.errors import ExitCode
-from reconciler.policy.tenants import FileOwners, _Bounds
+from reconciler.policy.kinds.tenant_bounds import TenantBounds
+from reconciler.policy.policy_kinds import POLICY_KINDS
+from reconciler.policy.tenants import FileOwners
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.api import Object
@@ -273,10 +275,12 @@ def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_a
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that we check of tenants ourselves counts: policies of a tenant select, and place, what they like."""
     for name in ("check_selecting", "check_namespace", "check_picker"):
-        monkeypatch.setattr(_Bounds, name, lambda *_: None)
-    monkeypatch.setattr(_Bounds, "_within", lambda _, selector: selector)
+        monkeypatch.setattr(TenantBounds, name, lambda *_: None)
+    monkeypatch.setattr(TenantBounds, "_within", lambda _, selector: selector)
     monkeypatch.setattr(FileOwners, "problems", lambda *_: iter(()))
-    monkeypatch.setattr(_Bounds, "placed", lambda self, policy: replace(policy, tenant=self.tenant.name))
+    for kind in ("FederatedReplicaSet", "ReplicaSet"):
+        anywhere = replace(POLICY_KINDS[kind], within=lambda bounds, policy: replace(policy, tenant=bounds.tenant.name))
+        monkeypatch.setitem(POLICY_KINDS, kind, anywhere)
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,9 @@ class Tenant(TenantFields, frozen=True, kw_only=True):
     limits_place: Place | None = None
     notify: tuple[Notification, ...] = ()
 
+    def __str__(self) -> str:
+        return f"tenant {self.name} at {self.place}"
+
     def has(self, cluster: str, namespace: str) -> bool:
         """Return whether `namespace` of `cluster` belongs to it."""
         return self.has_cluster(cluster) and self.has_namespace(namespace)
@@ -133,7 +136,7 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
     if tenant.name == other.name:
         document.add((*here, "name"), f"is {shown(tenant.name)} a second time, expected each name once")
         return
-    whose = f"tenant {other.name} at {other.place}"
+    whose = str(other)
     if tenant.service_account is not None and tenant.service_account == other.service_account:
         words = f"is {shown(tenant.service_account)}, expected another one than that of {whose}"
         document.add((*here, "serviceAccount"), words)
