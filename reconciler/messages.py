@@ -74,3 +74,8 @@ def alternatives(options: Iterable[Any]) -> str:
     """Return `"a", "b" or "c"`."""
     texts = [f'"{option}"' for option in options]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return "1 replica", "2 replicas"."""
+    return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"

@@ -15,20 +15,21 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
-from reconciler.decide.fault_isolation import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.unknown_clusters import without_faulty
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, identified, no_progress
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
+from reconciler.plan.differences import Compared
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
-from reconciler.plan.model import Action, Compared, Plan
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.world import World

@@ -23,7 +23,8 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Run
-from reconciler.plan.model import Action, Effect, effect_of
+from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.model import Action
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import workload_kind
 

@@ -24,7 +24,7 @@ from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reaso
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, ServiceAccount
 from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.wording import age
+from reconciler.report.reason_words import age
 
 State = Literal["OK", "WARN", "FAIL"]
 

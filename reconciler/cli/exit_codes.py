@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
-from reconciler.decide.fault_isolation import STOPPED
+from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import ExitCode, FailOn, first_exit_code
+from reconciler.messages import counted
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
-from reconciler.report.wording import counted, is_metadata
+from reconciler.report.change_words import is_metadata
 
 _MEANINGS = {
     ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",

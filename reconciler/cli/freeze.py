@@ -18,9 +18,8 @@ from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
 from reconciler.errors import ExitCode, UsageError, reason_of, reason_on
-from reconciler.messages import nearest
+from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
-from reconciler.report.wording import counted
 from reconciler.world import World
 
 _LONGEST_REASON = 500

@@ -36,10 +36,10 @@ from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import Imported, Manifest, Policy, fleet_document, policy_text, read_manifests
+from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.pipeline import apply
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.report.wording import counted
 from reconciler.world import World
 from reconciler.yaml.files import write_new
 

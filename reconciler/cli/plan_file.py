@@ -24,7 +24,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.wording import age
+from reconciler.report.reason_words import age
 from reconciler.untrusted_text import parse_json, short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World

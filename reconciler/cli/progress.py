@@ -21,11 +21,12 @@ from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
+from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
+from reconciler.report.change_words import is_metadata, name_of, verb_of
 from reconciler.report.summary import outcome_word
-from reconciler.report.wording import counted, is_metadata, name_of, verb_of
 from reconciler.untrusted_text import one_line
 from reconciler.worker_pool import started
 

@@ -14,10 +14,10 @@ from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
+from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.report.wording import counted
 from reconciler.workload_kinds import workload_kind
 
 

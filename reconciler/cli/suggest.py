@@ -26,13 +26,14 @@ from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.suggest import NAME, Suggestion, Window, documents_of, nights_of, suggestion_of, window_of
 from reconciler.forecast.timelines import Forecast
+from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import FleetCluster, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import common_zone, counted, time_and_zone
+from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 from reconciler.yaml.reader import read_documents
 from reconciler.yaml.writer import block_text

@@ -14,6 +14,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
 from reconciler.forecast.simulation import Simulation
+from reconciler.messages import counted
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import TESTS
 from reconciler.policy.types import PolicySet
@@ -21,7 +22,6 @@ from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.expectations import coverage
 from reconciler.policy_tests.play import CaseResult, case_results
 from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
-from reconciler.report.wording import counted
 from reconciler.yaml.files import is_inside, spelt, write_new
 from reconciler.yaml.writer import block_text
 

@@ -19,7 +19,6 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
-from reconciler.decide.fault_isolation import beside_stopped, with_stopped
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
@@ -28,6 +27,7 @@ from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
+from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
 

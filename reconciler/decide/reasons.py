@@ -1,7 +1,7 @@
 """Why something is decided: codes of a closed list, with values.
 
 The texts here are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better
-at any time, so nothing compares them, or reads anything out of them. What people read is rendered by `report/wording`.
+at any time, so nothing compares them, or reads anything out of them. `report/reason_words` has what people read.
 """
 
 from __future__ import annotations

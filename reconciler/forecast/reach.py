@@ -16,11 +16,13 @@ from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.simulation import Simulation, Step
+from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.report.change_words import name_of
+from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.report.summary import Held, held_of
-from reconciler.report.wording import common_zone, counted, name_of, time_and_zone
 from reconciler.untrusted_text import one_line
 
 NIGHT = timedelta(hours=12)

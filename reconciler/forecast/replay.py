@@ -39,12 +39,13 @@ from reconciler.forecast.idle_periods import (
 from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
+from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import common_zone, counted, time_and_zone
+from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.world import victim_order
 
 _NAMED = 3

@@ -9,8 +9,10 @@ from typing import Any
 from reconciler.forecast.idle_periods import PolicyReplay, Replay, Waiting
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast
+from reconciler.messages import counted
 from reconciler.policy.kinds.fields import spelt_duration
-from reconciler.report.wording import DAYS, counted, name_of
+from reconciler.report.change_words import name_of
+from reconciler.report.reason_words import DAYS
 from reconciler.untrusted_text import one_line
 
 ALL = "all policies"

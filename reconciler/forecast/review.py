@@ -21,7 +21,8 @@ from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.report.wording import common_zone, what_of
+from reconciler.report.change_words import what_of
+from reconciler.report.reason_words import common_zone
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 

@@ -20,10 +20,12 @@ from reconciler.forecast.text import (
     when,
 )
 from reconciler.forecast.timelines import Forecast
+from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.report.calendar import Span
+from reconciler.report.change_words import name_of
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, details, fence, joined, origin_of, prose
-from reconciler.report.wording import counted, name_of, weekday_and_time
+from reconciler.report.reason_words import weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 _MOST_GROUPS = 12

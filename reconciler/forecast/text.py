@@ -11,13 +11,15 @@ from msgspec import Struct
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
+from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import Hours
 from reconciler.policy.types import Prices
 from reconciler.report.calendar import Span, recurring
+from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
-from reconciler.report.wording import DAYS, common_zone, counted, name_of, time_and_zone, weekday_and_time
+from reconciler.report.reason_words import DAYS, common_zone, time_and_zone, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5

@@ -26,7 +26,7 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.wording import is_metadata
+from reconciler.report.change_words import is_metadata
 from reconciler.workload_kinds import workload_kind
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")

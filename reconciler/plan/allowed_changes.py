@@ -45,7 +45,8 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.plan.model import Action, Plan, json_value, missing_maps, pointer
+from reconciler.plan.model import Action, Plan, json_value, pointer
+from reconciler.plan.writes import missing_maps
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, SCALABLE_KINDS, workload_kind

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, CAUSE, CONTESTED, json_object, read_time
-from reconciler.decide.decisions import Verb
+from reconciler.decide.decisions import Decision, Verb
 from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument, ChangeDocument
 from reconciler.plan.json import change_document
-from reconciler.plan.model import Action, Compared, Difference, Plan, json_value, pointer
+from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.untrusted_text import short
 
 NO_POLICIES = "there are no policies to compare it with"
@@ -27,6 +27,28 @@ _HOLDS = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointe
 _SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
+
+
+class Difference(Struct, frozen=True):
+    """One field of an action: its value in the saved plan, and in the fresh one; None where there is none."""
+
+    field: str
+    saved: Any
+    fresh: Any
+
+    def __str__(self) -> str:
+        fresh = "nothing" if self.fresh is None else short(repr(self.fresh))
+        return f"{short(self.field)} is {short(repr(self.saved))}, a fresh plan has {fresh}"
+
+
+class Compared(Struct, frozen=True):
+    """`differing`: why actions of a saved plan are not those of a fresh one, by id, and `fields` in what. `fresh`: the
+    decisions of the fresh plan on the others, in its words.
+    """
+
+    differing: Mapping[int, str] = NOTHING
+    fresh: Mapping[int, Decision] = NOTHING
+    fields: Mapping[int, tuple[Difference, ...]] = NOTHING
 
 
 def compared(saved: Plan, fresh: Plan | None) -> Compared:

@@ -52,7 +52,8 @@ from reconciler.plan.documents import (
     UndecidedDocument,
     VictimsDocument,
 )
-from reconciler.plan.model import Action, Effect, Plan, effect_of, fewer, json_value, more, pointer
+from reconciler.plan.effects import Effect, effect_of, fewer, more
+from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")

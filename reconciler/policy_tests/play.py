@@ -23,7 +23,8 @@ from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, Serie
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
-from reconciler.report.wording import common_zone, name_of
+from reconciler.report.change_words import name_of
+from reconciler.report.reason_words import common_zone
 from reconciler.workload_kinds import workload_kind
 from reconciler.world import victim_order
 

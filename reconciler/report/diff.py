@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.model import Plan, json_value
-from reconciler.report.wording import name_of, value_text
+from reconciler.report.change_words import name_of, value_text
 from reconciler.untrusted_text import one_line
 
 _COLORS = (("---", "1"), ("+++", "1"), ("@@", "36"), ("-", "31"), ("+", "32"))

@@ -12,18 +12,11 @@ from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.model import Plan, json_value
+from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
 from reconciler.report.closest_selector import SelectorMatch
 from reconciler.report.groups import reasons_in
+from reconciler.report.reason_words import age
 from reconciler.report.summary import source_of
-from reconciler.report.wording import (
-    age,
-    field_of,
-    is_metadata,
-    metadata_words,
-    name_of,
-    verb_of,
-    victims_of,
-)
 from reconciler.untrusted_text import one_line
 
 

@@ -9,20 +9,11 @@ from msgspec import Struct
 
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PlacementView
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
-from reconciler.plan.model import Action, Effect, Plan, effect_of
-from reconciler.report.wording import (
-    ReasonWords,
-    common_zone,
-    counted,
-    field_of,
-    is_metadata,
-    metadata_words,
-    name_of,
-    sign_of,
-    time_and_zone,
-    verb_of,
-    victims_of,
-)
+from reconciler.messages import counted
+from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.model import Action, Plan
+from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, sign_of, verb_of, victims_of
+from reconciler.report.reason_words import ReasonWords, common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 
 _WORST_FIRST = tuple(Effect)

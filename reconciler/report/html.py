@@ -15,11 +15,14 @@ from msgspec import Struct
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Decision, PlacementRow
 from reconciler.errors import UsageError
+from reconciler.messages import counted
+from reconciler.plan.effects import added, effect_of
 from reconciler.plan.json import counts_of
-from reconciler.plan.model import Plan, added, effect_of
+from reconciler.plan.model import Plan
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Line, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
+from reconciler.report.reason_words import age
 from reconciler.report.status import (
     FleetStatus,
     IdleObject,
@@ -30,7 +33,6 @@ from reconciler.report.status import (
     run_lines,
 )
 from reconciler.report.summary import blocks_of, held_of, held_title, report_of, went_well, words_of
-from reconciler.report.wording import age, counted
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:

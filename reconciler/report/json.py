@@ -13,8 +13,9 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument
+from reconciler.plan.effects import fewer, more
 from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
-from reconciler.plan.model import Plan, fewer, more
+from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line
 
 REPORT_VERSION: Final = "reconciler/report/v1alpha2"

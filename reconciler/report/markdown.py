@@ -12,11 +12,11 @@ from msgspec import Struct
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
+from reconciler.messages import counted
 from reconciler.plan.model import Plan
 from reconciler.report.groups import Group, columns, made_at, placement_rows, updates_of
 from reconciler.report.summary import Held, blocks_of, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
-from reconciler.report.wording import counted
 from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts

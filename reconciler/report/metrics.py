@@ -14,9 +14,10 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import EQUAL_PRIORITIES
 from reconciler.model import NOTHING, ObjectRef
-from reconciler.plan.model import Action, Effect, Plan, effect_of
+from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.model import Action, Plan
 from reconciler.pod_requests import Hours
-from reconciler.report.wording import is_metadata
+from reconciler.report.change_words import is_metadata
 from reconciler.workload_kinds import workload_kind
 
 if TYPE_CHECKING:

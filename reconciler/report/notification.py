@@ -18,8 +18,9 @@ from reconciler.apply.events import event_message, failure_message
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import digest, format_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
-from reconciler.decide.fault_isolation import STOPPED
-from reconciler.plan.model import Action, Effect, Plan, effect_of
+from reconciler.decide.stopped_tenants import STOPPED
+from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, MessageFormat, NotifyOn
 from reconciler.report.summary import held_of
 from reconciler.untrusted_text import short

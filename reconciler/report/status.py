@@ -12,11 +12,13 @@ from msgspec import Struct
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, read_time
 from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
+from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
+from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns, made_at, placement_rows, reasons_in
-from reconciler.report.wording import age, counted, name_of
+from reconciler.report.reason_words import age
 from reconciler.untrusted_text import one_line
 from reconciler.version import OUTPUT_VERSION
 

@@ -21,11 +21,13 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import ReasonCode
+from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.build import number
-from reconciler.plan.model import Action, Effect, Plan, added, effect_of
+from reconciler.plan.effects import Effect, added, effect_of
+from reconciler.plan.model import Action, Plan
 from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
-from reconciler.report.wording import ReasonWords, age, counted
+from reconciler.report.reason_words import ReasonWords, age
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"

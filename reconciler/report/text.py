@@ -10,8 +10,11 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CAUSE
+from reconciler.messages import counted
 from reconciler.model import NOTHING
-from reconciler.plan.model import Action, Effect, Plan, effect_of, pointer
+from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.model import Action, Plan, pointer
+from reconciler.report.change_words import is_metadata, what_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Group, Line, grouped, updates_of
 from reconciler.report.summary import (
@@ -23,7 +26,6 @@ from reconciler.report.summary import (
     went_well,
     words_of,
 )
-from reconciler.report.wording import counted, is_metadata, what_of
 from reconciler.untrusted_text import one_line
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))

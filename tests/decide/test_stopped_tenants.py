@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.fault_isolation import STOPPED, beside_stopped, with_stopped
+from reconciler.decide.stopped_tenants import STOPPED, beside_stopped, with_stopped
 from reconciler.model import (
     Endpoints,
     EndpointSlice,

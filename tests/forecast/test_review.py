@@ -24,11 +24,11 @@ from reconciler.forecast.review_report import render_markdown, render_text
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import forecast
 from reconciler.labels import LabelSelector
+from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import Filters
 from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.report.markdown import LONGEST_TEXT
-from reconciler.report.wording import counted
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 from tests.report.rendered import page_of_markdown
 from tests.way.calls import Folder, Said

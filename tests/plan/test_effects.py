@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.model import ObjectRef
-from reconciler.plan.model import Action, Effect, effect_of, is_acted_on
+from reconciler.plan.effects import Effect, effect_of, is_acted_on
+from reconciler.plan.model import Action
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 

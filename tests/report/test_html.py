@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, HeldBack, PlacementRow, PlacementView, Undecided
 from reconciler.plan.json import plan_from_dict, plan_to_dict
+from reconciler.report.change_words import name_of, what_of
 from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
-from reconciler.report.wording import name_of, what_of
 from tests.builders import a_ref, said
 from tests.laws import tries
 from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle

@@ -33,10 +33,11 @@ from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
 from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import KeptUp
+from reconciler.report.change_words import is_metadata, name_of, what_of
 from reconciler.report.groups import made_at
+from reconciler.report.reason_words import ReasonWords
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
-from reconciler.report.wording import ReasonWords, is_metadata, name_of, what_of
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle

@@ -2,7 +2,7 @@
 
 Each decision goes one way; what a reader asks stands in the module named:
 
-- look: which workloads (`observed.py`), behind which Service (`discovery.py`), idle by which record (`state.py`);
+- look: which workloads (`observed.py`), behind which Service (`service_targets.py`), idle by which record (`state.py`);
 - judge: which policies count (`selection.py`), what a schedule or a metric says, and all of that as one
   (`verdicts.py`);
 - choose: what holds besides, such as minAge, a rollout or a request (`conditions.py`), and the table (`rules.py`);

@@ -17,7 +17,6 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if
-from reconciler.decide.idling.discovery import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.records import (
     Evidence,
     awake_since,
@@ -27,6 +26,7 @@ from reconciler.decide.idling.records import (
     read_service_record,
 )
 from reconciler.decide.idling.selection import ClusterVerdicts
+from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import (
     Scale,

@@ -19,7 +19,6 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
-from reconciler.decide.idling.discovery import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.records import (
     Record,
     ServiceRecord,
@@ -30,6 +29,7 @@ from reconciler.decide.idling.records import (
     targets_text,
 )
 from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.service_targets import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_times import tier
 from reconciler.decide.idling.write_context import (
@@ -53,7 +53,7 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
 
-class ServiceTargets(Struct, frozen=True):
+class ServiceChoices(Struct, frozen=True):
     """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
 
     service: ServiceState
@@ -115,7 +115,7 @@ def service_decisions(
         return tuple(_foreign_decisions(service, choices, inventory, context))
     if service.problem:
         return ()
-    steps = tuple(_service_writes(_service_targets(service, choices, inventory, context), context))
+    steps = tuple(_service_writes(_service_choices(service, choices, inventory, context), context))
     on_service, endpoints = tuple(_on_holder(service.service, steps, inventory, context)), service.endpoints
     ours = service.on_endpoints is not None and service.on_endpoints.ours
     asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
@@ -124,9 +124,9 @@ def service_decisions(
     return (*on_service, *_following(on_service, _on_holder(endpoints, steps, inventory, context), endpoints))
 
 
-def _service_targets(
+def _service_choices(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
-) -> ServiceTargets:
+) -> ServiceChoices:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
     after = [(choice.ref, record_after(choice, context)) for choice in choices if adds or choice.ref in listed]
@@ -139,7 +139,7 @@ def _service_targets(
     kept = tuple(
         target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
     )
-    return ServiceTargets(service, tuple(choices), idle, kept)
+    return ServiceChoices(service, tuple(choices), idle, kept)
 
 
 def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) -> bool:
@@ -150,7 +150,7 @@ def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) 
     return is_owned_by_scalable(workload, inventory)
 
 
-def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_ServiceWrite]:
+def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's record: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
         yield _shortened(behind, context)
@@ -164,7 +164,7 @@ def _service_writes(behind: ServiceTargets, context: WriteContext) -> Iterator[_
         yield _repaired(behind, context)
 
 
-def _shortened(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
+def _shortened(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     decision = _cleared(behind.service, behind.up, context)
     if any(choice.action is IdleAction.RELEASE for choice in behind.up):
         decision = replace(decision, phase=Phase.REPAIR, order=(2,))
@@ -184,7 +184,7 @@ def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext)
     )
 
 
-def _repaired(behind: ServiceTargets, context: WriteContext) -> _ServiceWrite:
+def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
     verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
@@ -211,7 +211,7 @@ def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, 
 
 
 def _record_after(
-    behind: ServiceTargets, targets: tuple[UnidleTarget, ...], context: WriteContext
+    behind: ServiceChoices, targets: tuple[UnidleTarget, ...], context: WriteContext
 ) -> ServiceRecord | None:
     """Return the record of a Service behind which `targets` are idle, None for none."""
     before = behind.service.record
@@ -237,7 +237,7 @@ def _record_after(
     )
 
 
-def _owner(behind: ServiceTargets, records: Sequence[Record]) -> str:
+def _owner(behind: ServiceChoices, records: Sequence[Record]) -> str:
     """Return the policy that answers for the record: the one it names, as long as that has a part in it."""
     before = behind.service.record
     names = {record.policy for record in records}

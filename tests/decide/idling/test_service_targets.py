@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.discovery import discover_targets, inventory_of
+from reconciler.decide.idling.service_targets import discover_targets, inventory_of
 from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, Workload
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload

@@ -1,0 +1,53 @@
+"""The request that carries a decision out, made from the plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.decide.decisions import Decision, FieldChange, Verb
+from reconciler.model import PatchOperation, Write
+from reconciler.plan.model import pointer
+
+
+def write_of(decision: Decision) -> Write:
+    """Return the request that carries out `decision`, with a test of everything the decision rests on."""
+    if decision.verb is Verb.CREATE or (decision.uid is None and decision.manifest is not None):
+        return Write("create", decision.ref, decision.api_version, manifest=decision.manifest)
+    if decision.verb is Verb.DELETE:
+        return Write("delete", decision.ref, decision.api_version, uid=decision.uid, orphan=decision.orphan)
+    return Write(
+        "patch",
+        decision.ref,
+        decision.api_version,
+        uid=decision.uid,
+        patch=tuple(patch_of(decision.changes, missing_maps(decision))),
+    )
+
+
+def missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of the maps that the object does not have yet: nothing in them is tested one by one."""
+    present = {("metadata", "annotations"): decision.has_annotations, ("metadata", "labels"): decision.has_labels}
+    return tuple(path for path, there in present.items() if not there)
+
+
+def patch_of(changes: Sequence[FieldChange], missing: Sequence[tuple[str, ...]] = ()) -> Iterator[PatchOperation]:
+    """Yield a JSON Patch: all tests first, then the changes; maps in `missing` are made whole.
+
+    An `add` into a map that is absent is refused, so such a map is tested to be absent and added at once.
+    """
+    whole = [(parent, [change for change in changes if change.path[:-1] == parent]) for parent in missing]
+    single = [change for change in changes if change.path[:-1] not in missing]
+    yield from (PatchOperation("test", pointer(parent), None) for parent, entries in whole if entries)
+    yield from (PatchOperation("test", pointer(change.path), change.before) for change in single)
+    for parent, entries in whole:
+        added = {change.path[-1]: change.after for change in entries if change.after is not None}
+        if added:
+            yield PatchOperation("add", pointer(parent), added)
+    yield from (_operation(change) for change in single if change.before != change.after)
+
+
+def _operation(change: FieldChange) -> PatchOperation:
+    path = pointer(change.path)
+    if change.after is None:
+        return PatchOperation("remove", path)
+    return PatchOperation("add" if change.before is None else "replace", path, change.after)

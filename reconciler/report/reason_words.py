@@ -1,0 +1,122 @@
+"""Reasons as people read them, and what would change a decision: with ages, and times in the zone of the calendars."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import parse_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, filled, phrase_parts, stable
+from reconciler.untrusted_text import one_line
+
+_STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
+_WORDS: Mapping[ReasonCode | ChangeIfCode, str] = {
+    ReasonCode.METRIC_IDLE: _METRIC,
+    ReasonCode.METRIC_BUSY: _METRIC,
+    ReasonCode.METRIC_UNKNOWN: "{name}:",
+    ReasonCode.WAKE_WHEN_TRUE: "wakeWhen {value} > {above} ({window})",
+    ReasonCode.WAKE_WHEN_UNKNOWN: "wakeWhen:",
+    ReasonCode.IN_DOWNTIME: "{calendar} {until:until}",
+    ReasonCode.OUTSIDE_DOWNTIME: "{calendar} starts {until:edge}[ ({exception})]",
+    ReasonCode.DOWNTIME_OVER: "{calendar} is over[ ({exception})]",
+    ReasonCode.KEPT_AWAKE: "kept awake for another {until:age}",
+    ReasonCode.WAKE_REQUESTED: "requested {at:ago}",
+    ReasonCode.NEED_PODS: "NeedPods Event {at:ago}",
+    ReasonCode.WAKE_DUE: "due {due:ago}",
+    ReasonCode.POLICY_REMOVED: "policy removed[ (onDelete: {onDelete})]",
+    ReasonCode.WRITE_REFUSED: "refused {count} times in a row[, retried in {retryAfter:age}]: {error}",
+    ReasonCode.WAITING: "{waitingReplicas} pending (waitingReplicas)",
+    ReasonCode.ADOPTED: "not managed by this Fleet before",
+    ReasonCode.TARGET: "target {replicas}",
+    ReasonCode.QUERY: "query {value}",
+    ChangeIfCode.AFTER: "it is {at:edge} or later (in {at:age})",
+}
+"""What people read, where that is not the text that is stored."""
+
+
+def weekday_and_time(at: datetime, zone: tzinfo) -> str:
+    """Return "Fri 2026-11-20 20:00": what calendar and clock in `zone` show at `at`."""
+    here = at.astimezone(zone)
+    return f"{DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M}"
+
+
+def time_and_zone(at: datetime, zone: tzinfo) -> str:
+    """Return the time of a heading: "Fri 2026-11-20 20:00, times in Europe/Paris". No time below it says its zone."""
+    return f"{weekday_and_time(at, zone)}, times in {zone}"
+
+
+def common_zone(names: Collection[str]) -> tzinfo:
+    """Return the time zone in which an output shows times: that of all its calendars, `names`, else UTC."""
+    return _zone(next(iter(names))) if len(names) == 1 else UTC
+
+
+def stored_text_in_utc(text: str) -> str:
+    """Return stored `text` with its times as people read them, in UTC: they are stored as RFC 3339."""
+    return _STORED_TIME.sub(lambda found: weekday_and_time(at, UTC) if (at := parse_time(found[0])) else found[0], text)
+
+
+def age(length: timedelta) -> str:
+    """Return a length of time as kubectl does: "90s", "6m", "5h", "3d"."""
+    seconds = int(length.total_seconds())
+    for size, unit, least in ((86400, "d", 2), (3600, "h", 3), (60, "m", 2)):
+        if seconds >= least * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+class ReasonWords(Struct, frozen=True):
+    """Reasons as a person reads them `now`, their times in `zone`."""
+
+    now: datetime
+    zone: tzinfo = UTC
+
+    def time(self, at: datetime) -> str:
+        """Return `at` as calendar and clock show it: "Fri 2026-11-20 20:00"."""
+        return weekday_and_time(at, self.zone)
+
+    def reason(self, reasons: Iterable[Reason]) -> str:
+        """Return `reasons` as one phrase."""
+        return ", ".join(map(self.part, phrase_parts(reasons)))
+
+    def part(self, part: Reasons) -> str:
+        """Return one part of a phrase."""
+        return one_line(" ".join(map(self._filled, part)))
+
+    def change_if(self, found: ChangeIf) -> str:
+        """Return what would change a decision as a clause: "the metric is above 0"."""
+        return one_line(found.shown(self._filled))
+
+    def _filled(self, one: Reason | ChangeIf) -> str:
+        return filled(_WORDS.get(one.code, one.code.text), one.values, self._shown)
+
+    def _shown(self, value: Any, form: str) -> str:
+        if form == "metric":
+            return str(value or "metric")
+        at = parse_time(value) if form and isinstance(value, str) else None
+        if at is None:
+            return stable(value, form)
+        if form in ("edge", "until"):
+            return f"{'until ' if form == 'until' else ''}{self.time(at)}"
+        length = age(abs(self.now - at))
+        if form == "ago":
+            return f"in {length}" if at > self.now else f"{length} ago"
+        return f"for {length}" if form == "since" else length
+
+
+@cache
+def _zone(name: str) -> tzinfo:
+    """Return the time zone of that name, UTC where there is none of it."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        return UTC
