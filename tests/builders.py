@@ -14,6 +14,7 @@ from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import (
     Endpoints,
+    EndpointSlice,
     HorizontalPodAutoscaler,
     Namespace,
     ObjectRef,
@@ -103,6 +104,12 @@ def an_hpa(name: str = "web", *, cluster: str = "east", **fields: Any) -> Horizo
 
 def an_endpoints(**fields: Any) -> Endpoints:
     return Endpoints(a_ref(kind="Endpoints"), "uid-endpoints-web", **fields)
+
+
+def an_endpoint_slice(service: str = "web", *pods: str, name: str = "web-x", **fields: Any) -> EndpointSlice:
+    """A slice of a Service, with the pods that it names behind it."""
+    ref = ObjectRef("east", "shop", "EndpointSlice", name, "discovery.k8s.io")
+    return EndpointSlice(ref, service, tuple((pod, f"uid-{pod}") for pod in pods), **fields)
 
 
 def a_pod(name: str = "web-1", **fields: Any) -> Pod:

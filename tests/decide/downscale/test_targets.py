@@ -257,13 +257,6 @@ def test_selection(fields: dict[str, Any], selected: bool) -> None:
     assert len(desired.decisions) == len(desired.explanations) == selected
 
 
-def test_namespaces_are_selected_by_name_and_by_pattern_at_once() -> None:
-    selector = Selector(namespaces=ObjectSelector(include=("shop", "d*")), workloads=WorkloadSelector())
-    workloads = tuple(a_workload(replicas=6, namespace=namespace) for namespace in ("shop", "dev", "bank"))
-    desired = decided(a_downscale_policy(selector=selector), workloads=workloads)
-    assert sorted(decision.ref.namespace for decision in desired.decisions) == ["dev", "shop"]
-
-
 def test_without_workloads_nothing_is_selected() -> None:
     assert decided(a_downscale_policy(selector=Selector())) == DesiredState()
 
@@ -272,21 +265,6 @@ def test_without_workloads_nothing_is_selected() -> None:
 def test_kinds_without_replicas_are_not_selected(kind: str) -> None:
     selector = Selector(workloads=WorkloadSelector())
     assert decided(a_downscale_policy(selector=selector), workload=a_workload(kind=kind)) == DesiredState()
-
-
-def test_clusters_and_namespaces_are_selected_by_label_too() -> None:
-    selector = Selector(
-        clusters=ObjectSelector(("ea*",), labels=LabelSelector((("region", "eu"),))),
-        namespaces=ObjectSelector(labels=LabelSelector((("team", "a"),))),
-        workloads=WorkloadSelector(),
-    )
-    policy = a_downscale_policy(selector=selector)
-    [plain] = a_fleet().clusters
-    european = a_fleet(clusters=(replace(plain, labels={"region": "eu"}),), home="east")
-    team = (a_namespace(labels={"team": "a"}),)
-    assert numbers(decided(policy, fleet=european, namespaces=team)) == [(6, 3)]
-    assert numbers(decided(policy, fleet=european)) == []
-    assert numbers(decided(policy, namespaces=team)) == []
 
 
 def test_a_cluster_that_did_not_answer_is_left_out() -> None:
@@ -364,17 +342,6 @@ def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, An
     desired = decided(a_downscale_policy(), **options)
     [notice] = desired.notices
     assert (desired.decisions, notice.kind, notice.subject, notice.partial) == ((), "exclusion", subject, False)
-
-
-def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
-    workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
-    fleet = a_fleet(kube_downscaler_annotations="Ignore")
-    assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
-
-
-def test_an_opt_out_that_is_over() -> None:
-    workload = a_workload(replicas=6, annotations={"reconciler/exclude-until": "2026-11-20T15:00:00Z"})
-    assert numbers(decided(a_downscale_policy(), workload=workload)) == [(6, 3)]
 
 
 @pytest.mark.parametrize("what", ["namespaces", "horizontalpodautoscalers", "scaledobjects"])
@@ -535,10 +502,6 @@ def test_a_policy_that_observes_only_tells() -> None:
     assert numbers(desired) == [(6, 4)]
     assert [(one.replicas_after, one.cause.policy) for one in desired.observed] == [(1, "watch")]
     assert desired.notices == ()
-
-
-def test_without_policies_nothing_is_looked_at() -> None:
-    assert decided() == DesiredState()
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision
 from reconciler.labels import LabelSelector
 from reconciler.model import (
-    Condition,
     Endpoints,
-    EndpointSlice,
     ObjectRef,
     ObservedState,
     OwnerReference,
@@ -38,6 +36,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    an_endpoint_slice,
     change_if_of,
 )
 from tests.decide.idling.idling_policies import (
@@ -64,11 +63,6 @@ EXCLUDED = {"reconciler/exclude": "true"}
 LISTED = "idling.kubernetes.io/unidle-targets"
 
 
-def a_slice(service: str, *pods: str) -> EndpointSlice:
-    ref = ObjectRef("east", "shop", "EndpointSlice", f"{service}-x", "discovery.k8s.io")
-    return EndpointSlice(ref, service, tuple((pod, f"uid-{pod}") for pod in pods))
-
-
 def a_pod_of(workload: Workload, **fields: Any):
     owner = {"owner_uid": workload.uid, "owner_kind": workload.ref.kind, "owner_name": workload.ref.name}
     return a_pod(f"{workload.ref.name}-0", **(owner | fields))
@@ -80,7 +74,7 @@ def behind(service: Service, *workloads: Workload, by_labels: tuple[Workload, ..
     defaults: dict[str, Any] = {
         "services": (service,),
         "workloads": tuple({one.ref: one for one in (*by_labels, *workloads)}.values()),
-        "endpoint_slices": (a_slice(service.ref.name, *(pod.name for pod in pods)),),
+        "endpoint_slices": (an_endpoint_slice(service.ref.name, *(pod.name for pod in pods)),),
         "pods": {service.ref: pods},
     }
     return a_state(a_cluster(**(defaults | fields)))
@@ -173,11 +167,6 @@ def test_what_stands_at_zero_holds_nothing_back(other):
     assert notices_of(outcome, "heldTogether") == []
 
 
-def test_what_stands_at_the_floor_holds_nothing_back():
-    low = a_workload("low", replicas=1, template_labels={"app": "web"})
-    assert idled(decided(behind(SERVICE, by_labels=(WEB, low)), a_policy(idle_replicas=1))) == ["web"]
-
-
 class TestSharedTargets:
     """Service web in front of web and api, Service api in front of api and db, Service alone in front of alone."""
 
@@ -187,9 +176,6 @@ class TestSharedTargets:
 
     def decided(self, *workloads: Workload, policy: IdlingPolicy | None = None):
         return decided(a_state(a_cluster(services=self.services, workloads=workloads)), policy or a_policy())
-
-    def test_all_of_them_go_together(self):
-        assert idled(self.decided(WEB, API, self.db, self.alone)) == ["alone", "api", "db", "web"]
 
     def test_one_holds_all_that_share_anything_with_it(self):
         outcome = self.decided(WEB, API, replace(self.db, annotations=EXCLUDED), self.alone)
@@ -272,14 +258,6 @@ class TestWhatIsIdleAlready:
         world.now += timedelta(minutes=5)
         return world
 
-    def test_a_hand_on_one_wakes_that_one_alone(self):
-        world = self.world()
-        world.scale(a_ref("api"), 2)
-        run_in(world)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 2]
-        assert written_list(world) == ["web"]
-        assert run_in(world).desired.decisions == ()
-
     def test_what_runs_is_held_back_by_what_wakes(self):
         world = self.world()
         world.add(a_workload("new", template_labels={"app": "web"}))
@@ -311,21 +289,6 @@ class TestWhatIsIdleAlready:
         run_in(world, *policies)
         world.scale(WEB.ref, 2)
         assert ("release", "Deployment/web") in verbs(run_in(world, *policies))
-
-    def test_what_was_found_by_its_pods_stays_behind_its_service(self):
-        mark, *idles = decided(behind(SERVICE, WEB, OTHER)).desired.decisions
-        workloads = (_with(replace(one, replicas=0), idle) for one, idle in zip((OTHER, WEB), idles, strict=True))
-        after = a_state(a_cluster(services=(_with(SERVICE, mark),), workloads=tuple(workloads)))
-        assert decided(after).desired.decisions == ()
-        woken = decided(after, now=NOON + timedelta(days=3))
-        assert {one.ref.name for one in woken.desired.decisions if one.replicas_after == 3} == {"other", "web"}
-
-    def test_a_list_alone_puts_nothing_behind_a_service(self):
-        listed = '[{"kind":"Deployment","name":"other","group":"apps","replicas":3}]'
-        marks = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", LISTED: listed,
-                 "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
-        state = a_state(a_cluster(services=(a_service(annotations=marks),), workloads=(WEB, OTHER)))
-        assert idled(decided(state)) == ["web"]
 
 
 class TestIdleReplicasThatDiffer:
@@ -383,15 +346,6 @@ class TestIdleReplicasThatDiffer:
         assert self.counts(world) == [0, 2]
         assert run_in(world, *self.policies).desired.decisions == ()
 
-    @pytest.mark.parametrize("writes", [1, 2])
-    def test_what_a_run_that_dies_left_running_at_that_number_is_idled_by_the_next(self, writes):
-        world = self.world(replace(WEB, replicas=2), replace(self.batch, replicas=5))
-        run_in(world, *self.policies, writes=writes)
-        assert (written_list(world), self.floor(world)) == (["batch", "web"], "2")
-        run_in(world, *self.policies)
-        assert self.counts(world) == [0, 2]
-        assert run_in(world, *self.policies).desired.decisions == ()
-
 
 def written_list(world, name: str = "web") -> list[str]:
     text = world.objects[a_ref(name, kind="Service")].annotations[LISTED]
@@ -417,7 +371,9 @@ def _with(found: Any, decision: Decision) -> Any:
     ],
 )
 def test_a_pod_that_nothing_scales_holds_the_service(pod, why):
-    state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: () if pod is None else (pod,)})
+    state = behind(
+        SERVICE, endpoint_slices=(an_endpoint_slice("web", "x"),), pods={SERVICE.ref: () if pod is None else (pod,)}
+    )
     outcome = decided(state)
     assert outcome.desired.decisions == ()
     assert why in outcome.desired.undecided[0].why
@@ -426,7 +382,7 @@ def test_a_pod_that_nothing_scales_holds_the_service(pod, why):
 
 def test_a_pod_on_its_way_out_holds_nothing():
     going = a_pod("x", owner_uid="u", owner_kind="ReplicaSet", owner_name="gone", terminating=True)
-    state = behind(SERVICE, endpoint_slices=(a_slice("web", "x"),), pods={SERVICE.ref: (going,)})
+    state = behind(SERVICE, endpoint_slices=(an_endpoint_slice("web", "x"),), pods={SERVICE.ref: (going,)})
     assert idled(decided(state)) == ["web"]
 
 
@@ -434,7 +390,9 @@ class TestPodsAreAskedFor:
     """Once something would go idle, and not before."""
 
     def asked(self, web: Workload = WEB, service: Service = SERVICE, **fields: Any) -> ObservedState:
-        return behind(service, by_labels=(web,), endpoint_slices=(a_slice("web", "web-0"),), pods={}, **fields)
+        return behind(
+            service, by_labels=(web,), endpoint_slices=(an_endpoint_slice("web", "web-0"),), pods={}, **fields
+        )
 
     def test_where_the_service_would_go_idle(self):
         outcome = decided(self.asked())
@@ -465,7 +423,7 @@ class TestWithoutSelector:
     def test_its_endpoints_tell(self):
         assert idled(decided(behind(self.service, WEB))) == ["web"]
 
-    @pytest.mark.parametrize("slices", [(), (a_slice("web"),)], ids=["no slices", "an empty slice"])
+    @pytest.mark.parametrize("slices", [(), (an_endpoint_slice("web"),)], ids=["no slices", "an empty slice"])
     def test_so_do_plain_endpoints(self, slices):
         endpoints = Endpoints(a_ref(kind="Endpoints"), "uid-e", pods=(("web-0", "uid-web-0"),))
         state = behind(self.service, WEB, endpoint_slices=slices, endpoints=(endpoints,))
@@ -580,10 +538,3 @@ def test_what_is_idle_already_stays_until_it_is_woken():
     kinds = {one.ref.kind: str(one.verb) for one in decided(state).desired.decisions}
     assert "Prometheus" not in kinds or kinds["Prometheus"] == "repair"
     assert {one.ref.kind: str(one.verb) for one in decided(state, now=NOON).desired.decisions}["Prometheus"] == "wake"
-
-
-def test_a_progressing_rollout_that_gave_up_is_none():
-    stuck = replace(
-        OTHER, updated_replicas=1, conditions=(Condition("Progressing", "False", "ProgressDeadlineExceeded"),)
-    )
-    assert idled(decided(behind(SERVICE, WEB, stuck))) == ["other", "web"]

@@ -227,28 +227,6 @@ def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
 
 
 class TestOneWorkloadOfTwoPolicies:
-    def test_it_wakes_with_the_first_schedule(self):
-        world = two_services()
-        run_in(world, of_owner("a", until(3)), of_owner("b", until(8)))
-        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(3)
-
-    def test_it_keeps_the_highest_floor(self):
-        world = two_services()
-        run_in(world, of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
-        assert world.replicas(WEB) == 2
-
-    @pytest.mark.parametrize("older", [HOUR, 3 * HOUR], ids=["of one", "of none"])
-    def test_min_age_is_the_longest(self, older):
-        world = two_services(created_at=NIGHT - older)
-        run_in(world, of_owner("a", min_age=HOUR), of_owner("b", min_age=2 * HOUR))
-        assert world.replicas(WEB) == (3 if older < 2 * HOUR else 0)
-
-    @pytest.mark.parametrize("awake", [HOUR, 2 * HOUR], ids=["of one", "of none"])
-    def test_min_awake_is_the_longest(self, awake):
-        world = two_services(annotations={"reconciler/awake-since": f"{NIGHT - awake:%Y-%m-%dT%H:%M:%SZ}"})
-        run_in(world, of_owner("a", min_awake=HOUR), of_owner("b", min_awake=2 * HOUR))
-        assert world.replicas(WEB) == (3 if awake < 2 * HOUR else 0)
-
     @pytest.mark.parametrize(
         ("ends", "min_awake", "held"),
         [
@@ -286,18 +264,6 @@ class TestOneServiceOfTwoWorkloads:
             *(a_workload(name, template_labels={"app": name, **TIER}) for name in ("web", "api")),
             now=NIGHT,
         )
-
-    def test_it_is_due_with_the_first_of_them(self):
-        world = self.world()
-        run_in(world, of_owner("all", until(9)), of_owner("a", until(3)), of_owner("b", until(8)))
-        assert [world.objects[a_ref(name)].annotations[WAKE_DUE] for name in ("web", "api")] == [text_of(3), text_of(8)]
-        assert world.objects[self.fronts].annotations[WAKE_DUE] == text_of(3)
-
-    def test_it_counts_as_idle_up_to_the_highest_floor(self):
-        world = self.world()
-        run_in(world, of_owner("all"), of_owner("a", idle_replicas=1), of_owner("b", idle_replicas=2))
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 2]
-        assert world.objects[self.fronts].annotations[IDLED_TO] == "2"
 
     def test_it_passes_to_the_first_policy_by_name_where_its_own_is_gone(self):
         world = self.world()
@@ -402,42 +368,6 @@ def test_what_stands_at_zero_beside_it_adds_no_floor_to_the_mark():
     world = a_world(a_service(), a_workload(), other, now=NIGHT)
     run_in(world)
     assert world.objects[a_ref("web", kind="Service")].annotations[IDLED_TO] == "0"
-
-
-class TestSignals:
-    early, late = NIGHT - 2 * HOUR, NIGHT + HOUR
-
-    def an_idle_world(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world)
-        world.now = NIGHT + 2 * HOUR
-        return world
-
-    @pytest.mark.parametrize("swapped", [False, True])
-    def test_the_latest_event_counts(self, swapped):
-        world = self.an_idle_world()
-        for at in (self.late, self.early) if swapped else (self.early, self.late):
-            world.need_pods(SERVICE, ago=world.now - at)
-        run_in(world)
-        assert world.replicas(WEB) == 3
-
-    @pytest.mark.parametrize("asked", ["early", "late"])
-    def test_an_event_and_a_request_on_one_service(self, asked):
-        world = self.an_idle_world()
-        other = {"early": "late", "late": "early"}[asked]
-        world.annotate(SERVICE, "reconciler/wake-requested-at", getattr(self, asked).isoformat())
-        world.need_pods(SERVICE, ago=world.now - getattr(self, other))
-        run_in(world)
-        assert world.replicas(WEB) == 3
-
-    def test_the_latest_is_told(self):
-        world = self.an_idle_world()
-        world.annotate(SERVICE, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=1)).isoformat())
-        world.annotate(WEB, "reconciler/wake-requested-at", (NIGHT + timedelta(minutes=2)).isoformat())
-        outcome = run_in(world)
-        assert [one.cause.why for one in outcome.desired.decisions if one.ref == WEB] == [
-            "wake requested at 2026-11-20T22:02:00Z"
-        ]
 
 
 @pytest.mark.parametrize(

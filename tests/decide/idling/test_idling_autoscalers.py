@@ -17,12 +17,10 @@ from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
     decided,
-    notices_of,
     run_in,
     verbs,
     why_of,
     workloads_selector,
-    written,
 )
 from tests.decide.idling.world import World, a_world
 
@@ -66,14 +64,6 @@ class TestIdledToZero:
         outcome = run_in(world)
         assert world.replicas(WEB) == expected
         assert ("within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why) is (expected != 5)
-
-
-def test_what_is_taken_over_at_zero_stays_there_whatever_its_autoscaler_is():
-    world = the_world()
-    run_in(world)
-    world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
-    (release, _) = run_in(world).desired.decisions
-    assert "it stays as it is (previous replicas 5)" in release.cause.why
 
 
 @pytest.mark.parametrize(
@@ -176,75 +166,6 @@ class TestIdledToAFloor:
         assert why_of(outcome) == "its record cannot be read"
         assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 1]
 
-    def test_first_the_scalable_then_the_autoscaler(self):
-        world = the_world()
-        mark, idle, hold = run_in(world, FLOOR).desired.decisions
-        assert [one.ref.kind for one in (mark, idle, hold)] == ["Service", "Deployment", "HorizontalPodAutoscaler"]
-        assert hold.needs == (idle.key,)
-        assert hold.group == idle.group
-        assert written(hold) == {
-            "minReplicas": 1,
-            "maxReplicas": 1,
-            "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
-            "reconciler/idled-to": "1",
-            "reconciler/owner": "production/IdlingPolicy/idle-dev",
-        }
-        world.controllers()
-        assert world.replicas(WEB) == 1
-        assert run_in(world, FLOOR).desired.decisions == ()
-
-    def test_the_wake_gives_the_bounds_back_then_the_replicas_then_forgets(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.now = MONDAY
-        back, wake, *rest = decided(world.state(), FLOOR, now=MONDAY).desired.decisions
-        forget = next(one for one in rest if one.ref == HPA)
-        begun = "2026-11-23T06:00:00Z"
-        assert written(back) == {"minReplicas": 2, "maxReplicas": 10, "reconciler/wake-begun-at": begun}
-        assert wake.needs == (back.key,)
-        assert written(forget) == {
-            "reconciler/previous-bounds": None,
-            "reconciler/idled-to": None,
-            "reconciler/wake-begun-at": None,
-            "reconciler/owner": None,
-        }
-        assert forget.needs == (wake.key,)
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
-        assert world.objects[HPA].annotations == {}
-        assert run_in(world, FLOOR).desired.decisions == ()
-
-    @pytest.mark.parametrize("writes", range(4))
-    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
-    def test_killed_at_every_write_of_the_idle(self, writes, acts):
-        world = the_world()
-        run_in(world, FLOOR, writes=writes)
-        if acts:
-            world.controllers()
-        world.now += MINUTE
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
-        assert run_in(world, FLOOR).desired.decisions == ()
-        world.now = MONDAY
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
-
-    @pytest.mark.parametrize("writes", range(5))
-    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
-    def test_killed_at_every_write_of_the_wake(self, writes, acts):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.now = MONDAY
-        run_in(world, FLOOR, writes=writes)
-        if acts:
-            world.controllers()
-        world.now += MINUTE
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
-        assert world.objects[HPA].annotations == {}
-        assert not any(key.startswith("idling") for key in world.objects[WEB].annotations)
-        assert run_in(world, FLOOR).desired.decisions == ()
-
     def test_a_wake_that_began_is_finished_whatever_is_said_by_then(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -253,22 +174,6 @@ class TestIdledToAFloor:
         world.events.clear()
         run_in(world, FLOOR)
         assert world.replicas(WEB) == 5
-
-    def test_a_hand_above_the_floor_gives_the_autoscaler_its_bounds_back(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.scale(WEB, 3)
-        assert ("release", "Deployment/web") in verbs(run_in(world, FLOOR))
-        assert (world.replicas(WEB), bounds(world)) == (3, (2, 10))
-        assert world.objects[HPA].annotations == {}
-
-    def test_other_bounds_that_somebody_gave_it_meanwhile_stay(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[HPA] = replace(world.objects[HPA], minimum=3, maximum=12)
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (5, (3, 12))
-        assert world.objects[HPA].annotations == {}
 
     @pytest.mark.parametrize(
         ("minimum", "maximum", "expected"),
@@ -323,68 +228,6 @@ class TestIdledToAFloor:
         run_in(world, FLOOR)
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (3, (3, 3), {})
 
-    def test_bounds_held_before_the_floor_was_written_are_given_back(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.annotate(HPA, "reconciler/idled-to", None)
-        assert run_in(world, FLOOR).desired.decisions == ()
-        world.now = MONDAY
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-
-    @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["another reason", "no reason"])
-    def test_a_release_says_that_the_autoscaler_decides_again(self, reason):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.annotate(WEB, "scale.kubernetes.io/scale-reason", reason)
-        world.now += MINUTE
-        world.annotate(WEB, "scale.kubernetes.io/scale-time", "2026-11-20T22:01:00Z")
-        outcome = run_in(world, FLOOR)
-        (release,) = (one for one in outcome.desired.decisions if one.ref == WEB)
-        end = "HorizontalPodAutoscaler/web gets its bounds back and scales it (previous replicas 5)"
-        assert release.cause.why.partition(": ")[2] == end
-        assert bounds(world) == (2, 10)
-
-    def test_what_is_released_to_its_autoscaler_keeps_the_rest_behind_its_service_up(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
-        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
-        assert ("idle", "Deployment/api") not in verbs(run_in(world, FLOOR))
-
-    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
-    def test_another_floor(self, first, second):
-        world = the_world()
-        run_in(world, a_policy(idle_replicas=first))
-        world.controllers()
-        world.now += MINUTE
-        run_in(world, a_policy(idle_replicas=second))
-        world.controllers()
-        assert world.replicas(WEB) == second
-        assert bounds(world) == ((second, second) if second else (2, 10))
-        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
-        world.now = MONDAY
-        run_in(world, a_policy(idle_replicas=second))
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-
-    @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (1, 2), (2, 1)])
-    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts meanwhile"])
-    def test_another_floor_and_a_crash_after_the_scalable(self, first, second, acts):
-        world = the_world()
-        run_in(world, a_policy(idle_replicas=first))
-        decisions = decided(world.state(), a_policy(idle_replicas=second), now=world.now).desired.decisions
-        world.apply([one for one in decisions if one.ref == WEB])
-        if acts:
-            world.controllers()
-        run_in(world, a_policy(idle_replicas=second))
-        world.controllers()
-        assert (world.replicas(WEB), world.remembered(WEB)) in {(second, 5), (max(first, second), None)}
-        world.now = MONDAY
-        run_in(world, a_policy(idle_replicas=second))
-        world.controllers()
-        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
-        assert world.replicas(WEB) >= 2
-
     def test_bounds_that_cannot_be_read_are_left_and_told(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -423,15 +266,6 @@ class TestIdledToAFloor:
         world.apply(desired.decisions)
         assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
 
-    def test_an_autoscaler_that_is_held_while_nothing_is_idle_is_restored(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=4)
-        world.objects[a_ref("web", kind="Service")] = a_service()
-        desired = decide_restore(a_fleet(name="production"), world.state(), Run(world.now), Restoration())
-        world.apply(desired.decisions)
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (4, (2, 10), {})
-
     def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -446,16 +280,6 @@ class TestIdledToAFloor:
         self.signalled(world).annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
         desired = decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now))
         assert desired.decisions == ()
-
-    @pytest.mark.parametrize("kinds", ["Deployment", "StatefulSet"], ids=["", "also where no policy selects it"])
-    def test_an_autoscaler_left_behind_is_let_go(self, kinds):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[WEB] = replace(world.objects[WEB], annotations={}, replicas=1)
-        world.objects[a_ref("web", kind="Service")] = a_service()
-        world.now = MONDAY
-        run_in(world, a_policy(selector=workloads_selector(kinds)))
-        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
 
 
 STALE_RECORD = {
@@ -477,35 +301,8 @@ class TestKeda:
 
     jobs = a_ref("jobs", kind="ScaledObject")
 
-    def test_it_is_paused_and_its_target_left_to_keda(self):
-        world = self.world()
-        mark, record, pause = run_in(world).desired.decisions
-        assert (record.ref, record.replicas_after) == (WEB, None)
-        assert written(record)["idling.kubernetes.io/previous-scale"] == "3"
-        assert pause.ref == self.jobs
-        assert set(pause.needs) == {mark.key, record.key}
-        assert written(pause)["autoscaling.keda.sh/paused-replicas"] == "0"
-        assert written(pause)["idling.kubernetes.io/previous-scale"] == "3"
-        assert '"kind":"ScaledObject","name":"jobs"' in written(mark)["idling.kubernetes.io/unidle-targets"]
-        assert (pause.replicas_before, pause.replicas_after) == (3, 0)
-        assert world.replicas(WEB) == 3
-        world.controllers()
-        assert world.replicas(WEB) == 0
-        assert run_in(world).desired.decisions == ()
-
     def test_both_are_claimed(self):
         assert set(run_in(self.world()).claims) == {self.jobs, WEB}
-
-    def test_a_wake_takes_the_pause_off(self):
-        world = self.world()
-        run_in(world)
-        world.controllers()
-        world.now = MONDAY
-        wake = run_in(world).desired.decisions[0]
-        assert written(wake)["autoscaling.keda.sh/paused-replicas"] is None
-        assert (wake.replicas_before, wake.replicas_after) == (None, None)
-        world.controllers()
-        assert world.replicas(WEB) == 1
 
     @pytest.mark.parametrize(
         "annotations",
@@ -571,30 +368,6 @@ class TestKeda:
         assert world.replicas(WEB) == 3
         assert marks(world, WEB) == marks(world) == []
 
-    @pytest.mark.parametrize("writes", range(4))
-    def test_wherever_the_run_that_paused_it_died(self, writes):
-        world = self.world()
-        run_in(world, writes=writes)
-        world.controllers()
-        del world.objects[self.jobs]
-        world.now = MONDAY
-        for _ in range(2):
-            run_in(world)
-        assert world.replicas(WEB) == 3
-        assert marks(world, WEB) == marks(world) == []
-
-    @pytest.mark.parametrize("writes", range(4))
-    def test_a_run_that_dies_leaves_nothing_that_the_next_one_does_not_finish(self, writes):
-        world = self.idle_world()
-        for now, expected in ((MONDAY, 1), (MONDAY + timedelta(days=4, hours=16), 0)):
-            world.now = now
-            run_in(world, writes=writes)
-            for _ in range(2):
-                run_in(world)
-                world.controllers()
-            assert run_in(world).desired.decisions == ()
-            assert (world.replicas(WEB), bool(marks(world, WEB))) == (expected, expected == 0)
-
     def test_a_target_that_is_made_anew_or_was_never_recorded_is_recorded(self):
         world = self.idle_world()
         world.add(a_workload())
@@ -637,11 +410,3 @@ class TestKeda:
         world.now = MONDAY
         run_in(world)
         assert world.replicas(WEB) == 3
-
-
-def test_an_autoscaler_left_alone_is_told_with_its_name():
-    world = the_world()
-    outcome = run_in(world, a_policy(hpa="Leave"))
-    assert notices_of(outcome, "autoscaler") == [
-        "east/shop/Deployment/web: HorizontalPodAutoscaler/web controls it (autoscalers.hpa: Leave)"
-    ]

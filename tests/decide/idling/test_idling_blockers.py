@@ -11,15 +11,12 @@ from msgspec.structs import replace
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition
 from reconciler.policy.types import ObjectSelector, WakeMetric
-from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload, an_hpa, change_if_of
+from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
     NIGHT,
-    NOON,
-    a_metric,
     a_policy,
     answers,
     decided,
-    notices_of,
     services_selector,
     verbs,
     why_of,
@@ -35,10 +32,6 @@ def idle_state(*, service: dict[str, Any] | None = None, state: dict[str, Any] |
     """A Service and its Deployment, which a policy would idle."""
     found = a_cluster(services=(a_service(**(service or {})),), workloads=(a_workload(**workload),))
     return a_state(replace(found, **(state or {})))
-
-
-def test_what_nothing_holds_is_idled():
-    assert verbs(decided(idle_state())) == [("record", "Service/web"), ("idle", "Deployment/web")]
 
 
 @pytest.mark.parametrize(
@@ -181,13 +174,6 @@ def test_kube_downscaler_has_no_annotations_on_services():
     assert ("idle", "Deployment/web") in verbs(decided(idle_state(service={"annotations": OF_KUBE_DOWNSCALER})))
 
 
-def test_an_exclusion_that_cannot_be_read_is_told():
-    outcome = decided(idle_state(service={"annotations": {"reconciler/exclude": "maybe"}}))
-    assert notices_of(outcome, "excludedUnreadable")[0].startswith(
-        'east/shop/Service/web: reconciler/exclude is "maybe", expected "true" or "false"'
-    )
-
-
 def test_a_record_on_its_service_that_cannot_be_read_keeps_it_up():
     broken = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": "yesterday"}
     outcome = decided(idle_state(service={"annotations": broken}))
@@ -227,32 +213,6 @@ def test_neither_a_scaled_object_nor_its_target_may_be_on_its_way_out(going):
     assert (outcome.desired.decisions, why_of(outcome)) == ((), "it is being deleted")
 
 
-@pytest.mark.parametrize(
-    ("fleet", "words"),
-    [
-        (a_fleet(protected_namespaces=("shop",)), "the namespace shop is protected"),
-        (a_fleet(namespace="shop"), "the namespace shop is protected"),
-        (a_fleet(), ""),
-    ],
-    ids=["protected", "our own", "any other"],
-)
-def test_protected_namespaces(fleet, words):
-    outcome = decided(idle_state(), fleet=fleet)
-    assert bool(outcome.desired.decisions) is (words == "")
-    assert words in why_of(outcome)
-
-
-@pytest.mark.parametrize(
-    ("cluster_state", "words"), [("Leaving", "leaving"), ("Frozen", "is frozen"), ("ReadOnly", "is read-only")]
-)
-def test_clusters_on_which_nothing_is_idled(cluster_state, words):
-    fleet = a_fleet()
-    fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
-    outcome = decided(idle_state(), fleet=fleet)
-    assert outcome.desired.decisions == ()
-    assert words in why_of(outcome)
-
-
 @pytest.mark.parametrize("cluster_state", ["Active", "Draining"])
 def test_clusters_on_which_it_is(cluster_state):
     fleet = a_fleet()
@@ -271,49 +231,6 @@ def test_wake_when_holds(said, words):
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(5.0, "5 above 0 in 30m"), (float("nan"), "metric unknown")],
-    ids=["busy", "unknown"],
-)
-def test_what_criteria_do_not_call_idle(value, words):
-    outcome = decided(replace(idle_state(), answers=answers(("web", value))), a_policy("idle-dev", a_metric()))
-    assert outcome.desired.decisions == ()
-    assert words in why_of(outcome)
-
-
-def test_what_no_policy_selects_is_not_even_considered():
-    policy = a_policy(selector=services_selector(namespaces=ObjectSelector(("other",))))
-    assert decided(idle_state(), policy).desired.explanations == ()
-
-
-def test_a_hold_tells_what_would_alter_it():
-    outcome = decided(idle_state(created_at=NIGHT), a_policy(min_age=HOUR))
-    assert change_if_of(outcome.desired.explanations[0]) == "it is 2026-11-20T23:00:00Z or later"
-
-
-@pytest.mark.parametrize(
-    ("autoscaler", "policy", "words"),
-    [
-        (an_hpa(), a_policy(hpa="Leave"), "controls it (autoscalers.hpa: Leave)"),
-    ],
-    ids=["left alone"],
-)
-def test_autoscalers_that_hold(autoscaler, policy, words):
-    outcome = decided(idle_state(state={"autoscalers": (autoscaler,)}), policy)
-    assert outcome.desired.decisions == ()
-    assert words in why_of(outcome)
-    assert words in notices_of(outcome, "autoscaler")[0]
-
-
-def test_keda_left_alone():
-    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
-    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), scaled)))
-    outcome = decided(state, a_policy(keda="Leave"))
-    assert outcome.desired.decisions == ()
-    assert "autoscalers.keda: Leave" in notices_of(outcome, "autoscaler")[0]
-
-
 def test_a_signal_that_would_wake_it_at_once_keeps_it_up():
     asked = {"reconciler/wake-requested-at": "2026-11-20T22:00:00Z"}
     outcome = decided(idle_state(service={"annotations": asked}))
@@ -328,7 +245,3 @@ def test_a_suspended_cron_job_is_left_alone():
     policy = a_policy(selector=workloads_selector("CronJob"))
     cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=True)
     assert decided(a_state(a_cluster(workloads=(cron,))), policy).desired.decisions == ()
-
-
-def test_nothing_is_idled_outside_the_window():
-    assert decided(idle_state(), now=NOON).desired.decisions == ()

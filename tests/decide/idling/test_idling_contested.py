@@ -76,11 +76,6 @@ class TestBoundsPutBack:
         assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
         assert run_in(world, FLOOR).desired.decisions == ()
 
-    def test_what_is_put_back_within_the_second_is_undone_then(self, whole):
-        world = the_world()
-        undone_night(world, acts=False, after=timedelta(0), whole=whole)
-        assert said(world, "undone")["at"] == "2026-11-20T22:00:00Z"
-
     def test_where_the_autoscaler_raised_it_it_is_released(self, whole):
         world = the_world()
         undone_night(world, whole=whole)
@@ -110,14 +105,6 @@ class TestBoundsPutBack:
             undone_night(world, by="kubectl-edit", whole=whole)
             world.now += WEEK
         assert said(world, "contested") == {}
-
-    def test_not_by_two(self, whole):
-        world = the_world()
-        undone_night(world, whole=whole)
-        world.now += WEEK
-        undone_night(world, by="helm", whole=whole)
-        assert said(world, "contested") == {}
-        assert said(world, "undone")["count"] == 1
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])

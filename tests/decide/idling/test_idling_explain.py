@@ -15,7 +15,6 @@ from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     NIGHT,
-    NOON,
     a_metric,
     a_policy,
     answers,
@@ -405,6 +404,3 @@ class TestAutoscalersThatHold:
             words
         )
         assert all(words in one.text for one in notices)
-
-    def test_what_the_criteria_call_busy_is_not_held_by_any(self):
-        assert told(of(a_policy(hpa="Leave"), autoscalers=(self.hpa,), now=NOON), "autoscaler") == []

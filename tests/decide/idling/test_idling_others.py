@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -14,22 +13,17 @@ from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endp
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
-    a_metric,
     a_policy,
     an_idle_world,
-    answers,
-    decided,
     notices_of,
     of_state,
     run_in,
     verbs,
-    workloads_selector,
 )
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
-MINUTE = timedelta(minutes=1)
 AT = "2026-11-20T21:00:00Z"
 LIST = '[{"kind":"Deployment","name":"web","group":"apps","replicas":4}]'
 SEED = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": LIST}
@@ -87,17 +81,6 @@ class TestForeign:
             assert not [key for key in world.objects[ref].annotations if "idling" in key or key == "reconciler/owner"]
         assert run_in(world).desired.decisions == ()
 
-    def test_a_signal_that_came_is_not_told_as_a_time_to_wait_for(self):
-        world = a_foreign_world(SEED | STAGING, RECORD | STAGING)
-        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
-        (told,) = run_in(world).desired.explanations
-        assert (told.outcome, told.change_if) == ("wakes", None)
-
-    def test_so_does_need_pods(self):
-        world = a_foreign_world(OC_IDLE, OC_RECORD)
-        world.need_pods(SERVICE)
-        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
-
     def test_on_endpoints_where_the_seed_and_oc_idle_put_them(self):
         world = a_foreign_world(workload=OC_RECORD, endpoints=an_endpoints(annotations=OC_IDLE))
         assert run_in(world).desired.decisions == ()
@@ -125,22 +108,10 @@ class TestForeign:
         assert world.replicas(WEB) == 4
         assert (world.objects[stays].annotations, world.objects[goes].annotations) == (service, {})
 
-    def test_a_signal_from_before_does_not(self):
-        world = a_foreign_world(SEED)
-        world.need_pods(SERVICE, ago=timedelta(hours=2))
-        assert run_in(world).desired.decisions == ()
-
     def test_a_passed_wake_due_of_another_fleet_is_overdue(self):
         outcome = run_in(a_foreign_world(SEED | STAGING, RECORD | STAGING))
         (notice,) = (one for one in outcome.desired.notices if one.kind == "foreignOverdue")
         assert (notice.subject, notice.partial) == (str(WEB), False)
-
-    @pytest.mark.parametrize("asked", [False, True], ids=["", "also after a signal"])
-    def test_what_runs_and_still_has_them_is_left_as_it_is(self, asked):
-        world = a_foreign_world(SEED, RECORD, replicas=3)
-        if asked:
-            world.need_pods(SERVICE)
-        assert run_in(world).desired.decisions == ()
 
     def test_the_mark_stays_while_it_lists_a_kind_that_nobody_can_read(self):
         two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"DeploymentConfig","name":"x","replicas":2}]'
@@ -154,12 +125,6 @@ class TestForeign:
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]
         assert world.replicas(a_ref("api")) == 0
-
-    def test_what_is_behind_a_service_that_somebody_else_marked_is_not_idled(self):
-        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
-        outcome = run_in(world)
-        assert outcome.desired.decisions == ()
-        assert "Service/web was idled by somebody else" in outcome.desired.explanations[0].why
 
     def test_a_mark_of_another_fleet_names_the_fleet(self):
         world = a_foreign_world(SEED | STAGING | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
@@ -175,28 +140,8 @@ def due(world: World, fleet=None) -> DesiredState:
 class TestBrokenPolicies:
     """A typo must not keep a morning dark."""
 
-    def test_what_is_due_is_woken(self):
-        world = an_idle_world()
-        world.now = MONDAY
-        due(world)
-        assert world.replicas(WEB) == 3
-        assert world.objects[SERVICE].annotations == {}
-
     def test_what_is_not_due_is_not(self):
         assert due(an_idle_world()).decisions == ()
-
-    def test_nor_what_has_no_due_time(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0))
-        run_in(world, a_policy("idle-dev", a_metric()))
-        world.now = MONDAY
-        assert due(world).decisions == ()
-
-    def test_a_signal_wakes(self):
-        world = an_idle_world()
-        world.need_pods(SERVICE)
-        due(world)
-        assert world.replicas(WEB) == 3
 
     def test_nothing_else_is_put_right(self):
         world = an_idle_world()
@@ -204,42 +149,12 @@ class TestBrokenPolicies:
         world.annotate(SERVICE, "reconciler/owner", "production/IdlingPolicy/other")
         assert due(world).decisions == ()
 
-    def test_what_is_not_due_stays_on_the_list(self):
-        world = a_world(
-            a_service(selector={"tier": "app"}),
-            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
-            now=NIGHT,
-        )
-        run_in(world)
-        world.now += MINUTE
-        world.annotate(a_ref("a"), "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
-        due(world)
-        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
-        listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
-        assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
-        assert world.objects[SERVICE].annotations["reconciler/wake-due"] == "2026-11-23T06:00:00Z"
-
-    def test_what_is_due_on_a_frozen_cluster_wakes(self):
-        world = an_idle_world()
-        world.now = MONDAY
-        desired = due(world, of_state("Frozen"))
-        assert (world.replicas(WEB), desired.notices) == (3, ())
-
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()
         world.now = MONDAY
         desired = due(world, of_state("ReadOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
-
-    def test_an_autoscaler_held_at_a_floor_gets_its_bounds_back(self):
-        hpa = an_hpa()
-        world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
-        run_in(world, a_policy(idle_replicas=1))
-        world.now = MONDAY
-        due(world)
-        after = world.objects[hpa.ref]
-        assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (5, 2, 10, {})
 
 
 def test_broken_policies_hold_no_autoscaler():
@@ -256,14 +171,6 @@ def restored(world: World, fleet=None, **wish) -> DesiredState:
 
 
 class TestRestore:
-    def test_everything_gets_its_replicas_back_without_policies(self):
-        world = an_idle_world()
-        restored(world)
-        assert world.replicas(WEB) == 3
-        assert world.objects[SERVICE].annotations == {}
-        left = {"reconciler/awake-since", "reconciler/last-idled", "scale.kubernetes.io/scale-time"}
-        assert set(world.objects[WEB].annotations) == left
-
     def test_a_hold_keeps_it_up(self):
         world = an_idle_world()
         restored(world, hold_until=NIGHT + timedelta(hours=12))
@@ -289,34 +196,11 @@ class TestRestore:
         restored(world, **wish)
         assert (world.replicas(WEB) == 3) is expected
 
-    def test_the_others_stay_on_the_list(self):
-        world = a_world(
-            a_service(selector={"tier": "app"}),
-            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
-            now=NIGHT,
-        )
-        run_in(world)
-        restored(world, objects=lambda ref: ref == a_ref("a"))
-        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
-        assert decided(world.state(), now=world.now).desired.decisions == ()
-
     @pytest.mark.parametrize("adopt", [False, True])
     def test_what_somebody_else_idled_needs_to_be_adopted(self, adopt):
         world = a_foreign_world(OC_IDLE, OC_RECORD)
         restored(world, adopt=adopt)
         assert (world.replicas(WEB) == 4) is adopt
-
-    def test_a_broken_record_whose_number_can_be_read(self):
-        world = an_idle_world()
-        world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
-        restored(world)
-        assert world.replicas(WEB) == 3
-
-    def test_a_broken_record_to_what_its_service_says(self):
-        world = an_idle_world()
-        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
-        assert restored(world).notices == ()
-        assert world.replicas(WEB) == 3
 
     def test_a_broken_record_whose_number_cannot(self):
         world = an_idle_world()
@@ -326,44 +210,14 @@ class TestRestore:
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["setAside"]
 
-    def test_what_runs_is_only_freed_of_its_record(self):
-        world = an_idle_world()
-        world.scale(WEB, 7)
-        restored(world)
-        assert world.replicas(WEB) == 7
-        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
-
-    def test_a_frozen_cluster_is_restored(self):
-        world = an_idle_world()
-        desired = restored(world, of_state("Frozen"))
-        assert (world.replicas(WEB), desired.notices) == (3, ())
-
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()
         desired = restored(world, of_state("ReadOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
-    def test_a_record_that_came_back_on_a_running_object_goes(self):
-        world = an_idle_world()
-        record = world.objects[WEB].annotations
-        restored(world)
-        world.objects[WEB] = replace(
-            world.objects[WEB], annotations=record | {"reconciler/awake-since": "2026-11-20T22:00:30Z"}
-        )
-        restored(world)
-        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
-        assert "reconciler/undone" not in world.objects[WEB].annotations
-
     def test_a_broken_record_on_something_that_runs_is_left(self):
         world = an_idle_world()
         world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
         world.scale(WEB, 1)
         assert restored(world).decisions == ()
-
-    def test_without_a_service(self):
-        policy = a_policy(selector=workloads_selector())
-        world = a_world(a_workload(), now=NIGHT)
-        run_in(world, policy)
-        restored(world)
-        assert world.replicas(WEB) == 3

@@ -7,11 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Phase
-from reconciler.decide.limits import within_limits
-from reconciler.labels import LabelSelector
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.filters import Filters, kept_groups
 from reconciler.policy.types import (
     ClusterPreference,
     FederatedReplicaSet,
@@ -28,7 +24,6 @@ from tests.builders import (
     a_state,
     a_workload,
     change_if_of,
-    fleet_limits,
 )
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -89,28 +84,6 @@ class TestPriorities:
         assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", False)
         assert "a and b have the same priority" in why_of(outcome)
 
-    def test_what_is_idle_stays_while_both_want_it(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy("a"))
-        assert run_in(world, a_policy("a"), a_policy("b")).desired.decisions == ()
-
-    def test_and_is_woken_as_soon_as_any_is_busy(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy("a"))
-        world.answers = BUSY
-        run_in(world, a_policy("a"), never())
-        assert world.replicas(WEB) == 3
-
-    def test_only_the_workload_concerned_is_left(self):
-        state = a_state(
-            a_cluster(
-                services=(a_service(labels={"tier": "x"}), a_service("api")),
-                workloads=(a_workload(), a_workload("api")),
-            )
-        )
-        second = a_policy("b", selector=labelled("tier", "x"))
-        assert verbs(decided(state, a_policy("a"), second)) == [("record", "Service/api"), ("idle", "Deployment/api")]
-
 
 class TestObserve:
     def test_it_is_planned_and_never_applied(self):
@@ -136,18 +109,6 @@ class TestObserve:
             {"web"},
             {"api"},
         ]
-
-    def test_what_carries_our_marks_is_still_woken(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world)
-        world.now = MONDAY
-        run_in(world, a_policy(mode="Observe"))
-        assert world.replicas(WEB) == 3
-
-    def test_what_it_calls_idle_stays_idle(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world)
-        assert run_in(world, a_policy(mode="Observe", idle_replicas=2)).desired.decisions == ()
 
     def test_it_never_stands_in_the_way_of_a_policy_that_enforces(self):
         state = replace(SIMPLE, answers=BUSY)
@@ -188,40 +149,6 @@ class TestSharedServices:
     def said(self, **values: float):
         return answers(*values.items(), policy="idle-dev")
 
-    def test_a_scalable_is_idled_when_all_of_its_services_are(self):
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        web = next(one for one in outcome.desired.decisions if one.ref == WEB)
-        assert len(web.needs) == 2
-        assert outcome.claims == {a_ref(name): "idle-dev" for name in ("alone", "api", "web")}
-
-    @pytest.mark.parametrize(
-        ("values", "idled"),
-        [
-            ({"web": 0, "all": 1, "alone": 0}, ["alone"]),
-            ({"web": 1, "all": 0, "alone": 1}, []),
-            ({"web": 0, "alone": 0}, ["alone"]),
-        ],
-        ids=["one is busy", "another is", "one is unknown"],
-    )
-    def test_and_not_before(self, values, idled):
-        outcome = decided(replace(self.state, answers=self.said(**values)), self.policy)
-        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == idled
-
-    def test_also_when_different_policies_select_them(self):
-        other = a_policy(
-            "b",
-            selector=labelled("owner", "x"),
-            priority=9,
-        )
-        state = replace(self.state, answers=self.said(web=0, all=1, alone=0))
-        outcome = decided(state, self.policy, other)
-        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["alone"]
-
-    def test_a_service_that_no_policy_selects_has_no_say(self):
-        policy = replace(self.policy, selector=labelled("owner", "x"))
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=1)), policy)
-        assert [one.ref.name for one in outcome.desired.decisions if one.idles] == ["web"]
-
     def test_what_shares_anything_is_one_group(self):
         outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
         groups = {one.group: {other.ref.name for other in outcome.desired.decisions if other.group == one.group}
@@ -230,17 +157,6 @@ class TestSharedServices:
             "idling/east/shop/Service/all": {"all", "web", "api"},
             "idling/east/shop/Service/alone": {"alone"},
         }
-
-    def test_a_filter_drops_the_whole_group(self):
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        labels = {one.ref: one.labels for one in (*self.services, *self.workloads)}
-        filters = Filters(labels=LabelSelector((("owner", "x"),)))
-        assert kept_groups(outcome.desired.decisions, filters, labels) == frozenset()
-
-    def test_a_limit_holds_the_whole_group_back(self):
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        fleet = a_fleet(limits=fleet_limits(2))
-        assert within_limits(outcome.desired, a_policy_set(fleet), self.state, a_run()).decisions == ()
 
     def test_a_service_that_loses_one_and_gains_another_in_one_run(self):
         first, api = self.workloads[0], replace(self.workloads[1], template_labels={"app": "api"})
@@ -257,17 +173,6 @@ class TestSharedServices:
         listed = world.objects[a_ref("all", kind="Service")].annotations["idling.kubernetes.io/unidle-targets"]
         assert listed == '[{"kind":"Deployment","name":"api","group":"apps","replicas":3}]'
         assert run_in(world, self.policy).desired.decisions == ()
-
-    def test_a_service_that_comes_in_front_of_something_idle_is_marked_too(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world)
-        world.add(a_service("late", selector={"app": "web"}))
-        world.now += MINUTE
-        assert verbs(run_in(world)) == [("record", "Service/late")]
-        assert run_in(world).desired.decisions == ()
-        world.need_pods(a_ref("late", kind="Service"))
-        run_in(world)
-        assert world.replicas(WEB) == 3
 
 
 def test_a_workload_selected_directly_and_behind_a_service_of_the_same_policy_is_judged_by_the_service():
@@ -314,13 +219,6 @@ class TestFederated:
         outcome = self.run(self.world(west=0))
         assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
 
-    def test_not_where_one_cluster_holds_it(self):
-        world = self.world()
-        world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
-        outcome = self.run(world)
-        assert self.replicas(world) == [3, 2]
-        assert "runs on west" in {one.why for one in outcome.desired.explanations}
-
     def test_not_while_a_cluster_cannot_be_read(self):
         world = self.world()
         world.unreachable = {"west"}
@@ -348,26 +246,6 @@ class TestFederated:
         self.run(world, clusters=clusters)
         assert world.replicas(a_ref()) == 0
 
-    def test_what_is_idle_stays_while_a_cluster_cannot_be_read(self):
-        world = self.world()
-        self.run(world)
-        world.unreachable = {"west"}
-        assert self.run(world).desired.decisions == ()
-
-    def test_nothing_runs_where_its_share_is_zero(self):
-        world = self.world(west=0)
-        self.run(world)
-        assert self.replicas(world) == [0, 0]
-        assert "idling.kubernetes.io/idled-at" not in world.objects[a_ref(cluster="west")].annotations
-
-    def test_woken_on_one_it_wakes_on_all(self):
-        world = self.world()
-        self.run(world)
-        world.now += MINUTE
-        world.scale(a_ref(cluster="west"), 2)
-        self.run(world)
-        assert self.replicas(world) == [3, 2]
-
     def test_not_where_no_policy_selects_it_on_one_cluster(self):
         world = self.world()
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
@@ -394,18 +272,6 @@ class TestFederated:
         world = self.world(west=2)
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
         self.run(world, a_policy(idle_replicas=1))
-        assert self.replicas(world) == [3, 2]
-
-    def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
-        outcome = self.run(self.world(), a_policy(mode="Observe"))
-        assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
-
-    def test_paused_holds_idles_back_and_not_wakes(self):
-        world = self.world()
-        assert self.run(world, paused=True).desired.decisions == ()
-        self.run(world)
-        world.now = MONDAY
-        self.run(world, paused=True)
         assert self.replicas(world) == [3, 2]
 
     def test_the_wake_of_one_cluster_does_not_stand_or_fall_with_another(self):
@@ -456,14 +322,6 @@ class TestGuard:
         assert [(one.allow, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
             [] if woken else [("", gone)]
         )
-
-    @pytest.mark.parametrize(("owners", "gone", "woken"), [(2, 1, 1), (2, 2, 0), (3, 2, 0), (6, 2, 0), (7, 2, 0)])
-    def test_one_may_always_go_and_a_quarter_is_rounded_down(self, owners, gone, woken):
-        world = self.world()
-        for name in self.names[owners:]:
-            del world.objects[a_ref(name)], world.objects[a_ref(name, kind="Service")]
-        run_in(world, *(self.policies(*self.names[gone:owners]) or (a_policy("z", selector=NOWHERE),)))
-        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names[:owners]) == woken
 
     @pytest.mark.parametrize("ghosts", [1, 3, 9])
     def test_h9_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
@@ -573,26 +431,8 @@ class TestGuard:
         assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
         assert world.replicas(a_ref("a")) == 0
 
-    def test_renamed_policies_are_not_lost(self):
-        world = self.world()
-        everything = a_policy("new", a_metric(no_series="Zero"), selector=services_selector())
-        world.answers |= answers(policy="new")
-        outcome = run_in(world, everything)
-        assert outcome.desired.held_back == ()
-        assert all(world.replicas(a_ref(name)) == 0 for name in self.names)
-
 
 NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
-
-
-def test_idles_come_after_wakes_in_the_plan():
-    world = a_world(a_service(), a_workload(), a_service("api"), a_workload("api"), now=NIGHT)
-    world.annotate(a_ref("api"), "reconciler/exclude", "true")
-    run_in(world)
-    world.annotate(a_ref("api"), "reconciler/exclude", None)
-    world.annotate(WEB, "reconciler/exclude", "true")
-    decisions = decided(world.state(), now=NIGHT).desired.decisions
-    assert [one.phase for one in decisions] == [Phase.WAKE, Phase.WAKE, Phase.DECREASE, Phase.DECREASE]
 
 
 def test_everything_selected_is_considered_also_when_nothing_changes():

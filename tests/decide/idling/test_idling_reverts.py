@@ -82,19 +82,6 @@ class TestInsist:
         reverted(world, GIT)
         assert ("release", "Deployment/web") in verbs(run_in(world, insists, yields))
 
-    def test_what_a_run_left_half_done_was_undone_by_nobody(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, INSISTS, writes=1)  # the Service lists it, and it runs
-        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
-        assert UNDONE not in world.objects[WEB].annotations
-
-    def test_what_is_excluded_meanwhile_is_released(self):
-        world = an_idle_world(INSISTS)
-        reverted(world, GIT)
-        annotations = {**world.objects[WEB].annotations, "reconciler/exclude": "true"}
-        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
-        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
-
     def test_a_run_with_broken_policies_releases_and_contests_nothing(self):
         """It knows neither whether the policy insists, nor which change of it would end that."""
         world = an_idle_world(INSISTS)
@@ -132,18 +119,6 @@ class TestInsist:
         reverted(world, GIT)
         outcome = run_in(world, INSISTS)
         assert "scaled to 5 by argocd-controller, idled again (onRevert: Insist)" in why_of(outcome)
-
-    def test_a_tool_that_undoes_two_nights_is_contested_where_the_policy_yields(self):
-        yields = a_policy("nights", a_schedule())
-        world = an_idle_world(yields)
-        for night in range(4):
-            world.now = NIGHT + timedelta(days=7 * night)
-            run_in(world, yields)
-            if world.replicas(WEB) == 0:
-                reverted(world, GIT)
-                run_in(world, yields)
-            assert ("reconciler/contested" in world.objects[WEB].annotations) is (night >= 1)
-            assert world.replicas(WEB) == 5
 
 
 FLUX = {FLUX_NAME_LABEL: "apps"}

@@ -15,11 +15,9 @@ from tests.decide.idling.idling_policies import (
     a_policy,
     an_idle_world,
     decided,
-    of_state,
     run_in,
     verbs,
     why_of,
-    written,
 )
 from tests.decide.idling.world import World, a_world
 
@@ -29,7 +27,6 @@ MINUTE = timedelta(minutes=1)
 REASON = "scale.kubernetes.io/scale-reason"
 TIME = "scale.kubernetes.io/scale-time"
 PREVIOUS = "scale.kubernetes.io/previous-scale"
-ASKED = "reconciler/wake-requested-at"
 OTHERS = pytest.mark.parametrize("reason", ["Maintenance", "", None], ids=["foreign", "empty", "cleared"])
 
 
@@ -41,35 +38,6 @@ def taken_over(reason: str | None = "Maintenance") -> World:
 
 @OTHERS
 class TestTakenOver:
-    def test_it_is_released_and_not_woken(self, reason):
-        world = taken_over(reason)
-        outcome = run_in(world)
-        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
-        assert world.replicas(WEB) == 0
-        left = {REASON: reason} if reason == "Maintenance" else {}
-        kept = {key: text for key, text in world.objects[WEB].annotations.items() if key in (REASON, TIME)}
-        assert {key: text for key, text in kept.items() if key == REASON} == left
-        assert not any(key.startswith("idling") for key in world.objects[WEB].annotations)
-        assert world.objects[SERVICE].annotations == {}
-        assert "reconciler/undone" not in world.objects[WEB].annotations
-        assert run_in(world).desired.decisions == ()
-
-    def test_the_way_back_is_handed_over(self, reason):
-        world = taken_over(reason)
-        (release, _) = run_in(world).desired.decisions
-        assert world.objects[WEB].annotations[PREVIOUS] == "3"
-        assert "previous replicas 3" in release.cause.why
-        assert (release.replicas_before, release.event) == (None, "")
-
-    def test_it_keeps_nothing_else_behind_its_services_up(self, reason):
-        world = taken_over(reason)
-        world.add(a_workload("api", template_labels={"app": "web", "part": "api"}))
-        outcome = run_in(world)
-        assert ("idle", "Deployment/api") in verbs(outcome)
-        assert ("release", "Deployment/web") in verbs(outcome)
-        assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (0, 0)
-        assert run_in(world).desired.decisions == ()
-
     @pytest.mark.parametrize("policies", [(), (a_policy(priority=3, name="other"),)], ids=["", "another policy"])
     def test_nor_does_its_window_wake_it(self, reason, policies):
         world = taken_over(reason)
@@ -77,24 +45,6 @@ class TestTakenOver:
         run_in(world, *policies)
         run_in(world, *policies)
         assert world.replicas(WEB) == 0
-
-    @pytest.mark.parametrize("writes", range(3))
-    def test_killed_at_every_write(self, reason, writes):
-        world = taken_over(reason)
-        run_in(world, writes=writes)
-        world.now += MINUTE
-        run_in(world)
-        assert world.objects[SERVICE].annotations == {}
-        world.now = MONDAY
-        assert run_in(world).desired.decisions == ()
-        assert world.replicas(WEB) == 0
-
-    def test_an_explicit_request_wakes(self, reason):
-        world = taken_over(reason)
-        world.annotate(WEB, ASKED, world.now.isoformat())
-        run_in(world)
-        assert (world.replicas(WEB), world.objects[SERVICE].annotations) == (3, {})
-        assert REASON not in world.objects[WEB].annotations
 
     def test_wake_and_restore_find_it(self, reason):
         world = taken_over(reason)
@@ -108,10 +58,6 @@ class TestTakenOver:
         assert why_of(outcome) == "scaled by another writer (scale-reason)"
         (told,) = (one for one in outcome.desired.explanations if one.ref == WEB)
         assert told.outcome == "left as it is"
-
-    def test_read_only_nothing_is_written(self, reason):
-        world = taken_over(reason)
-        assert decided(world.state(), now=world.now, fleet=of_state("ReadOnly")).desired.decisions == ()
 
 
 def test_once_its_writer_scales_it_up_it_is_idled_again_another_night():
@@ -132,24 +78,6 @@ def test_a_hand_above_the_floor_keeps_its_reason():
     assert ("release", "Deployment/web") in verbs(run_in(world))
     annotations = world.objects[WEB].annotations
     assert (annotations[REASON], annotations[TIME]) == ("Maintenance", "2026-11-20T22:00:40Z")
-
-
-def test_a_hand_without_a_reason_leaves_no_time_of_ours():
-    world = an_idle_world()
-    world.scale(WEB, 2)
-    run_in(world)
-    assert not {REASON, TIME, PREVIOUS} & set(world.objects[WEB].annotations)
-
-
-def test_an_autoscaler_that_is_held_is_let_go():
-    hpa = an_hpa()
-    world = a_world(a_service(), a_workload(replicas=5), hpa, now=NIGHT)
-    run_in(world, a_policy(idle_replicas=1))
-    world.annotate(WEB, REASON, "Maintenance")
-    run_in(world, a_policy(idle_replicas=1))
-    after = world.objects[hpa.ref]
-    assert (world.replicas(WEB), after.minimum, after.maximum, after.annotations) == (1, 2, 10, {})
-    assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
 
 @pytest.mark.parametrize("floor", [1, 2], ids=["below its minimum", "at its minimum"])
@@ -195,10 +123,3 @@ def test_a_reason_that_a_rollout_undo_brought_back_says_nothing_of_today(reason)
     world.now = MONDAY + timedelta(days=7)
     run_in(world)
     assert world.replicas(WEB) == 3
-
-
-def test_a_wake_is_a_scale_without_a_reason():
-    world = an_idle_world()
-    world.now = MONDAY
-    wake = run_in(world).desired.decisions[0]
-    assert (written(wake)[REASON], written(wake)[TIME]) == (None, "2026-11-23T06:00:00Z")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -48,29 +48,6 @@ WAKE_DUE = "reconciler/wake-due"
 WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
 
 
-def test_a_wake_restores_the_record_clears_it_in_the_same_request_and_then_the_service():
-    world = an_idle_world()
-    world.now = MONDAY
-    wake, unmark = decided(world.state(), now=MONDAY).desired.decisions
-    assert (wake.phase, wake.replicas_before, wake.replicas_after, wake.event) == (Phase.WAKE, 0, 3, "Woken")
-    assert written(wake) == {
-        "replicas": 3,
-        "idling.kubernetes.io/idled-at": None,
-        "idling.kubernetes.io/previous-scale": None,
-        "scale.kubernetes.io/scale-reason": None,
-        "scale.kubernetes.io/scale-time": "2026-11-23T06:00:00Z",
-        "reconciler/owner": None,
-        "reconciler/idled-to": None,
-        "reconciler/wake-due": None,
-        "reconciler/cause": None,
-        "reconciler/awake-since": "2026-11-23T06:00:00Z",
-    }
-    assert unmark.needs == (wake.key,)
-    assert set(written(unmark).values()) == {None}
-    assert wake.cause.why == "due since 2026-11-23T06:00:00Z"
-    assert (wake.cause.policy, wake.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
-
-
 class TestCriteria:
     policy = a_policy("idle-dev", a_metric())
 
@@ -91,15 +68,6 @@ class TestCriteria:
         run_in(world, self.policy)
         world.answers = said
         assert verbs(decided(world.state(), self.policy, now=world.now + MINUTE)) == expected
-
-    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
-    def test_busy_does_not_wake_with_on_signal(self, wake, expected):
-        policy = replace(self.policy, wake=wake)
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0))
-        run_in(world, policy)
-        world.answers = answers(("web", 1))
-        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
 
     @pytest.mark.parametrize(
         ("fields", "said", "why"),
@@ -289,78 +257,17 @@ class TestSignals:
         world.annotate(SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
         assert verbs(decided(world.state(), now=NIGHT + 20 * MINUTE)) == WAKE
 
-    def test_a_request_of_before_does_not(self):
-        world = a_world(
-            a_service(annotations={"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT
-        )
-        policy = a_policy(selector=workloads_selector())
-        run_in(world, policy)
-        assert run_in(world, policy).desired.decisions == ()
-
-    def test_a_request_that_cannot_be_read_is_told_there_too(self):
-        world = a_world(a_service(annotations={"reconciler/wake-requested-at": "now"}), a_workload(), now=NIGHT)
-        outcome = decided(world.state(), a_policy(selector=workloads_selector()), now=NIGHT)
-        assert "expected a time" in notices_of(outcome, "unreadableSignal")[0]
-
     def test_a_request_that_cannot_be_read_is_told(self):
         world = an_idle_world()
         world.annotate(SERVICE, "reconciler/wake-requested-at", "now")
         assert "expected a time" in notices_of(decided(world.state(), now=world.now), "unreadableSignal")[0]
 
-    def test_an_old_signal_does_not_wake_what_was_idled_later(self):
-        world = an_idle_world()
-        world.need_pods(SERVICE)
-        run_in(world)
-        assert world.replicas(WEB) == 3
-        world.now += timedelta(hours=3)
-        run_in(world)
-        assert world.replicas(WEB) == 0
-        world.now += MINUTE
-        assert run_in(world).desired.decisions == ()
-
-    def test_what_a_signal_woke_stays_up_for_min_awake(self):
-        world = an_idle_world()
-        world.need_pods(SERVICE)
-        run_in(world)
-        world.now += timedelta(hours=2) - MINUTE
-        assert run_in(world).desired.decisions == ()
-
-    def test_a_signal_wakes_everything_behind_the_service(self):
-        world = a_world(
-            a_service(selector={"tier": "app"}),
-            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
-            now=NIGHT,
-        )
-        run_in(world)
-        world.need_pods(SERVICE)
-        run_in(world)
-        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 3]
-
 
 class TestWithoutAPolicy:
-    def test_what_no_policy_wants_idle_is_woken(self):
-        world = an_idle_world()
-        outcome = decided(world.state(), a_policy(selector=OTHER), now=world.now)
-        assert verbs(outcome) == WAKE
-        assert outcome.desired.decisions[0].cause.why == "no policy selects it"
-
     def test_the_cause_still_says_where_the_policy_was(self):
         world = an_idle_world()
         decision = decided(world.state(), a_policy("another", selector=OTHER), now=world.now).desired.decisions[0]
         assert (decision.cause.policy, decision.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
-
-    def test_marks_pass_to_the_policy_that_wants_it_idle_now(self):
-        world = an_idle_world()
-        run_in(world, a_policy("night"))
-        assert world.replicas(WEB) == 0
-        for ref in (WEB, SERVICE):
-            annotations = world.objects[ref].annotations
-            assert annotations["reconciler/owner"] == "production/IdlingPolicy/night"
-            assert '"policy":"night"' in annotations["reconciler/cause"]
-            assert annotations["idling.kubernetes.io/idled-at"] == AT
-            assert annotations.get("scale.kubernetes.io/scale-time", AT) == AT
-        assert world.remembered(WEB) == 3
-        assert run_in(world, a_policy("night")).desired.decisions == ()
 
     @pytest.mark.parametrize(
         ("owner", "policies", "why"),
@@ -382,40 +289,6 @@ class TestWithoutAPolicy:
         decision = next(one for one in run_in(world, *policies).desired.decisions if one.ref == WEB)
         assert (decision.cause.policy, decision.cause.why) == ("night", why)
 
-    def test_while_that_policy_does_not_know_the_mark_stays_as_it_is(self):
-        world = an_idle_world()
-        assert decided(world.state(), a_policy("night", a_metric()), now=world.now).desired.decisions == ()
-
-    def test_a_mark_of_a_former_name_of_the_fleet_is_ours(self):
-        world = an_idle_world()
-        fleet = a_fleet(name="prod", former_names=("production",))
-        run_in(world, fleet=fleet)
-        assert world.objects[WEB].annotations["reconciler/owner"] == "prod/IdlingPolicy/idle-dev"
-        world.now = MONDAY
-        run_in(world, fleet=fleet)
-        assert world.replicas(WEB) == 3
-
-
-class TestExcluded:
-    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["the scalable", "the Service"])
-    @pytest.mark.parametrize("wake", ["Automatic", "OnSignal"])
-    def test_exclusion_wakes(self, ref, wake):
-        policy = a_policy(wake=wake)
-        world = an_idle_world(policy)
-        world.annotate(ref, "reconciler/exclude", "true")
-        assert verbs(decided(world.state(), policy, now=world.now)) == WAKE
-
-    def test_a_leaving_cluster_wakes_everything(self):
-        world = an_idle_world()
-        fleet = a_fleet()
-        leaving = replace(fleet, clusters=(replace(fleet.clusters[0], state="Leaving"),))
-        assert verbs(decided(world.state(), now=world.now, fleet=leaving)) == WAKE
-
-    def test_a_namespace_that_became_protected(self):
-        world = an_idle_world()
-        fleet = a_fleet(protected_namespaces=("shop",))
-        assert verbs(decided(world.state(), now=world.now, fleet=fleet)) == WAKE
-
 
 class TestFrozen:
     def test_what_is_due_wakes(self):
@@ -425,22 +298,6 @@ class TestFrozen:
         assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
         assert run_in(world, fleet=of_state("Frozen")).desired.decisions == ()
 
-    def test_what_is_asked_for_wakes(self):
-        world = an_idle_world()
-        world.now += MINUTE
-        world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T22:00:30Z")
-        run_in(world, fleet=of_state("Frozen"))
-        assert world.replicas(WEB) == 3
-
-    def test_what_no_policy_selects_wakes(self):
-        world = an_idle_world()
-        run_in(
-            world,
-            a_policy(selector=services_selector(namespaces=ObjectSelector(("other",)))),
-            fleet=of_state("Frozen"),
-        )
-        assert world.replicas(WEB) == 3
-
     def test_what_was_idled_half_is_not_finished(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         run_in(world, writes=1)
@@ -449,13 +306,6 @@ class TestFrozen:
         assert world.replicas(WEB) == 3
         assert not [key for key in world.objects[SERVICE].annotations if "idl" in key]
 
-    @pytest.mark.parametrize("floor", [1, 3])
-    def test_no_floor_moves(self, floor):
-        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
-        run_in(world, a_policy(idle_replicas=2))
-        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("Frozen")).desired.decisions == ()
-        assert world.replicas(WEB) == 2
-
 
 class TestReadOnly:
     def outcome(self):
@@ -463,12 +313,6 @@ class TestReadOnly:
 
     def test_nothing_is_written_there(self):
         assert self.outcome().desired.decisions == ()
-
-    @pytest.mark.parametrize("floor", [1, 3])
-    def test_no_floor_moves(self, floor):
-        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
-        run_in(world, a_policy(idle_replicas=2))
-        assert run_in(world, a_policy(idle_replicas=floor), fleet=of_state("ReadOnly")).desired.decisions == ()
 
     def test_no_autoscaler_is_held(self):
         policy = a_policy(idle_replicas=1)
@@ -490,35 +334,6 @@ class TestReadOnly:
 
     def test_and_it_stays_claimed(self):
         assert self.outcome().claims == {WEB: "idle-dev"}
-
-
-class TestFloor:
-    def test_a_floor_keeps_replicas(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy(idle_replicas=1))
-        assert (world.replicas(WEB), world.remembered(WEB)) == (1, 3)
-        assert run_in(world, a_policy(idle_replicas=1)).desired.decisions == ()
-
-    @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0), (1, 2)])
-    def test_a_changed_floor_moves_replicas_and_idled_to_together(self, first, second):
-        world = a_world(a_service(), a_workload(replicas=5), now=NIGHT)
-        run_in(world, a_policy(idle_replicas=first))
-        world.now += MINUTE
-        outcome = run_in(world, a_policy(idle_replicas=second))
-        assert (world.replicas(WEB), world.remembered(WEB)) == (second, 5)
-        assert world.objects[WEB].annotations["reconciler/idled-to"] == str(second)
-        assert world.objects[SERVICE].annotations["reconciler/idled-to"] == str(second)
-        moved = next(one for one in outcome.desired.decisions if one.ref == WEB)
-        assert moved.phase is (Phase.DECREASE if second < first else Phase.REPAIR)
-        assert run_in(world, a_policy(idle_replicas=second)).desired.decisions == ()
-
-    @pytest.mark.parametrize("floor", [3, 4])
-    def test_a_floor_at_or_above_the_record_wakes_it(self, floor):
-        world = an_idle_world()
-        assert verbs(run_in(world, a_policy(idle_replicas=floor))) == WAKE
-        assert world.replicas(WEB) == 3
-        world.now += timedelta(hours=5)
-        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
 
 
 class TestWakeOrder:
@@ -728,17 +543,6 @@ def test_a_cron_job_with_a_deadline_misses_nothing():
     assert notices_of(run_in(world, policy), "missedRun") == []
     world.now = MONDAY
     assert notices_of(run_in(world, policy), "missedRun") == []
-
-
-def test_daylight_saving_does_not_move_the_morning():
-    friday = datetime(2026, 10, 23, 20, 0, tzinfo=UTC)  # summer time still, winter time on Monday
-    world = a_world(a_service(), a_workload(), now=friday)
-    run_in(world)
-    world.now = datetime(2026, 10, 26, 5, 59, tzinfo=UTC)
-    assert run_in(world).desired.decisions == ()
-    world.now = datetime(2026, 10, 26, 6, 0, tzinfo=UTC)
-    run_in(world)
-    assert world.replicas(WEB) == 3
 
 
 def test_the_copies_of_a_record_on_replica_sets_are_not_asked():

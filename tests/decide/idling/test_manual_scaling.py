@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.apply.events import event_message
 from reconciler.decide.idling.contested import advice, fingerprint
-from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.policy.types import (
@@ -22,7 +21,7 @@ from reconciler.policy.types import (
     ScheduleCriterion,
     WakeMetric,
 )
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
+from tests.builders import a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -31,12 +30,9 @@ from tests.decide.idling.idling_policies import (
     a_schedule,
     an_idle_world,
     answers,
-    decided,
     notices_of,
     office_hours_off,
     run_in,
-    verbs,
-    workloads_selector,
 )
 from tests.decide.idling.world import World, a_world
 
@@ -50,30 +46,6 @@ def undone(world: World) -> dict[str, object]:
 
 
 class TestByHand:
-    def test_the_release_keeps_the_replicas_and_takes_the_marks_off(self):
-        world = an_idle_world()
-        world.now += MINUTE
-        world.scale(WEB, 2)
-        outcome = run_in(world)
-        assert verbs(outcome) == [("release", "Deployment/web"), ("clear", "Service/web")]
-        assert world.replicas(WEB) == 2
-        assert set(world.objects[WEB].annotations) == {
-            "reconciler/awake-since",
-            "reconciler/awake-until",
-            "reconciler/last-idled",
-            "reconciler/undone",
-        }
-        assert world.objects[SERVICE].annotations == {}
-        assert run_in(world).desired.decisions == ()
-
-    def test_it_holds_until_the_open_window_ends(self):
-        world = an_idle_world()
-        world.scale(WEB, 2)
-        run_in(world)
-        assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
-        world.now = MONDAY - MINUTE
-        assert run_in(world).desired.decisions == ()
-
     def test_or_for_min_awake_where_no_window_is_open(self):
         policy = a_policy("idle-dev", a_metric())
         world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -87,50 +59,11 @@ class TestByHand:
         assert world.replicas(WEB) == 0
         assert world.remembered(WEB) == 2
 
-    @pytest.mark.parametrize("autoscaled", [False, True], ids=["", "also where it has an autoscaler"])
-    def test_it_says_who_and_when(self, autoscaled):
-        world = a_world(a_service(), a_workload(), *[an_hpa()] * autoscaled, now=NIGHT)
-        run_in(world)
-        world.now += MINUTE
-        world.scale(WEB, 2, "helm", timed=True)
-        outcome = run_in(world)
-        assert undone(world) == {"by": "helm", "at": "2026-11-20T22:01:00Z", "count": 1}
-        assert outcome.desired.decisions[0].cause.why == "scaled to 2 by helm"
-
     def test_a_writer_that_is_not_known(self):
         world = an_idle_world()
         world.objects[WEB] = replace(world.objects[WEB], replicas=2, replicas_writer=None)
         run_in(world)
         assert undone(world)["by"] == "unknown"
-
-    def test_a_crash_before_the_service_is_cleared(self):
-        world = an_idle_world()
-        world.scale(WEB, 2)
-        run_in(world, writes=1)
-        assert verbs(run_in(world)) == [("clear", "Service/web")]
-
-    def test_without_a_service(self):
-        policy = a_policy(selector=workloads_selector())
-        world = a_world(a_workload(), now=NIGHT)
-        run_in(world, policy)
-        world.scale(WEB, 2)
-        assert verbs(run_in(world, policy)) == [("release", "Deployment/web")]
-
-    def test_also_when_a_policy_comes_that_selects_its_service(self):
-        direct = a_policy("direct", selector=workloads_selector())
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, direct)
-        world.scale(WEB, 2)
-        assert ("release", "Deployment/web") in verbs(run_in(world, direct, a_policy()))
-
-    def test_scaled_below_or_to_the_floor_it_is_still_idle(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy(idle_replicas=2))
-        world.scale(WEB, 1)
-        assert run_in(world, a_policy(idle_replicas=2)).desired.decisions == ()
-        world.now = MONDAY
-        run_in(world, a_policy(idle_replicas=2))
-        assert world.replicas(WEB) == 3
 
     def test_a_change_of_field_manager_alone_is_only_told(self):
         world = an_idle_world()
@@ -249,14 +182,6 @@ class TestContested:
         assert world.replicas(WEB) == 3
 
 
-def test_the_fingerprint_of_a_policy_is_what_it_says():
-    policy = a_policy()
-    assert fingerprint(policy) == fingerprint(replace(policy, place=Place("elsewhere.yaml", 7)))
-    assert fingerprint(policy) != fingerprint(replace(policy, idle_replicas=1))
-    assert len(fingerprint(policy)) == 12
-    assert fingerprint(a_policy("idle-dev", a_metric())) != fingerprint(a_policy("idle-dev", a_metric(window="5m")))
-
-
 def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does_not_state_it():
     """A contest ends when the policy changes, and no policy changes with a release."""
     policy = a_policy(min_age=timedelta(minutes=5), wake_when=(WakeMetric("queue", 0, "5m"),))
@@ -287,15 +212,6 @@ def test_another_schedule_is_another_policy_and_another_place_is_not(wrap, calen
     policy = a_policy(idle_when=AllOf((wrap(a_schedule()),)))
     changed = ScheduleCriterion(replace(office_hours_off(), **calendar))
     assert (fingerprint(policy) == fingerprint(replace(policy, idle_when=AllOf((wrap(changed),))))) is same
-
-
-def test_broken_policies_release_what_was_scaled_by_hand():
-    world = an_idle_world()
-    world.scale(WEB, 2)
-    world.apply(decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions)
-    assert world.replicas(WEB) == 2
-    assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
-    assert decided(world.state(), now=world.now).desired.decisions == ()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.service_targets import discover_targets, inventory_of
-from reconciler.model import EndpointSlice, ObjectRef, OwnerReference, PodsQuestion, Workload
+from reconciler.model import ObjectRef, OwnerReference, PodsQuestion, Workload
 from reconciler.workload_kinds import WorkloadKind
-from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload, an_endpoint_slice
 from tests.decide.idling.idling_policies import NOON, a_policy, decided, workloads_selector
 
 WEB = a_workload()
@@ -20,11 +20,6 @@ DEPLOYMENT_OWNER = OwnerReference("apps/v1", "Deployment", "web", WEB.uid)
 
 def a_replica_set(name: str = "web-1", **fields):
     return a_workload(name, kind="ReplicaSet", template_labels={"app": "web"}, owner=DEPLOYMENT_OWNER, **fields)
-
-
-def a_slice(*pods: str, service: str = "web", name: str = "web-x") -> EndpointSlice:
-    ref = ObjectRef("east", "shop", "EndpointSlice", name, "discovery.k8s.io")
-    return EndpointSlice(ref, service, tuple((pod, f"uid-{pod}") for pod in pods))
 
 
 def found(service=None, **cluster):
@@ -143,7 +138,7 @@ class TestEndpoints:
     pod = a_pod("db-0", owner_uid=database.uid, owner_kind="StatefulSet", owner_name="db")
 
     def found(self, **fields):
-        slices = (a_slice("db-0", service="db-0"), a_slice("db-0", service="db-0", name="db-0-y"))
+        slices = (an_endpoint_slice("db-0", "db-0"), an_endpoint_slice("db-0", "db-0", name="db-0-y"))
         return found(self.service, workloads=(self.database,), **({"endpoint_slices": slices} | fields))
 
     def test_the_pods_are_asked_for(self):
@@ -165,7 +160,7 @@ class TestEndpoints:
         ],
     )
     def test_however_a_pod_is_named(self, named, pod):
-        one = replace(a_slice(service="db-0"), pods=(named,))
+        one = replace(an_endpoint_slice("db-0"), pods=(named,))
         result = self.found(endpoint_slices=(one,), pods={self.service.ref: (pod,)})
         assert ([workload.ref.name for workload in result.workloads], result.undecided) == (["db"], "")
 
@@ -192,7 +187,9 @@ class TestEndpoints:
     def test_pods_are_asked_for_only_where_a_policy_calls_the_service_idle(self):
         state = a_state(
             a_cluster(
-                services=(self.service,), workloads=(self.database,), endpoint_slices=(a_slice("db-0", service="db-0"),)
+                services=(self.service,),
+                workloads=(self.database,),
+                endpoint_slices=(an_endpoint_slice("db-0", "db-0"),),
             )
         )
         assert decided(state).desired.questions == (PodsQuestion(self.service.ref),)
@@ -202,7 +199,7 @@ class TestEndpoints:
     def test_what_it_idled_stays_behind_it_when_the_pods_are_gone(self):
         cluster = a_cluster(
             services=(self.service,), workloads=(self.database,),
-            endpoint_slices=(a_slice("db-0", service="db-0"),), pods={self.service.ref: (self.pod,)},
+            endpoint_slices=(an_endpoint_slice("db-0", "db-0"),), pods={self.service.ref: (self.pod,)},
         )  # fmt: skip
         mark, idle = decided(a_state(cluster)).desired.decisions
         after = a_cluster(

@@ -9,7 +9,7 @@ import pytest
 from reconciler.decide.decisions import FieldChange, Phase, Verb
 from reconciler.decide.placement.status import rejection_after_failure, rejection_key
 from reconciler.labels import LabelSelector
-from reconciler.model import Condition, ObjectRef, OwnerReference
+from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_namespace, change_if_of
 
@@ -113,14 +113,6 @@ class TestRefused:
         desired = place(home(3, **refused(times)), a_cluster("west"))
         assert numbers(desired) == {"west": "create 0 -> 3"}
 
-    def test_after_three_in_a_row_its_replicas_go_elsewhere(self):
-        desired = place(home(3, **refused(3)), a_cluster("west"))
-        assert numbers(desired) == {"east": "scale 3 -> 6"}
-        assert row(desired, "west").why == (
-            "weight 1 of 2, refused 3 times in a row, tried again at 2026-11-20T15:46:23Z: exceeded quota"
-        )
-        assert (row(desired, "west").capacity, row(desired, "west").overflow) == (0, 0)
-
     def test_they_come_back_when_its_time_has_come_and_the_refusals_are_forgotten_once_it_worked(self):
         desired = place(home(6, **refused(3, ago(minutes=5))), a_cluster("west"))
         assert numbers(desired) == {"west": "create 0 -> 3"}
@@ -128,10 +120,6 @@ class TestRefused:
         (cleared,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
         assert cleared.needs == (created.key,)
         assert [(change.path, change.after) for change in cleared.changes] == [(("data", rejection_key(WEST)), None)]
-
-    def test_a_refused_increase_leaves_what_runs_there(self):
-        desired = place(home(2, **refused(3)), settled("west", 2), federated=a_federated(8))
-        assert numbers(desired) == {"east": "scale 2 -> 6"}
 
     def test_refusals_of_what_is_not_wanted_any_more_are_forgotten(self):
         desired = place(home(3, **refused(2)), settled("west", 3))
@@ -177,12 +165,6 @@ class TestConflict:
         changed = {"template": FOREIGN["template"]}
         desired = place(settled("east", 3), settled("west", 3, **changed), federated=a_federated(on_conflict="Abort"))
         assert [one.verb for one in about(desired, "west")] == [Verb.OVERWRITE]
-
-    def test_one_that_another_controller_owns_is_never_touched(self):
-        owned = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-1")}
-        desired = place(settled("east", 6), settled("west", 3, **FOREIGN, **owned))
-        assert about(desired, "west") == []
-        assert desired.notices[0].text == "is controlled by Deployment/web"
 
     def test_one_of_another_fleet_is_left_alone(self):
         marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
@@ -285,13 +267,6 @@ class TestStuck:
         desired = place(settled("east", 5), a_full("west", 5, 1, minutes=4), federated=a_federated(10))
         assert numbers(desired) == {}
 
-    def test_pods_that_cannot_be_created_are_stuck_too(self):
-        quota = {"conditions": (Condition("ReplicaFailure", "True", "FailedCreate", since=ago(minutes=9)),)}
-        west = with_pods(settled("west", 5, ready_replicas=4, available_replicas=4, **quota), some_pods(4))
-        desired = place(settled("east", 5), west, federated=a_federated(10))
-        assert numbers(desired) == {"east": "scale 5 -> 6"}
-        assert row(desired, "west").capacity == 4
-
     def test_until_the_pods_are_known_nothing_is_decided(self):
         west = settled("west", 5, ready_replicas=4)
         desired = place(settled("east", 5), west, federated=a_federated(10))
@@ -319,28 +294,12 @@ def since(**duration):
 
 
 class TestLeftOut:
-    @pytest.mark.parametrize(("state", "words"), [("Frozen", "is frozen"), ("ReadOnly", "is read-only")])
-    def test_a_frozen_cluster_keeps_what_it_has_off_the_total(self, state, words):
-        desired = place(settled("east", 2), settled("west", 1), fleet=a_fleet_with(state, "east", "west"))
-        assert numbers(desired) == {"east": "scale 2 -> 5"}
-        assert row(desired, "west").why == f"the cluster {words}"
-
-    def test_an_unreachable_cluster_counts_with_what_it_was_asked_for(self):
-        east = settled("east", 2, config_maps=(a_status(STATUS),))
-        desired = place(east, lost=("west",), federated=a_federated(9))
-        assert numbers(desired) == {"east": "scale 2 -> 5"}
-        (remembered,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
-        assert remembered.manifest["data"] == {"unreachable-since": '{"west":"2026-11-20T15:41:23Z"}'}
-
     def test_where_that_is_unknown_the_others_grow_by_a_raised_total_only(self):
         status = STATUS.replace("west", "other")
         east = settled("east", 5, config_maps=(a_status(status),))
         assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {}
         assert numbers(place(east, lost=("west",), federated=a_federated(11))) == {"east": "scale 5 -> 7"}
         assert numbers(place(settled("east", 5), lost=("west",), federated=a_federated(9))) == {}
-
-    def test_one_that_never_was_anywhere_starts_with_their_parts_on_the_clusters_that_answer(self):
-        assert numbers(place(a_cluster("east"), lost=("west",))) == {"east": "create 0 -> 3"}
 
     @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
     def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
@@ -453,10 +412,6 @@ class TestMoves:
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
         assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
-
-    def test_a_weight_is_one_of_those_that_take_replicas(self):
-        draining = a_fleet_with("Draining", "east", "west")
-        assert row(place(settled("east", 3), settled("west", 3), fleet=draining), "east").why == "weight 1 of 1"
 
 
 class TestRest:

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import ABOVE_SHARE, Overridden, Verb
+from reconciler.decide.decisions import ABOVE_SHARE, Verb
 from reconciler.decide.idling.after_idling import Settled
-from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 
@@ -73,9 +72,6 @@ class TestClustersThatArePreferredByNothing:
         said = next(one for one in desired.explanations if one.ref.cluster == "west")
         assert (said.outcome, said.why) == ("left as it is", "preferences.clusters names neither west nor *")
 
-    def test_what_is_ours_is_taken_away(self):
-        assert numbers(self.desired()) == {"west": "scale 6 -> 0"}
-
     def test_what_was_adopted_gets_its_count_back(self):
         record = '{"previous":9,"replicas":6,"owner":"production/FederatedReplicaSet/shop/web"}'
         marks = {**a_local("west", 6).annotations, "reconciler/placed": record}
@@ -84,12 +80,6 @@ class TestClustersThatArePreferredByNothing:
 
 
 class TestIdling:
-    def test_what_idling_decides_is_left_alone_and_counts_with_what_it_has(self):
-        west = settled("west", 4)
-        desired = place(settled("east", 2), west, claims={west.workloads[0].ref: "nights"})
-        assert (numbers(desired), about(desired, "west")) == ({}, [])
-        assert row(desired, "west").why == "idle, nights decides"
-
     @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["with a reason", "the reason cleared"])
     def test_what_idling_released_as_somebody_else_scaled_it_down_stays_down(self, reason):
         """The annotations are those that idling leaves at the release."""
@@ -115,10 +105,6 @@ class TestIdling:
         west = released("west", "Maintenance", **{"scale.kubernetes.io/previous-scale": text})
         assert numbers(place(settled("east", 3), west)) == {"west": "scale 0 -> 3"}
 
-    def test_an_idle_one_counts_with_what_it_had(self):
-        desired = place(settled("east", 2), idle("west"))
-        assert numbers(desired) == {"east": "scale 2 -> 3"}
-
     def test_what_wakes_in_this_run_counts_with_what_it_will_have_and_is_not_available_yet(self):
         west = idle("west")
         waking = {west.workloads[0].ref: Settled("Waking", 3, 3, "nights", None, ("wake",))}
@@ -128,14 +114,6 @@ class TestIdling:
             ("east", 3, 6, 6),
             ("west", 3, 3, 0),
         ]
-
-    def test_what_placement_would_have_asked_for_is_told(self):
-        west = settled("west", 3)
-        desired = place(settled("east", 3), west, federated=a_federated(10), claims={west.workloads[0].ref: "nights"})
-        ref = west.workloads[0].ref
-        assert desired.overridden == (
-            Overridden(ref, "placement", "web", "5 replicas", "nights", (reason(ReasonCode.IDLE, policy="nights"),)),
-        )
 
     def test_one_that_is_idle_everywhere_is_not_made_anywhere_else(self):
         desired = place(idle("east"), idle("west"), a_cluster("north"))
@@ -230,14 +208,6 @@ class TestAutoscalers:
         desired = place(settled("east", 3, made=a_deployment), west, federated=a_placed(10))
         assert about(desired, "west") == []
         assert desired.undecided[0].why == "horizontalpodautoscalers cannot be read: forbidden"
-
-
-def test_a_paused_one_gets_its_status_and_nothing_else():
-    desired = place(settled("east", 1), settled("west", 9, ready_replicas=3), federated=a_federated(paused=True))
-    (status,) = desired.decisions
-    assert status.verb is Verb.REMEMBER
-    assert '"why":"paused"' in status.manifest["metadata"]["annotations"]["reconciler/status"]
-    assert desired.questions == ()
 
 
 def test_a_protected_namespace_is_never_touched():
