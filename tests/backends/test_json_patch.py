@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from reconciler.backends.json_patch import equal, patched
 from reconciler.errors import RefusedError, StaleError
 from reconciler.model import PatchOperation
-from tests.laws import tries
 
 
 def operation(op: Any, path: str, value: Any = None) -> PatchOperation:
@@ -97,14 +96,6 @@ VALUES = st.recursive(
 )
 
 
-class Misfit(Exception):
-    """The model's word for an operation that does not fit."""
-
-
-class Stale(Exception):
-    """The model's word for a failed test."""
-
-
 def leaves(value: Any, at: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
     """A document as a flat map: path -> leaf; collections are leaves that say their kind and their size."""
     if isinstance(value, dict):
@@ -122,93 +113,6 @@ def leaves(value: Any, at: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
         if isinstance(value, int | float) and not isinstance(value, bool)
         else (type(value), value)
     }
-
-
-def modelled(document: Any, operations: list[PatchOperation]) -> Any:
-    """JSON Patch as RFC 6902 tells it: walk to the parent of a copy, then change it in place."""
-    whole = {"root": copy.deepcopy(document)}
-    for one in operations:
-        names = ["root"]
-        if one.path:
-            if one.path[0] != "/":
-                raise Misfit
-            names += [part.replace("~1", "/").replace("~0", "~") for part in one.path[1:].split("/")]
-        parent: Any = whole
-        error = Stale if one.op == "test" else Misfit
-        for name in names[:-1]:
-            parent = step(parent, name, error)
-        apply_model(parent, names[-1], one, is_root=len(names) == 1)
-    return whole["root"]
-
-
-def step(parent: Any, name: str, error: type[Exception]) -> Any:
-    if isinstance(parent, dict) and name in parent:
-        return parent[name]
-    if isinstance(parent, list) and name in [str(index) for index in range(len(parent))]:
-        return parent[int(name)]
-    raise error
-
-
-def apply_model(parent: Any, name: str, one: PatchOperation, is_root: bool) -> None:
-    if one.op == "test":
-        if isinstance(parent, dict) and name not in parent and one.value is None:
-            return
-        if leaves(step(parent, name, Stale)) != leaves(one.value):
-            raise Stale
-        return
-    if is_root and one.op == "remove":
-        raise Misfit
-    if isinstance(parent, dict):
-        if one.op != "add" and name not in parent:
-            raise Misfit
-        parent.pop(name) if one.op == "remove" else parent.update({name: copy.deepcopy(one.value)})
-        return
-    if not isinstance(parent, list):
-        raise Misfit
-    places = [str(index) for index in range(len(parent))]
-    if one.op == "add" and name in (*places, str(len(parent)), "-"):
-        parent.insert(len(parent) if name == "-" else int(name), copy.deepcopy(one.value))
-    elif one.op != "add" and name in places:
-        parent[int(name) : int(name) + 1] = [] if one.op == "remove" else [copy.deepcopy(one.value)]
-    else:
-        raise Misfit
-
-
-@st.composite
-def patches(draw: st.DrawFn) -> tuple[Any, list[PatchOperation]]:
-    """A document and operations that often point at something in it."""
-    document = draw(VALUES)
-    paths = [
-        "/" + "/".join(str(key).replace("~", "~0").replace("/", "~1") for _, key in path)
-        for path in leaves(document)
-        if path
-    ]
-    path = st.sampled_from(["", *paths]) | st.builds(
-        lambda start, key: start + "/" + key.replace("~", "~0").replace("/", "~1"), st.sampled_from(["", *paths]), KEYS
-    )
-    known = st.sampled_from([document]) | VALUES
-    kinds = st.sampled_from(["test", "add", "replace", "remove", "add"])
-    operations = draw(st.lists(st.builds(operation, kinds, path, known), max_size=5))
-    return document, operations
-
-
-def outcome(document: Any, operations: list[PatchOperation], by_model: bool) -> Any:
-    try:
-        result = modelled(document, operations) if by_model else patched(document, operations, "x")
-    except (Stale, StaleError):
-        return "stale"
-    except (Misfit, RefusedError):
-        return "refused"
-    return leaves(result)
-
-
-@tries(300)
-@given(patches())
-def test_any_patch_does_what_the_model_does(found: tuple[Any, list[PatchOperation]]) -> None:
-    document, operations = found
-    before = copy.deepcopy(document)
-    assert outcome(document, operations, by_model=False) == outcome(document, operations, by_model=True)
-    assert leaves(document) == leaves(before)
 
 
 @given(VALUES, VALUES)

@@ -196,20 +196,6 @@ apiVersion: reconciler/v1alpha1
 kind: FederatedReplicaSet
 metadata: {name: web, namespace: shop}
 spec:
-  replicas: 4
-  preferences: {clusters: {"*": {weight: 1}}}
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: c, image: x}]}
-"""
-
-
-PLACED = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
   replicas: 14
   preferences: {clusters: {"*": {weight: 1}}}
   selector: {matchLabels: {app: web}}
@@ -246,42 +232,6 @@ def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, sub
     assert heads == ["east/shop/ReplicaSet/web", "west/shop/ReplicaSet/web"]
 
 
-UNION = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: both}
-spec:
-  selector:
-    namespaces: {include: [shop]}
-    services: {matchLabels: {shown: "yes"}}
-    workloads: {kinds: [Deployment], matchLabels: {chosen: "yes"}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("web", "services (Service/web)"),
-        ("jobs", "workloads"),
-        ("api", "services (Service/api) and workloads"),
-    ],
-)
-def test_explain_says_which_part_of_a_selector_selects_a_workload(tmp_path, name, part):
-    folder = Folder(tmp_path)
-    folder.write("policies/all.yaml", f"{FLEET}---\n{UNION}")
-    shown, chosen = "metadata: {name: web,", "metadata: {name: jobs,"
-    api = PAIR.format(name="api").replace(
-        "metadata: {name: api,", 'metadata: {labels: {shown: "yes", chosen: "yes"}, name: api,'
-    )
-    web = PAIR.format(name="web").replace(shown, shown.replace("{", '{labels: {shown: "yes"}, ', 1))
-    jobs = PAIR.format(name="jobs").replace(chosen, chosen.replace("{", '{labels: {chosen: "yes"}, ', 1))
-    folder.write("snapshot/east/all.yaml", CLUSTER.split("---\napiVersion: keda", maxsplit=1)[0] + web + jobs + api)
-    assert f"IdlingPolicy both (policies/all.yaml:6): goes idle\n  selected by {part}\n" in explained(
-        folder, f"east/shop/deploy/{name}"
-    )
-
-
 LABELLED = """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
@@ -292,33 +242,9 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
-    ("selector", "closest"),
-    [
-        pytest.param(
-            "{namespaces: {include: [dev-*]}, services: {}}",
-            "namespaces: shop is not included in dev-*",
-            id="namespace",
-        ),
-        pytest.param(
-            "{namespaces: {exclude: [sh*]}, services: {}}", "namespaces: shop is excluded by sh*", id="excluded"
-        ),
-        pytest.param(
-            "{services: {matchLabels: {tier: web}}}",
-            "services:   Service/web: label tier is absent, expected In web",
-            id="label",
-        ),
-        pytest.param(
-            "{workloads: {kinds: [StatefulSet]}}",
-            "workloads:  Deployment is not among kinds StatefulSet",
-            id="kind",
-        ),
-        pytest.param(
-            "{clusters: {include: [west]}, services: {}}", "clusters:   east is not included in west", id="cluster"
-        ),
-    ],
-)
-def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder, selector, closest):
+def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder):
+    """Each part, and which policy is the closest, is in tests/report/test_closest_selector.py."""
+    selector = "{services: {matchLabels: {tier: web}}}"
     fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
     folder.write("policies/all.yaml", f"{fleet}---\n{LABELLED.replace('{SELECTOR}', selector)}")
     said = folder.call("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW)
@@ -329,18 +255,9 @@ def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fa
         "",
         "Closest is IdlingPolicy labelled (policies/all.yaml:6):",
     ]
-    assert f"  {closest}" in lines
+    assert "  services:   Service/web: label tier is absent, expected In web" in lines
     assert sum(line.endswith(" selects it") for line in lines) == len(lines) - 7, "the other parts select it"
     assert lines[-1] == "Next run: no change"
-
-
-def test_of_several_policies_the_closest_is_named(folder):
-    other = LABELLED.replace("{SELECTOR}", "{clusters: {include: [x]}, services: {matchLabels: {a: b}}}")
-    near = NIGHTS.replace("[shop]", "[dev]")
-    folder.write(
-        "policies/all.yaml", f"{FLEET.replace('[{name: east}]', '[{name: east}, {name: x}]')}---\n{other}---\n{near}"
-    )
-    assert "Closest is IdlingPolicy nights " in explained(folder, "east/shop/deploy/web")
 
 
 def test_recursive_lists_every_field_with_type_default_and_description(folder):

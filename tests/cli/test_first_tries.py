@@ -61,10 +61,6 @@ def test_what_waits_for_min_age_alone_is_told_where_nothing_else_is_to_do(folder
     assert last(folder.plan(NIGHT, *more)) == last(folder.apply(NIGHT, *more)) == f"No changes. {expected}"
 
 
-def test_by_day_nothing_waits_for_min_age(folder):
-    assert last(folder.plan("2026-11-20T19:00:00Z")) == "No changes. The clusters match the policies."
-
-
 def test_what_waits_is_not_told_beside_changes(folder):
     """At 22:31 the oldest goes idle, and the others are left for later runs."""
     assert "minAge" not in folder.plan("2026-11-20T22:31:00Z").out
@@ -236,25 +232,6 @@ def test_no_option_is_answered_with_something_else_where_the_verb_has_it(folder)
     """Verbs that know --namespace, --all or --yes take them."""
     assert folder.plan(NIGHT, "-n", "team-a").code == 0
     assert folder.call("restore", "--all", "--yes", "--snapshot", "snapshot", "--now", NIGHT).code == 0
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        pytest.param("include: [team-a]", "include: [taem-a]", id="a misspelt namespace"),
-        pytest.param("kinds: [Deployment]", "matchLabels: {app: apii}", id="a misspelt label"),
-    ],
-)
-def test_a_plan_whose_policies_select_nothing_does_not_call_the_clusters_matching(folder, former, now):
-    folder.write("policies/nights.yaml", NIGHTS.replace(former, now))
-    words = "No workload is selected by IdlingPolicy nights (policies/nights.yaml:1)."
-    assert last(folder.plan(NIGHT)) == last(folder.apply(NIGHT)) == words
-    assert "clusters match the policies" not in folder.plan(NIGHT).out
-
-
-def test_a_fleet_without_policies_matches(folder):
-    (folder.path / "policies" / "nights.yaml").unlink()
-    assert last(folder.plan(NIGHT)) == "No changes. The clusters match the policies."
 
 
 def test_a_tab_is_called_a_tab(folder):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.way.calls import Folder
-from tests.way.test_week import FLEET, a_week, at, rfc3339, run, state
+from tests.way.test_week import a_week, at, rfc3339, run, state
 
 
 @pytest.fixture
@@ -107,33 +107,6 @@ def test_what_freeze_refuses(week: Folder, arguments: tuple[str, ...], words: st
     said = week.call("freeze", *length, *arguments, "--snapshot", "snapshot")
     assert said.code == 64
     assert words in said.err
-
-
-def test_a_freeze_of_no_length_does_not_end_the_one_that_is(week: Folder) -> None:
-    brake(week, "2026-11-16 19:00")
-    ended = week.call("freeze", "--for", "0s", "--reason", "x", "--snapshot", "snapshot")
-    assert (ended.code, ended.out) == (64, "")
-    assert "frozen by alice" in week.plan(rfc3339(at("2026-11-16 20:05"))).out
-
-
-def test_a_fleet_that_is_frozen_in_git_wakes_and_never_idles(week: Folder) -> None:
-    run(week, at("2026-11-16 20:05"))
-    week.write("policies/fleet.yaml", FLEET.replace("home: dev\n", "home: dev\n  state: Frozen\n"))
-    run(week, at("2026-11-17 07:00"))
-    assert state(week) == "awake"
-    run(week, at("2026-11-17 20:05"))
-    assert state(week) == "awake"
-
-
-def test_a_read_only_fleet_writes_nothing_and_reports_overdue_wakes(week: Folder) -> None:
-    run(week, at("2026-11-16 20:05"))
-    before = week.objects()
-    week.write("policies/fleet.yaml", FLEET.replace("home: dev\n", "home: dev\n  state: ReadOnly\n"))
-    said = week.apply(rfc3339(at("2026-11-17 07:00")))
-    assert said.code == 6
-    assert "should be awake" in said.out
-    assert "the Fleet is read-only" in said.out
-    assert week.objects() == before
 
 
 def counts(folder: Folder) -> dict[str, int]:

@@ -47,12 +47,6 @@ def test_a_plan_and_an_apply_leave_their_metrics(quickstart: Folder) -> None:
     ]
 
 
-def test_the_environment_says_it_too(quickstart: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECONCILER_METRICS_FILE", "metrics.prom")
-    assert quickstart.plan(NOW).code == 0
-    assert (quickstart.path / "metrics.prom").read_text().endswith("# EOF\n")
-
-
 def test_a_saved_plan_leaves_its_metrics(quickstart: Folder) -> None:
     quickstart.plan(NOW, "--out", "plan.json")
     arguments = ("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW, "-q", "--metrics-file", "m.prom")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,40 +13,9 @@ import pytest
 
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.time_limit import TimeLimit
-from tests.way.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
-
-
-def annotated(folder: Folder, annotation: str) -> None:
-    """Put an annotation on Deployment frontend."""
-    file = folder.path / "snapshot" / "eu-west" / "dev-a.yaml"
-    text = file.read_text()
-    head, middle, tail = text.rpartition("kind: Deployment\nmetadata:\n  name: frontend\n")
-    file.write_text(f"{head}{middle}  annotations: {{{annotation}}}\n{tail}")
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        'reconciler/exclude-until: "9999-12-31T23:59:59-05:00"',
-        'reconciler/exclude-until: "0001-01-01T00:00:00+05:00"',
-        'reconciler/awake-since: "9999-12-31T23:59:59Z"',
-        'reconciler/awake-until: "9999-12-31T23:59:59-05:00"',
-        'reconciler/wake-requested-at: "0001-01-01T00:00:00+05:00"',
-    ],
-)
-def test_an_odd_time_on_one_object_stops_nothing_else(quickstart, annotation):
-    annotated(quickstart, annotation)
-    said = quickstart.plan(NOW)
-    assert "dev-b/Deployment/reports  replicas  0 -> 2  wake" in said.out, said.err
-    assert said.code in (0, 6)
-
-
-@pytest.mark.parametrize("now", ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_a_now_that_is_too_far_away_is_refused(quickstart, now):
-    assert quickstart.plan(now).code == 64
 
 
 @pytest.mark.parametrize("flags", [["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"]])
@@ -86,15 +54,6 @@ def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, writt
     after = quickstart.objects()
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     assert {f"{kind}/{name}" for cluster, _, kind, name in changed if cluster == "us-east"} == written
-
-
-def test_the_digest_and_the_run_id_tell_apart_other_pods(quickstart):
-    first = json.loads(quickstart.plan(NOW, "-o", "json").out)
-    file = quickstart.path / "snapshot" / "eu-west" / "batch.yaml"
-    file.write_text(file.read_text().replace("nodeName: node-c", "nodeName: node-a"))
-    second = json.loads(quickstart.plan(NOW, "-o", "json").out)
-    assert first["digests"]["inputs"] != second["digests"]["inputs"]
-    assert first["run"] != second["run"]
 
 
 @pytest.mark.parametrize(
@@ -187,11 +146,6 @@ def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
     assert process.returncode == code
 
 
-def test_labels_are_those_of_the_scalables(quickstart):
-    made = json.loads(quickstart.plan(NOW, "-o", "json", "-l", "app=api").out)
-    assert {action["object"]["name"] for action in made["actions"]} == {"api"}
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "arguments", "begins"),
     [
@@ -224,22 +178,3 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     assert said.code == 64
     assert "us-east is ReadOnly, nothing is written there" in said.err
     assert quickstart.objects() == before
-
-
-@pytest.mark.parametrize("verb", ["wake", "restore"])
-def test_what_is_asked_for_on_a_frozen_cluster_wakes(quickstart, verb):
-    put_in_state(quickstart, "Frozen")
-    more = ["--auto-approve"] if verb == "restore" else []
-    said = quickstart.call(verb, "us-east/dev-b", *LOOK, *more)
-    assert (said.code, replicas_of_reports(quickstart)) == (0, 2)
-
-
-def replicas_of_reports(quickstart):
-    return quickstart.objects()["us-east", "dev-b", "Deployment", "reports"]["spec"]["replicas"]
-
-
-def test_a_federated_replica_set_is_filtered_by_its_name_with_its_namespace_or_without(quickstart):
-    named, whole = (quickstart.plan("2026-11-20T22:00:00Z", "--policy", name) for name in ("web", "shop/web"))
-    assert (whole.code, whole.out) == (named.code, named.out)
-    assert "FederatedReplicaSet shop/web" in whole.out
-    assert quickstart.plan("2026-11-20T22:00:00Z", "--policy", "shop/wep").code == 64

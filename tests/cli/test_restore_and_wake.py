@@ -120,43 +120,8 @@ class TestAnotherFleet:
         assert said.code == 6
         assert "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)" in said.out
 
-    def test_with_adopt_it_is_given_back_and_nothing_is_told(self, tmp_path):
-        folder = a_folder(tmp_path, east=[THEIRS, BY_HAND])
-        said = restore(folder, "--all", "--adopt")
-        assert said.code == 0
-        assert "stays idle" not in said.out
-        assert replicas(folder) == {"east/api": 3, "east/old": 3}
-
-    def test_marks_of_somebody_else_alone_are_no_failure_of_restore_all(self, tmp_path):
-        said = restore(a_folder(tmp_path, east=[BY_HAND]), "--all")
-        assert said.code == 0
-        assert "1 idle object stays idle, as Fleet one did not idle it (1 by somebody else)" in said.out
-
-    def test_nothing_idle_at_all_is_nothing_to_do(self, tmp_path):
-        running = idle("web", "")
-        del running["metadata"]["annotations"]
-        said = restore(a_folder(tmp_path, east=[running]), "--all")
-        assert said.code == 0
-        assert "--adopt" not in said.out
-
 
 class TestHeldAutoscalers:
-    @pytest.mark.parametrize(
-        "call",
-        [
-            ("wake", "east/shop/deploy/api"),
-            ("wake", "east/shop/deploy/api", "--context", "east"),
-            ("restore", "--all", "--adopt", "--auto-approve"),
-            ("restore", "--all", "--auto-approve", "--context", "east"),
-        ],
-        ids=" ".join,
-    )
-    def test_what_another_fleet_idled_gets_its_bounds_back_with_its_replicas(self, tmp_path, call):
-        folder = a_folder(tmp_path, east=at_a_floor("api", "two/nights"))
-        said = folder.call(*call, *LOOK, "--quiet")
-        assert said.code == 0, said.out + said.err
-        assert (scale(folder), bounds_and_marks(folder)) == (3, (2, 10, []))
-
     @pytest.mark.parametrize(
         ("call", "code"),
         [(("wake", "east/shop/deploy/api"), 6), (("restore", "--all", "--adopt", "--auto-approve"), 6)],
@@ -186,14 +151,6 @@ class TestHeldAutoscalers:
         said = folder.call("wake", "east/shop/deploy/api", "--policies", "policies", *LOOK, "--quiet")
         assert said.code == 6, said
         assert (scale(folder), bounds_and_marks(folder)) == (1, (1, 1, HELD))
-
-    def test_restore_lets_an_autoscaler_go_where_nothing_is_idle(self, tmp_path):
-        deployment, autoscaler = at_a_floor("api", "one/nights")
-        del deployment["metadata"]["annotations"]
-        folder = a_folder(tmp_path, east=[deployment, autoscaler])
-        said = restore(folder, "--all")
-        assert said.code == 0
-        assert (scale(folder), bounds_and_marks(folder)) == (1, (2, 10, []))
 
 
 class TestNames:
@@ -264,11 +221,6 @@ class TestNames:
         said = restore(folder, "--policy", "nosuch")
         assert said.code == 6
         assert "west" in said.out
-
-    def test_names_that_match_give_back_only_what_they_name(self, tmp_path):
-        folder = a_folder(tmp_path, east=[OURS, idle("api", "one/weekends", "run-7")])
-        assert restore(folder, "--policy", "week*", "--run", "run-7").code == 0
-        assert replicas(folder) == {"east/web": 0, "east/api": 3}
 
 
 class TestContext:
@@ -371,10 +323,6 @@ class TestWakeOfACluster:
             assert f"east/shop/Deployment/{name}  replicas  0 -> 3  wake" in said.err
         assert set(replicas(folder).values()) == {after}
         assert (folder.objects() == before) is (after == 0)
-
-    def test_a_namespace_is_woken_without_a_question(self, folder):
-        assert folder.call("wake", "east/shop", *LOOK, "--quiet").code == 0
-        assert set(replicas(folder).values()) == {3}
 
 
 @pytest.mark.parametrize(

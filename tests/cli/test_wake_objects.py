@@ -217,17 +217,6 @@ def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_
     assert said.err.startswith(f"warning: --for 30m: {words}\n")
 
 
-def test_an_empty_map_of_annotations_takes_a_write(tmp_path):
-    folder = a_folder(tmp_path, *RECORD_GONE)
-    text = (tmp_path / "snapshot/east/objects.yaml").read_text()
-    folder.write(
-        "snapshot/east/objects.yaml",
-        text.replace("metadata:\n  name: web", "metadata:\n  annotations: {}\n  name: web", 1),
-    )
-    assert wake(folder, "east/shop/deploy/web").code == 0
-    assert folder.replicas("east", "shop", "Deployment", "web") == 3
-
-
 def test_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW, "--quiet")

@@ -255,43 +255,6 @@ def test_the_component_freeze_lets_people_freeze_and_nothing_else(scene: Scene) 
 
 
 @deployed.needs_kubectl
-def test_kubectl_applies_the_example(scene: Scene) -> None:
-    said = kubectl(scene, "apply", "--dry-run=server", "-k", str(deployed.DEPLOY / "example"))
-
-    assert said.returncode == 0, said.stderr
-    assert "cronjob.batch/reconciler created (server dry run)" in said.stdout
-    assert "clusterrole.rbac.authorization.k8s.io/reconciler-apply configured" in said.stdout
-
-
-@deployed.needs_kubectl
-@pytest.mark.parametrize(
-    ("account", "question", "answer"),
-    [
-        (APPLY, "create replicasets.apps -n shop", "yes"),
-        (PLAN, "create replicasets.apps -n shop", "no"),
-        (APPLY, "get secrets -n shop", "no"),
-        (APPLY, "patch configmaps -n shop", "no"),
-        (APPLY, "delete pods -n shop", "no"),
-        (APPLY, "escalate clusterroles", "no"),
-    ],
-)
-def test_kubectl_says_what_they_may(scene: Scene, account: str, question: str, answer: str) -> None:
-    who = f"--as=system:serviceaccount:{deployed.OWN}:{account}"
-
-    assert kubectl(scene, "auth", "can-i", *question.split(), who).stdout.strip() == answer
-
-
-@deployed.needs_kubectl
-def test_kubectl_makes_a_token_that_plans(scene: Scene) -> None:
-    scene.fill()
-    token = kubectl(scene, "create", "token", PLAN, "-n", deployed.OWN, "--duration=1h").stdout.strip()
-
-    said = scene.call(scene.proxy.access(token), "plan", "policies")
-
-    assert (said.code, said.out) == (0, scene.plan(PLAN).out)
-
-
-@deployed.needs_kubectl
 def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) -> None:
     """All of them, one after another, with two contexts for the one API server."""
     scene.fill()

@@ -59,19 +59,6 @@ def cut(after: int | None = None) -> Fault:
     return fault
 
 
-def stall() -> Fault:
-    """Let the real server do it, send half of its answer, and then nothing until the client gives up."""
-
-    def fault(exchange: Exchange) -> None:
-        with exchange.forwarded() as answer:
-            body = answer.read(decode_content=False)
-        exchange.answer(answer.status, body[: len(body) // 2], _kept(answer.headers), length=len(body))
-        exchange.wait_for_client_to_leave()
-        exchange.close()
-
-    return fault
-
-
 def drip_headers() -> Fault:
     """Let the real server do it, and answer with a header that comes byte by byte and never ends."""
 
@@ -133,16 +120,6 @@ def answer(
 def wrong_json() -> Fault:
     """Answer success with something that is no JSON."""
     return answer(200, b'{"kind": "PodList", "items": [{"metadata": ')
-
-
-def delay(seconds: float) -> Fault:
-    """Pass it on, later."""
-
-    def fault(exchange: Exchange) -> None:
-        exchange.stopping.wait(seconds)
-        exchange.pass_on()
-
-    return fault
 
 
 def before(call: Callable[[Request], object], *, forward: bool = True) -> Fault:
