@@ -171,15 +171,22 @@ class History:
         found = {day: self._found(day) for day in days}
         return {day: _day(one) for day, one in found.items() if one is not None}
 
-    def kept(self) -> dict[date, Day]:
-        """Return all days of which anything is kept.
+    def kept(self) -> tuple[dict[date, Day], dict[date, str]]:
+        """Return all days of which anything is kept, and of those that cannot be read, why.
 
         Raises:
-            ClusterError: they cannot be read.
+            ClusterError: none of them can be read.
         """
         found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
-        days = {day: one for one in found if (day := _day_of(one.ref.name)) is not None}
-        return {day: _day(one) for day, one in sorted(days.items(), key=itemgetter(0))}
+        maps = {day: one for one in found if (day := _day_of(one.ref.name)) is not None}
+        days: dict[date, Day] = {}
+        unread: dict[date, str] = {}
+        for day, one in sorted(maps.items(), key=itemgetter(0)):
+            try:
+                days[day] = _day(one)
+            except MalformedAnswerError as error:
+                unread[day] = str(error)
+        return days, unread
 
     def add(self, changes: Sequence[Change], day: date) -> None:
         """Add `changes` to those of `day`.
@@ -240,7 +247,7 @@ class History:
         last |= _last_by_object(changes, last)
         new = [one for one in recent if str(one.ref) not in last or last[str(one.ref)].time < one.since]
         if any(str(one.ref) not in last for one in new):
-            last = _last_by_object(change for day in self.kept().values() for change in day.changes) | last
+            last = _last_by_object(change for day in self.kept()[0].values() for change in day.changes) | last
         idled = ((one, last.get(str(one.ref))) for one in new)
         return [_woken(one, change) for one, change in idled if change is not None and change.verb == "idle"]
 

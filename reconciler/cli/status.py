@@ -165,11 +165,12 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
     failures: list[str] = []
     for cluster in fleet.clusters:
         try:
-            kept = History(world.access(cluster.name).cluster, fleet.namespace).kept()
+            kept, unread = History(world.access(cluster.name).cluster, fleet.namespace).kept()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read all the same
             failures.append(reason_on(cluster.name, error))
             continue
         days += [day for at, day in kept.items() if at >= first]
+        failures += [f"{cluster.name}: history of {at}: {why}" for at, why in unread.items() if at >= first]
     return days, failures
 
 

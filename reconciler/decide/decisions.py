@@ -279,6 +279,12 @@ class Notice(_Reasoned, Struct, frozen=True):
     partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")] = False
     reasons: Reasons = ()
 
+    @property
+    def words(self) -> str:
+        """The message without the subject, or its cluster, in front."""
+        cluster = self.subject.partition("/")[0]
+        return self.text.removeprefix(self.subject).removeprefix(f"{cluster}: ").lstrip(": ")
+
 
 EQUAL_PRIORITIES = "equalPriorities"
 UNKNOWN_QUERY = "unknownQuery"

@@ -198,15 +198,16 @@ def _layout(current: int | None, desired: int | None) -> str:
     return now if now == then else f"{now} -> {then}"
 
 
-_TITLES = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
+_URGENT = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
+"""The titles of notices that need somebody, by their kinds; in JSON their key is the title."""
 
 
 def pressing(plan: Plan) -> dict[str, list[str]]:
     """Return what needs somebody, by its sort; sorts of which there is none are left out."""
     words = reasons_in(plan)
     told = {
-        title: [f"{one.subject} ({_why(one, words.reason(one.reasons))})" for one in plan.notices if one.kind == kind]
-        for kind, title in _TITLES.items()
+        title: [f"{one.subject} ({words.reason(one.reasons) or one.words})" for one in _notices(plan, kind)]
+        for kind, title in _URGENT.items()
     }
     found = {
         **told,
@@ -217,8 +218,8 @@ def pressing(plan: Plan) -> dict[str, list[str]]:
     return {title: names for title, names in found.items() if names}
 
 
-def _why(notice: Notice, reasons: str) -> str:
-    return reasons or notice.text.removeprefix(notice.subject).lstrip(": ")
+def _notices(plan: Plan, kind: str) -> list[Notice]:
+    return [one for one in plan.notices if one.kind == kind]
 
 
 def _named(title: str, names: Sequence[str]) -> str:
@@ -307,8 +308,8 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
         ],
         "placements": [_placement(view) for view in plan.placements],
         **{
-            key: [{"object": one.subject, "text": one.text} for one in plan.notices if one.kind == kind]
-            for key, kind in (("frozen", "frozen"), ("overdue", "overdueWake"), ("contested", "contested"))
+            title.lower(): [{"object": one.subject, "text": one.text} for one in _notices(plan, kind)]
+            for kind, title in _URGENT.items()
         },
         "heldBack": [{"allow": one.allow, "why": one.why, "changes": len(one.decisions)} for one in plan.held_back],
         "unknown": dict(plan.unknown),

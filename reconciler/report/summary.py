@@ -241,8 +241,8 @@ def _notices(plan: Plan, everything: bool) -> Block:
 
 
 def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
-    where, _, last = notice.subject.partition("/")
-    text = notice.text.removeprefix(notice.subject).removeprefix(f"{where}: ").lstrip(": ")
+    last = notice.subject.partition("/")[2]
+    text = notice.words
     if notice.reasons:
         text = text.replace(notice.why, clock.reason(notice.reasons))
     named = notice.policy and last != notice.policy

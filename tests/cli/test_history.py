@@ -204,7 +204,7 @@ def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path,
         actions_now, done = night(run, ["api"], idles=False, policy=1)
         changes = changes_of(actions_now, done, run)
         record(changes, a_plan(run, woken, never_idle), {"east": access}, a_fleet(), run)
-    kept = History(access.cluster, "reconciler").kept()
+    kept, _ = History(access.cluster, "reconciler").kept()
     (found,) = [one for day in kept.values() for one in day.changes if one.by != "reconciler"]
     assert (found.by, found.verb, found.before, found.after) == ("activator", "wake", 0, 1)
     assert found.at == rfc3339(woken.since)
@@ -335,7 +335,7 @@ def test_two_runs_that_write_at_once_lose_nothing_although_neither_has_a_lock(
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     both = Interrupted(cluster, times)
     History(both, "reconciler").add(ours, NOW.date())
-    assert History(cluster, "reconciler").kept()[NOW.date()].changes == (*kept, *both.others, *ours)
+    assert History(cluster, "reconciler").kept()[0][NOW.date()].changes == (*kept, *both.others, *ours)
 
 
 def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_loses_nothing_of_theirs(
@@ -346,7 +346,7 @@ def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_lo
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     run = Run(NOW, "run-1")
     assert "history: not written: " in record(ours, a_plan(run), {"east": access}, a_fleet(), run).problem
-    assert History(access_of(tmp_path).cluster, "reconciler").kept()[NOW.date()].changes == tuple(both.others)
+    assert History(access_of(tmp_path).cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(both.others)
 
 
 class Unforgetting:
@@ -375,7 +375,7 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
     refusing = replace(access, cluster=Unforgetting(access.cluster, error))
     run = Run(NOW, "run-1")
     assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == HistoryRecord(tuple(ours))
-    assert History(access.cluster, "reconciler").kept()[NOW.date()].changes == tuple(ours)
+    assert History(access.cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(ours)
 
 
 @pytest.mark.parametrize("name", ["reconciler-history-2026-11-20-backup", "reconciler-history-20261120", "other"])
@@ -412,7 +412,7 @@ def test_a_day_without_its_key_is_written_and_what_others_keep_there_stays(
     run = Run(NOW, "run-1")
     access = replace(access_of(tmp_path), cluster=both)
     assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == HistoryRecord(tuple(ours))
-    assert History(cluster, "reconciler").kept()[NOW.date()].changes == (*both.others, *ours)
+    assert History(cluster, "reconciler").kept()[0][NOW.date()].changes == (*both.others, *ours)
     (found,) = (one for one in cluster.list(CONFIG_MAPS, namespace="reconciler") if one.ref.name == ref.name)
     assert content.get("data", {}).items() <= found.data.items()
     assert content.get("binaryData", {}).items() <= found.binary_data.items()

@@ -155,11 +155,25 @@ def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
 def test_a_history_that_cannot_be_read_does_not_pass_for_nothing_idle(week: Folder) -> None:
     run(week, at("2026-11-16T20:00"))
     run(week, at("2026-11-17T07:00"))
-    (file,) = (week.path / "snapshot" / "dev").glob("*reconciler-history-2026-11-16*")
-    file.write_text(re.sub("changes: .*", "changes: AAAA", file.read_text()))
+    spoil_history(week, "2026-11-16")
+    spoil_history(week, "2026-11-17")
     said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-17T12:00")))
     assert (said.code, said.out.splitlines()[1:]) == (ExitCode.PARTIAL, ["Whether anything was idle is not known."])
-    assert "not the lines of a day" in said.err
+    assert said.err.count("not the lines of a day") == 2
+
+
+def test_a_day_of_the_history_that_cannot_be_read_is_named_and_the_others_count(week: Folder) -> None:
+    run(week, at("2026-11-16T20:00"))
+    run(week, at("2026-11-17T07:00"))
+    spoil_history(week, "2026-11-16")
+    said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-17T12:00")), "-o", "json")
+    assert (said.code, json.loads(said.out)["all"]["replicaHours"]) == (ExitCode.PARTIAL, 55.0)
+    assert said.err.startswith("error: dev: history of 2026-11-16: changes: not the lines of a day")
+
+
+def spoil_history(week: Folder, day: str) -> None:
+    (file,) = (week.path / "snapshot" / "dev").glob(f"*reconciler-history-{day}*")
+    file.write_text(re.sub("changes: .*", "changes: AAAA", file.read_text()))
 
 
 def woken(name: str, hours: int, **more: object) -> Change:
