@@ -1,4 +1,4 @@
-"""`reconciler import`, what another tool is told as policies, and `reconciler adopt`, what it has asleep."""
+"""`reconciler import`, the manifests of another tool as policies, and `reconciler adopt`, what it has idled."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ImportOptions(RunOptions):
 
 @verb("import", ImportOptions, "context", SERVER, "quiet")
 def import_command(options: ImportOptions) -> int:
-    """Print the policies that do what TOOL is told to do by the manifests in PATH, or on a cluster.
+    """Print the policies that do what the manifests of TOOL say, in PATH or on a cluster.
 
     TOOL is kube-downscaler, go-kube-downscaler, kube-green, karmada or kubefed. PATH is a file, a folder, or - for
     standard input. What has no counterpart is said on stderr, and as comments. No cluster is written to.
@@ -184,7 +184,7 @@ def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
     yield f"{file or 'standard output'}: {made}, {lost} not carried over"
     steps = ["`reconciler validate`", f"stop {peer}"]
     if peer in _ADOPTED:
-        steps.append(f"`reconciler adopt {peer}` takes over what it has asleep")
+        steps.append(f"`reconciler adopt {peer}` takes over what it has idled")
     yield f"next: {', '.join(steps)}, `reconciler plan` has nothing to do"
 
 
@@ -202,14 +202,14 @@ class AdoptOptions(RunOptions):
 
 @verb("adopt", AdoptOptions, "context", BY_HAND)
 def adopt_command(options: AdoptOptions) -> int:
-    """Give what TOOL has asleep the records with which the policies wake it, with the replicas that it had.
+    """Give what TOOL has idled the records with which the policies wake it, with the replicas that it had.
 
     TOOL is kube-downscaler, go-kube-downscaler or kube-green; stop it first. No replicas are changed. What the policies
     would not idle now is left as it is, and said.
     """
     terminal_or(options.auto_approve, "adopt")
     tool = options.tool
-    options = options.replace(title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing asleep.")
+    options = options.replace(title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing idle.")
     found = options.policies()
     if options.snapshot is not None and tool == "kube-green":
         raise UsageError("--snapshot: has no Secrets, in which kube-green remembers replicas; expected live clusters")

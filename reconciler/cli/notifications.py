@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Notifications:
-    """Keeps what a run has to tell until its end."""
+    """Keeps what a run has to notify of until its end."""
 
     def __init__(self) -> None:
         self.found: tuple[Applied, Fleet, World] | None = None

@@ -98,7 +98,7 @@ def _read(path: str, folder: str) -> tuple[tuple[CaseFile, ...], PolicySet]:
     return files, policies
 
 
-# Init: what may sleep, and the policy tests that keep production from being selected by mistake.
+# Init: what may be idled, and the policy tests that keep production from being selected by mistake.
 
 
 FILE = "production_test.yaml"
@@ -119,7 +119,7 @@ class InitOptions(RunOptions):
 
 @verb("init", InitOptions, "path now")
 def init_command(options: InitOptions) -> int:
-    """Show what may sleep by the policies below PATH, and write production_test.yaml there.
+    """Show what may be idled by the policies below PATH, and write production_test.yaml there.
 
     The tests in it fail once a policy selects what is production now. Nothing else is written, and no cluster is read.
     """

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 GROUPS = {
     "Policies": {
         "validate": "Check the policy files, offline.",
-        "init": "Show what may sleep, and write policy tests that guard production.",
+        "init": "Show what may be idled, and write tests that guard production.",
         "compile": "Print the policies with all defaults filled in, offline.",
         "test": "Run tests of policies (*_test.yaml).",
         "explain": "Explain a field of a policy, or why an object has its replicas.",
@@ -38,8 +38,8 @@ GROUPS = {
         "rbac": "Print roles with the least rights that the policies need.",
     },
     "Move in and out": {
-        "import": "Print the policies that do what another tool is told to do.",
-        "adopt": "Take over what another tool has asleep, with its replicas.",
+        "import": "Print the manifests of another tool as policies.",
+        "adopt": "Take over what another tool has idled, with its replicas.",
         "uninstall": "Wake everything, and take everything of ours off the clusters.",
     },
     "CI and shells": {
@@ -125,8 +125,8 @@ EXAMPLES = {
         ("Read the annotations and flags of kube-downscaler on a cluster", "import kube-downscaler --context dev"),
     ),
     "adopt": (
-        ("Take over what kube-green has asleep, once it is stopped", "adopt kube-green"),
-        ("Take over without a question what kube-downscaler has asleep", "adopt kube-downscaler --auto-approve"),
+        ("Take over what kube-green has idled, once it is stopped", "adopt kube-green"),
+        ("Take over without a question what kube-downscaler has idled", "adopt kube-downscaler --auto-approve"),
     ),
     "uninstall": (
         ("Show what would be woken and taken off, ask, and do it", "uninstall"),
@@ -155,7 +155,7 @@ EXAMPLES = {
             "activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3",
         ),
         (
-            "Only tell which Services need pods",
+            "Only report which Services need pods",
             "activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3 --read-only",
         ),
     ),

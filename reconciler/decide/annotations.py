@@ -64,7 +64,7 @@ EXCLUDE_UNTIL = "reconciler/exclude-until"
 # Those of kube-downscaler, on Namespaces and workloads: read where the Fleet says so, never written.
 DOWNSCALER_EXCLUDE = "downscaler/exclude"
 DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
-DOWNSCALER_ORIGINAL_REPLICAS = "downscaler/original-replicas"  # of what it has asleep: read by `adopt` alone
+DOWNSCALER_ORIGINAL_REPLICAS = "downscaler/original-replicas"  # of what it has idled: read by `adopt` alone
 
 # Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and template, so
 # that a changed template can be known from other changes) and on-delete; any workload placed here may carry

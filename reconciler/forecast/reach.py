@@ -94,8 +94,8 @@ def reach_of(fleet: Fleet, step: Step) -> tuple[ClusterReach, ...]:
 
 
 def reach_lines(reaches: Iterable[ClusterReach]) -> Iterator[str]:
-    """Yield for each cluster how many workloads may sleep, and how much of it is production."""
-    yield "What may sleep, or lose replicas to a target:"
+    """Yield for each cluster how many workloads may be idled, and how much of it is production."""
+    yield "What may be idled, or lose replicas to a target:"
     for one in reaches:
         inside, production = len(one.production & one.selected), len(one.production)
         known = f"; of production {inside} of {production}" if production else ""

@@ -1,1 +1,1 @@
-"""What other tools are told by their manifests, as policies."""
+"""The manifests of other tools, as policies."""

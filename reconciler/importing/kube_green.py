@@ -1,4 +1,4 @@
-"""kube-green: SleepInfos -> IdlingPolicies, and what its Secrets remember of what is asleep.
+"""kube-green: SleepInfos -> IdlingPolicies, and what its Secrets remember of what is idle.
 
 Source: kube-green, api/v1alpha1/sleepinfo_types.go, internal/controller/sleepinfo/sleepinfodata.go.
 """
@@ -190,7 +190,7 @@ def _excluded_by_kind(one: Manifest) -> dict[str, Any]:
     return {"exclude": excluded} if excluded else {}
 
 
-# What is asleep: a Secret of each SleepInfo remembers how it was.
+# What is idle: a Secret of each SleepInfo remembers how it was.
 
 
 def asleep_by_kube_green(secrets: Iterable[Manifest]) -> dict[tuple[str, str, str, str], int]:

@@ -35,7 +35,7 @@ MOST_DOCUMENTS = 10_000
 """How many documents the platform may have, and each tenant."""
 
 MOST_PROBLEMS = 100
-"""How many problems of one file are told."""
+"""How many problems of one file are reported."""
 
 _OURS = API_VERSION.encode()
 _FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")

@@ -158,7 +158,7 @@ def _outcome(line: Line, outcomes: Mapping[int, Outcome] | None) -> str:
     return "; ".join(words_of(outcomes.get(line.action.id)))
 
 
-# The status of a Fleet, to publish: what sleeps until when and why, and a link to wake each
+# The status of a Fleet, to publish: what is idle until when and why, and a link to wake each
 
 
 def check_wake_form(form: str) -> str:
@@ -205,7 +205,7 @@ def wake_address(form: str, name: str) -> str:
 def _idle_tiles(status: FleetStatus, at: datetime) -> tuple[tuple[int, str], ...]:
     return (
         (len(status.idle), "idle"),
-        (sum(one.asleep for one in status.idle), "replicas asleep"),
+        (sum(one.asleep for one in status.idle), "idle replicas"),
         (round(sum(one.saved_by(at) for one in status.idle)), "replica-hours saved so far"),
         (
             round(sum(one.saved_by(max(at, one.until or at)) for one in status.idle)),
@@ -220,7 +220,7 @@ def _namespaces(idle: Iterable[IdleObject], plan: Plan, form: str) -> Iterator[d
         members = list(found)
         name = f"{cluster}/{namespace}"
         replicas, hours = sum(one.asleep for one in members), round(sum(one.saved_by(plan.made_at) for one in members))
-        saved = f"{len(members)} idle, {counted(replicas, 'replica')} asleep, {counted(hours, 'replica-hour')} saved"
+        saved = f"{len(members)} idle ({counted(replicas, 'replica')}), {counted(hours, 'replica-hour')} saved"
         rows = [_idle_row(one, plan, form) for one in members]
         yield {"name": one_line(name), "saved": saved, "wake": wake_address(form, name), "rows": rows}
 

@@ -1,4 +1,4 @@
-"""What a run tells elsewhere: the facts of its plan and outcomes, and one message with those of the Fleet or a tenant.
+"""The notifications of a run: the facts of its plan and outcomes, and one message with those of the Fleet or a tenant.
 
 Whatever is in it is text that others wrote: it can hold no markup of the receiver's, and is as short as that wants it.
 """
@@ -37,7 +37,7 @@ _WORDS: Mapping[NotifyOn, str] = {
     "Woken": "woken",
     "Idled": "idled",
 }
-"""In the order in which they are told, the most pressing first."""
+"""In the order in which they are reported, the most pressing first."""
 _NOTICES: Mapping[str, NotifyOn] = {
     "overdueWake": "Overdue",
     "contested": "Conflict",
@@ -77,7 +77,7 @@ class Fact(Struct, frozen=True):
 
 
 def facts_of(plan: Plan, outcomes: Sequence[Outcome], fleet: Fleet) -> tuple[Fact, ...]:
-    """Return what is told of a run, the most pressing first."""
+    """Return what is notified of a run, the most pressing first."""
     done = {outcome.action: outcome for outcome in outcomes}
     found = [
         *(fact for action in plan.actions if action.id in done for fact in _of_action(action, done[action.id], fleet)),
@@ -126,7 +126,7 @@ def _tenant_at(fleet: Fleet, cluster: str, namespace: str) -> str:
 
 
 class Message(Struct, frozen=True):
-    """What one receiver is told of a run: about the whole Fleet, or about `tenant` alone."""
+    """What one receiver is notified of: about the whole Fleet, or about `tenant` alone."""
 
     plan: Plan
     facts: tuple[Fact, ...]
@@ -134,7 +134,7 @@ class Message(Struct, frozen=True):
 
     @classmethod
     def of(cls, plan: Plan, facts: Iterable[Fact], on: Sequence[NotifyOn], tenant: str = "") -> Message:
-        """Return what is told of `facts` to who asks for `on`; a tenant is told what is its own."""
+        """Return what is notified of `facts` to who asks for `on`; a tenant is notified of its own."""
         return cls(plan, tuple(one for one in facts if one.on in on and (not tenant or one.tenant == tenant)), tenant)
 
     @property

@@ -94,7 +94,7 @@ def test_what_was_woken_here_is_no_longer_what_the_tool_remembers(desk):
     call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     call(desk, "apply", MORNING, "--auto-approve")
     said = call(desk, "adopt", "2026-11-23T22:00:00Z", "kube-downscaler", "--auto-approve")
-    assert said.out.endswith("Nothing to adopt: kube-downscaler has nothing asleep.\n")
+    assert said.out.endswith("Nothing to adopt: kube-downscaler has nothing idle.\n")
 
 
 def test_the_secrets_of_kube_green_are_in_no_snapshot(desk):

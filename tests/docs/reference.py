@@ -58,7 +58,7 @@ _TESTS = """\
 Files named `*_test.yaml` below the policy directory hold tests of its policies;
 [Test policies](../how-to/test-policies.md) shows how to write them. `reconciler explain PolicyTest` prints the same,
 and `reconciler schema PolicyTest` the JSON Schema for your editor. A field in bold is required. All that is wrong with
-all files is told at once, with file, line and column, before a case is played.
+all files is reported at once, with file, line and column, before a case is played.
 
 Times have a zone. A run is at `at` exactly; with `during` the first is at `from`, and with `start` the runs of the cron
 (`tick`) from then on come before. Runs that cannot do anything new are left out. What happens in `given` happens right

@@ -73,7 +73,7 @@ def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
     }
     assert lost(said) == []
     assert (
-        "`reconciler adopt kube-downscaler` takes over what it has asleep, `reconciler plan` has nothing to do" in said
+        "`reconciler adopt kube-downscaler` takes over what it has idled, `reconciler plan` has nothing to do" in said
     )
 
 

@@ -180,7 +180,7 @@ def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_i
     assert "Applied: 3 of 3 metadata updates." in adopted.out, adopted.out
     assert desk.call("plan", "--detailed-exitcode").code == 0, desk.call("plan", "-v").out
     again = desk.call("adopt", tool.name, "--yes")
-    assert again.out.endswith(f"\nNothing to adopt: {tool.name} has nothing asleep.\n"), again
+    assert again.out.endswith(f"\nNothing to adopt: {tool.name} has nothing idle.\n"), again
     late = (night[1] - timedelta(minutes=5)).isoformat()
     assert desk.call("plan", "--detailed-exitcode", "--now", late).code == 0
     assert pods(api, space) == asleep

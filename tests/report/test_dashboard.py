@@ -28,7 +28,7 @@ START, ASKED, SCRAPED = END - timedelta(days=7), END.timestamp() - 60, 300
 MACROS = {"$__range": "7d", "$cluster": ".*"}
 NOW = {
     "Idle now": 4,
-    "Replicas asleep": 16,
+    "Idle replicas": 16,
     "Wakes overdue": 2,
     "Held back": 3,
     "Conflicts": 1,

@@ -58,8 +58,8 @@ def test_savings_are_those_of_what_is_asleep():
     assert status.plan.made_at == NIGHT
     page = page_of_html(render_status_page(status))
     shown = reads(page.text)
-    assert "3 idle 6 replicas asleep 50 replica-hours saved so far 74 replica-hours when they wake as planned" in shown
-    assert "3 idle, 6 replicas asleep, 50 replica-hours saved" in shown
+    assert "3 idle 6 idle replicas 50 replica-hours saved so far 74 replica-hours when they wake as planned" in shown
+    assert "3 idle (6 replicas), 50 replica-hours saved" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What another tool has asleep -> the records that it would have, had the policies idled it in this run."""
+"""What another tool has idled -> the records that it would have, had the policies idled it in this run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_ADOPTED = "notAdopted"
 def decide_adoption(
     policies: PolicySet, state: ObservedState, run: Run, before: Mapping[ObjectRef, int], tool: str
 ) -> DesiredState:
-    """Return the records of what `tool` has asleep, and what goes with them on Services and autoscalers.
+    """Return the records of what `tool` has idled, and what goes with them on Services and autoscalers.
 
     `before` is how many replicas each had, a CronJob 1. No replicas are changed. What no policy wants idle now, or only
     with something that runs, is left as it is and the run is partial. What was ever idled here is not the tool's.

@@ -1,4 +1,4 @@
-"""Tenants of a Fleet: which policy files belong to a team, what these may select, and who is told what a run did."""
+"""Tenants of a Fleet: which files belong to a team, what these may select, and who is notified of a run."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class NotificationFields(Fields, frozen=True, kw_only=True):
     """urlFile is the path of a file that holds the address of the receiver. That of a webhook of Slack or Teams is a
     secret."""
     on: Annotated[tuple[NotifyOn, ...], Meta(min_length=1)] = ("Overdue", "HeldBack", "Conflict", "Failed")
-    """on lists what is told. Idled, Woken: workloads that the run idled or woke. Overdue: workloads that should be
+    """on lists what is reported. Idled, Woken: workloads that the run idled or woke. Overdue: workloads that should be
     awake and are held. HeldBack: changes that a limit or a guard holds back. Conflict: policies of equal priority, and
     workloads that another writer contests. Failed: changes that failed, clusters that did not answer, and policies that
     cannot be used."""
