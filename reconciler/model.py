@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reconciler.labels import LabelSelector
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import Scalar, WorkloadKind, same_scalar, workload_kind
 
 
 class _NoEntries(dict[Any, Any]):
@@ -75,6 +75,22 @@ class FieldWriter(Struct, frozen=True):
     subresource: str = ""
 
 
+class Switch(Struct, frozen=True):
+    """How an object is switched off: `kind` says where and by which value; `value` is what stands there now.
+
+    `has_map` False: the map that would hold it is absent. `alone`: nothing else stands in that map.
+    """
+
+    kind: WorkloadKind
+    value: Scalar = None
+    has_map: bool = True
+    alone: bool = False
+
+    @property
+    def is_off(self) -> bool:
+        return same_scalar(self.value, self.kind.off)
+
+
 class Workload(Struct, frozen=True):
     """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
     custom.
@@ -104,7 +120,7 @@ class Workload(Struct, frozen=True):
     owner: OwnerReference | None = None
     replicas_writer: FieldWriter | None = None
     replicas_path: tuple[str, ...] = ("spec", "replicas")
-    suspend: bool | None = None  # CronJob only
+    switch: Switch | None = None  # what is switched off in place of being scaled, such as a CronJob
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
     template: Mapping[str, Any] | None = None  # ReplicaSet only
@@ -117,10 +133,15 @@ class Workload(Struct, frozen=True):
 
     @property
     def spec_replicas(self) -> int:
-        """Replicas asked for: an absent field counts as 1; a CronJob is 0 while suspended, else 1."""
-        if self.suspend:
-            return 0
+        """Replicas asked for: an absent field counts as 1; what has a switch is 0 while that is off, else 1."""
+        if self.switch is not None:
+            return 0 if self.switch.is_off else 1
         return 1 if self.replicas is None else self.replicas
+
+    @property
+    def kind(self) -> WorkloadKind:
+        """What is known of its kind."""
+        return workload_kind(self.ref.kind) if self.switch is None else self.switch.kind
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type, None where there is none."""

@@ -1,6 +1,7 @@
 """The kinds of workloads: how each is called, where its scale stands, and who owns its pods.
 
 A new kind is one row of `WORKLOAD_KINDS`, and a decoder in `backends/decode` where its manifest has a shape of its own.
+A kind that is switched off in place of being scaled is one row of `reconciler/switches.py`, or of a Fleet.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ GroupKind = tuple[str, str]
 
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds the target of a ScaledObject
 
+PREVIOUS_VALUE = "reconciler/previous-value"  # what stood at a switch, as JSON
+PREVIOUS_SUSPEND = "reconciler/previous-suspend"  # the same on a CronJob
+PREVIOUS_VALUES = (PREVIOUS_VALUE, PREVIOUS_SUSPEND)
+
 PodOwner = Literal["Workload", "ReplicaSets", "Ordinals", "Controller", "None"]
 """Who owns the pods of a workload: it itself, its ReplicaSets, it itself in the order of their ordinals, a controller
 that is not known here, nobody as it has none of its own."""
@@ -25,12 +30,36 @@ def joined_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
+Scalar = bool | int | str | None
+"""A value of JSON that holds no other."""
+
+
+def same_scalar(one: object, other: object) -> bool:
+    """Return whether two scalars are the same as JSON: 1 is not true."""
+    return type(one) is type(other) and one == other
+
+
+class Ready(Struct, frozen=True):
+    """What shows that an object runs again after it was switched on: `value` at `path`, or else the status of a
+    condition.
+    """
+
+    path: tuple[str, ...] = ()
+    value: Scalar = None
+    type: str = ""
+    status: str = "True"
+
+
 class WorkloadKind(Struct, frozen=True):
     """A kind that has a scale, and where its parts are (JSON paths as tuples, ("spec", "replicas")).
 
-    `scaled_by`: what stands at `replicas_path`: a number of replicas; whether it is suspended; as text the replicas at
-    which KEDA holds its target. `follow` are the fields of its status that say the replicas too, once it is settled.
-    `custom`: a CustomResourceDefinition has to say where its scale is.
+    `scaled_by`: what stands at `replicas_path`: a number of replicas; a switch, which has the value `off` while the
+    object is idle and any other value, or none, while it runs; as text the replicas at which KEDA holds its target.
+    `follow` are the fields of its status that say the replicas too, once it is settled. `custom`: a
+    CustomResourceDefinition, or a Fleet, has to say where its scale is.
+
+    Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before, and
+    `in_map` says that the last part of the path is a key of a map, which is made where it is absent.
     """
 
     group: str
@@ -39,10 +68,15 @@ class WorkloadKind(Struct, frozen=True):
     plural: str
     replicas_path: tuple[str, ...] = ("spec", "replicas")
     status_path: tuple[str, ...] = ("status", "replicas")
-    scaled_by: Literal["Replicas", "Suspend", "Pause"] = "Replicas"
+    scaled_by: Literal["Replicas", "Switch", "Pause"] = "Replicas"
     pods: PodOwner = "Controller"
     follow: tuple[str, ...] = ()
     custom: bool = True
+    off: Scalar = None
+    absent: Scalar = None
+    record: str = PREVIOUS_VALUE
+    in_map: bool = False
+    ready: Ready | None = None
 
     @property
     def api_version(self) -> str:
@@ -64,11 +98,17 @@ class WorkloadKind(Struct, frozen=True):
         """Whether its pods go by their pod deletion cost."""
         return self.pods in ("Workload", "ReplicaSets")
 
-    def value_at(self, replicas: int) -> int | bool | str:
-        """Return what stands at `replicas_path` where it is scaled to `replicas`."""
-        if self.scaled_by == "Suspend":
-            return replicas == 0
+    def value_at(self, replicas: int) -> Scalar:
+        """Return what stands at `replicas_path` where it is scaled to `replicas`; None: nothing."""
+        if self.scaled_by == "Switch":
+            on = not self.off if isinstance(self.off, bool) else self.absent
+            return on if replicas else self.off
         return str(replicas) if self.scaled_by == "Pause" else replicas
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is switched off in place of being scaled."""
+        return self.scaled_by == "Switch"
 
 
 WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
@@ -90,7 +130,20 @@ WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
         follow=("fullyLabeledReplicas",),
         custom=False,
     ),
-    WorkloadKind("batch", "v1", "CronJob", "cronjobs", ("spec", "suspend"), (), "Suspend", "None", custom=False),
+    WorkloadKind(
+        "batch",
+        "v1",
+        "CronJob",
+        "cronjobs",
+        ("spec", "suspend"),
+        (),
+        "Switch",
+        "None",
+        custom=False,
+        off=True,
+        absent=False,
+        record=PREVIOUS_SUSPEND,
+    ),
     WorkloadKind(
         "keda.sh",
         "v1alpha1",
@@ -106,6 +159,8 @@ WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
     WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", pods="Workload", follow=("updatedReplicas",)),
 )
 """Every kind that is known by name. What others say of themselves by a CustomResourceDefinition is no row."""
+
+CRON_JOB = next(one for one in WORKLOAD_KINDS if one.kind == "CronJob")
 
 BY_KIND: Mapping[str, WorkloadKind] = {one.kind: one for one in WORKLOAD_KINDS}
 

@@ -90,13 +90,14 @@ def open_world(
     if snapshot is None:
         from reconciler.backends.live import LiveSettings, open_live
 
-        live = LiveSettings(now, fleet.namespace, settings, recorder)
+        live = LiveSettings(now, fleet.namespace, settings, recorder, fleet.switch_kinds)
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
-    from reconciler.backends.snapshot.cluster import open_snapshot
+    from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
 
+    opening = SnapshotSettings(fleet.namespace, now, fleet.switch_kinds)
     names = [cluster.name for cluster in fleet.clusters]
-    opened = open_snapshot(snapshot, names, victim_order(lambda: now), fleet.namespace, now)
+    opened = open_snapshot(snapshot, names, victim_order(lambda: now), opening)
     readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads
     return replace(_world(fleet, opened, readers, settings.limit.within(clock=SettledClock())), origin="snapshot")
 

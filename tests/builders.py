@@ -23,6 +23,7 @@ from reconciler.model import (
     Pod,
     Run,
     Service,
+    Switch,
     Workload,
 )
 from reconciler.policy.kinds.fields import Share
@@ -44,6 +45,7 @@ from reconciler.policy.types import (
     TargetRef,
     WakeOrder,
 )
+from reconciler.workload_kinds import CRON_JOB
 from reconciler.yaml.reader import read_documents
 
 NOW = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)  # a Friday
@@ -69,9 +71,10 @@ def a_workload(
     cluster: str = "east",
     namespace: str = "shop",
     kind: str = "Deployment",
+    suspend: bool | None = None,
     **fields: Any,
 ) -> Workload:
-    """A settled workload: all of its replicas are there, ready and available."""
+    """A settled workload: all of its replicas are there, ready and available. `suspend` is that of a CronJob."""
     settled = 1 if replicas is None else replicas
     ref = a_ref(name, cluster=cluster, namespace=namespace, kind=kind)
     defaults: dict[str, Any] = {
@@ -87,6 +90,8 @@ def a_workload(
         "available_replicas": settled,
         "updated_replicas": settled,
     }
+    if kind == "CronJob":
+        defaults |= {"switch": Switch(CRON_JOB, suspend), "replicas_path": CRON_JOB.replicas_path}
     return Workload(ref=ref, **(defaults | fields))
 
 

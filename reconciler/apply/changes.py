@@ -26,7 +26,7 @@ from reconciler.model import Run
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import workload_kind
+from reconciler.workload_kinds import PREVIOUS_VALUES
 
 BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
@@ -39,9 +39,7 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
     object: Annotated[str, Meta(description="CLUSTER/NAMESPACE/KIND/NAME.")]
     verb: Annotated[str, Meta(description='What was done: "idle", "wake", "scale", ...')]
     by: Annotated[str, Meta(description='Who wrote it: "reconciler", "activator", or the field manager of a hand.')]
-    before: Annotated[int | None, Meta(description="The replicas before; of a CronJob 1 is running, 0 suspended.")] = (
-        None
-    )
+    before: Annotated[int | None, Meta(description="The replicas before; of what has a switch 1 is on, 0 off.")] = None
     after: Annotated[int | None, Meta(description="The replicas after; absent where nobody knows.")] = None
     policy: Annotated[str, Meta(description="The policy that decided it.")] = ""
     place: Annotated[str, Meta(description="Where that policy stands, as file:line.")] = ""
@@ -130,11 +128,13 @@ def _idle_until_now(decision: Decision) -> tuple[str, int]:
 
 
 def _numbers(decision: Decision) -> tuple[int | None, int | None]:
-    kind = workload_kind(decision.ref.kind)
-    if kind.scaled_by == "Suspend":
-        change = next((one for one in decision.changes if one.path == kind.replicas_path), None)
-        return (None, None) if change is None else (int(not change.before), int(not change.after))
+    """Return the replicas before and after; of what is switched off 1 while it runs, else 0."""
+    if any(change.path[-1] in PREVIOUS_VALUES for change in decision.changes):
+        return _SWITCHED.get(effect_of(decision), (None, None))
     return decision.replicas_before, decision.replicas_after
+
+
+_SWITCHED: Mapping[Effect, tuple[int, int]] = {Effect.IDLE: (1, 0), Effect.WAKE: (0, 1)}
 
 
 def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:

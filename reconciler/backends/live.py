@@ -25,6 +25,7 @@ from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSetti
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
 from reconciler.model import JOURNAL
+from reconciler.workload_kinds import WorkloadKind
 
 OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 
@@ -32,13 +33,15 @@ OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 class LiveSettings(Struct, frozen=True):
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
 
-    `namespace` is the Fleet's own; `recorder`, where given, is called with the cluster's name and what was read of it.
+    `namespace` and `switches` are the Fleet's; `recorder`, where given, is called with the cluster's name and what was
+    read of it.
     """
 
     at: datetime
     namespace: str
     settings: RequestSettings
     recorder: OnClusterRead | None = None
+    switches: tuple[WorkloadKind, ...] = ()
 
 
 def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
@@ -62,7 +65,7 @@ def _open_server(
 ) -> Backend:
     client = ApiClient(connection, live.settings)
     recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
-    cluster = KubernetesCluster(settings.name, client, recorder, budget)
+    cluster = KubernetesCluster(settings.name, client, recorder, budget, live.switches)
     return Backend(
         name=settings.name,
         cluster=cluster,

@@ -83,7 +83,7 @@ def doctor_command(options: DoctorOptions) -> int:
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = LiveSettings(options.now, policies.fleet.namespace, options.settings)
+    live = LiveSettings(options.now, policies.fleet.namespace, options.settings, switches=policies.fleet.switch_kinds)
     opened = open_live((cluster.connection for cluster in options.bounded(policies.fleet).clusters), live)
     sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
     state = observe(policies, sources, scope=options.scope)

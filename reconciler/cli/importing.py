@@ -167,7 +167,7 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
         ClusterError: some cannot be read.
     """
     fleet = options.bounded(fleet_source.fleet_of_contexts([context], None))
-    live = LiveSettings(options.now, fleet.namespace, options.settings)
+    live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
     opened = open_live((cluster.connection for cluster in fleet.clusters), live)
     served = next(iter(opened.backends.values())).served
     assert served is not None
@@ -247,7 +247,7 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     Raises:
         ClusterError: a cluster does not say.
     """
-    live = LiveSettings(options.now, fleet.namespace, options.settings)
+    live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
     opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
     found: dict[ObjectRef, int] = {}
     for name, backend in opened.backends.items():

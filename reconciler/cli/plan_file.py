@@ -56,7 +56,7 @@ def read_saved(file: str, options: RunOptions, max_age: timedelta) -> Plan:
     if isinstance(document, dict) and document.get("kind") == "Report":
         raise PlanFileError(f"{file}: is the report of an apply, expected a saved plan; `reconciler show` shows it")
     made = plan_from_dict(document, where=file)
-    check_allowed(made, file)
+    check_allowed(made, file, None)
     _check_age(made, file, options, max_age)
     return made
 
@@ -80,13 +80,15 @@ def policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
 
 
 def check_saved(made: Plan, fleet: Fleet, file: str) -> None:
-    """Check that `made` is of the Fleet, and writes ConfigMaps nowhere but in its own namespace.
+    """Check that `made` is of the Fleet, changes only what its switches say, and writes ConfigMaps nowhere but in its
+    own namespace.
 
     Raises:
         PlanFileError: it is not.
     """
     if made.fleet not in (fleet.name, *fleet.former_names):
         raise PlanFileError(f'{file}: is of Fleet "{short(made.fleet)}", expected "{fleet.name}"; plan again')
+    check_allowed(made, file, fleet.switch_kinds)
     for action in made.actions:
         if action.ref.kind == "ConfigMap" and action.ref.namespace != fleet.namespace:
             raise PlanFileError(
@@ -158,6 +160,7 @@ def _check_served(action: Action, world: World, file: str) -> None:
     """
     kinds = world.accesses[action.ref.cluster].cluster.scale_kinds()
     places = {(kind.group, kind.kind, kind.replicas_path) for kind in kinds}
+    places |= {(kind.group, kind.kind, kind.replicas_path[:-1]) for kind in kinds if kind.in_map}
     written = [change.path for change in action.decision.changes if change.path[0] == "spec"]
     if not all((action.ref.group, action.ref.kind, path) in places for path in written):
         raise PlanFileError(
@@ -231,5 +234,5 @@ def show_command(options: ShowOptions) -> None:
     from reconciler.report.json import plan_and_outcomes
 
     made, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
-    check_allowed(made, options.file)
+    check_allowed(made, options.file, None)
     show(FORMATS[options.output](made, outcomes, options.style), options.output, color=options.color)

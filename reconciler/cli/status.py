@@ -35,7 +35,6 @@ from reconciler.report.status import (
 )
 from reconciler.report.text import wrapped
 from reconciler.untrusted_text import one_line
-from reconciler.workload_kinds import workload_kind
 from reconciler.world import World
 
 
@@ -208,7 +207,7 @@ def _origin(one: Change) -> str:
 
 def _scale(change: Change) -> str:
     before, after = change.before, change.after
-    if workload_kind(ObjectRef(*change.object.split("/", 3)).kind).scaled_by != "Suspend":
+    if ObjectRef(*change.object.split("/", 3)).kind != "CronJob":
         return f"{_known(before)} -> {_known(after)}"
     words = ["?" if running is None else "false" if running else "true" for running in (before, after)]
     return f"suspend {' -> '.join(words)}"

@@ -110,7 +110,7 @@ class _Removal:
     """What is of ours on the clusters of `fleet`; where contexts stand in for it, that of every Fleet is."""
 
     def __init__(self, options: UninstallOptions, fleet: Fleet) -> None:
-        live = LiveSettings(options.now, fleet.namespace, options.settings)
+        live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
         opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
         self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}
         self._fleet = fleet

@@ -43,7 +43,6 @@ IDLED_TO = "reconciler/idled-to"
 WAKE_DUE = "reconciler/wake-due"
 CAUSE = "reconciler/cause"
 ORPHANED_SINCE = "reconciler/orphaned-since"
-PREVIOUS_SUSPEND = "reconciler/previous-suspend"
 PREVIOUS_BOUNDS = "reconciler/previous-bounds"
 LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, on which hours, and when
 WAKE_BEGUN_AT = "reconciler/wake-begun-at"

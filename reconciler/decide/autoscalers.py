@@ -29,7 +29,6 @@ from reconciler.decide.annotations import (
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
-from reconciler.workload_kinds import workload_kind
 
 AUTOSCALER_LISTS = {"horizontalpodautoscalers": "HorizontalPodAutoscalers", "scaledobjects": "ScaledObjects"}
 """What lists everything that scales a workload, by its key in `ObservedCluster.unreadable`."""
@@ -59,7 +58,7 @@ def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
         keda={
             (workload.ref.namespace, *workload.scale_target): workload
             for workload in cluster.workloads
-            if workload.scale_target is not None and workload_kind(workload.ref.kind).scaled_by == "Pause"
+            if workload.scale_target is not None and workload.kind.scaled_by == "Pause"
         },
     )
 

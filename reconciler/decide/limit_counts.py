@@ -30,7 +30,6 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Decision
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, Fleet, IdlingPolicy, MetricCriterion
-from reconciler.workload_kinds import workload_kind
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name.
@@ -88,7 +87,7 @@ def weight_of(workload: Workload) -> int:
 
     Whoever may write a number of replicas must not move a limit by it. A kind that does not say what runs counts 1.
     """
-    if not workload_kind(workload.ref.kind).counts:
+    if not workload.kind.counts:
         return 0
     return min(workload.spec_replicas, 1 if workload.status_replicas is None else workload.status_replicas)
 
@@ -99,7 +98,7 @@ def scalable_workloads(state: ObservedState) -> list[Workload]:
         workload
         for name in sorted(state.clusters)
         for workload in _unowned(state.clusters[name].workloads)
-        if workload_kind(workload.ref.kind).scaled_by != "Pause"
+        if workload.kind.scaled_by != "Pause"
     ]
 
 

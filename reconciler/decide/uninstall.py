@@ -14,7 +14,6 @@ from reconciler.decide.annotations import (
     PLACED,
     PREVIOUS_BOUNDS,
     PREVIOUS_SCALE,
-    PREVIOUS_SUSPEND,
     RECORDED_BY,
     SCALE_REASON,
     SPARED_COST,
@@ -26,8 +25,9 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Notice, Phase, Verb, group_name
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, NOTHING, ObjectRef
+from reconciler.workload_kinds import PREVIOUS_VALUES
 
-_RECORDS = (IDLED_AT, UNIDLE_TARGETS, PREVIOUS_SCALE, PREVIOUS_SUSPEND, PREVIOUS_BOUNDS, PLACED)
+_RECORDS = (IDLED_AT, UNIDLE_TARGETS, PREVIOUS_SCALE, *PREVIOUS_VALUES, PREVIOUS_BOUNDS, PLACED)
 _OF_OTHERS = "idling.alpha.openshift.io/"
 _SCALE = SCALE_REASON.partition("/")[0] + "/"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

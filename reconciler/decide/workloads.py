@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from reconciler.model import OwnerReference, Pod, Workload
-from reconciler.workload_kinds import workload_kind
 
 OwnerKey = tuple[str, str]
 """(namespace, uid) of an owner: the uid alone must never be looked up."""
@@ -66,11 +65,11 @@ def in_rollout(workload: Workload) -> bool:
     progressing = workload.condition("Progressing")
     if progressing is not None and progressing.status == "False":
         return False
-    if workload.updated_replicas is None and workload_kind(workload.ref.kind).pods != "ReplicaSets":
+    if workload.updated_replicas is None and workload.kind.pods != "ReplicaSets":
         return False  # absent means 0 where it is omitted when empty, and "does not say" for other kinds
     return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
 
 
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
-    return workload_kind(workload.ref.kind).pods == "ReplicaSets" and in_rollout(workload)
+    return workload.kind.pods == "ReplicaSets" and in_rollout(workload)

@@ -66,8 +66,10 @@ class Part(Struct, frozen=True):
 
     def simulation(self) -> _Simulation:
         order = victim_order(lambda: self.metrics.now)
-        recording = self.source.recording
-        cluster = MemoryCluster(self.cluster.name, self.entries, victim_order=order, recording=recording)
+        recording, switches = self.source.recording, self.source.switches
+        cluster = MemoryCluster(
+            self.cluster.name, self.entries, victim_order=order, recording=recording, switches=switches
+        )
         return _Simulation(self, Opened({self.cluster.name: Backend(self.cluster.name, cluster, self.metrics)}))
 
 
@@ -298,7 +300,13 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
             )
         names = frozenset(space for space in reaching if not reaching[space])
         order = victim_order(source.now)
-        left = MemoryCluster(known.name, _entries_in(spaces, names), victim_order=order, recording=source.recording)
+        left = MemoryCluster(
+            known.name,
+            _entries_in(spaces, names),
+            victim_order=order,
+            recording=source.recording,
+            switches=source.switches,
+        )
         rest[known.name] = replace(backend, cluster=left, metrics=None)
     return parts, replace(opened, backends=rest)
 

@@ -44,7 +44,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.untrusted_text import whole_number_in
 from reconciler.worker_pool import WorkerPool
-from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
+from reconciler.workload_kinds import PAUSED_REPLICAS
 from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
@@ -291,9 +291,7 @@ def _replicas_of(
 ) -> dict[ObjectRef, int]:
     """Return the replicas of everything that nothing else with a scale owns or steers; a CronJob 1, suspended 0."""
     found = {
-        ref: one.spec_replicas
-        for ref, one in workloads.items()
-        if one.owner is None and workload_kind(ref.kind).scaled_by != "Pause"
+        ref: one.spec_replicas for ref, one in workloads.items() if one.owner is None and one.kind.scaled_by != "Pause"
     }
     for ref, target in targets.items():
         paused = _paused_at(workloads.get(ref))

@@ -27,7 +27,6 @@ from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.change_words import is_metadata
-from reconciler.workload_kinds import workload_kind
 
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 
@@ -61,6 +60,7 @@ class WorkloadTimeline(Struct, frozen=True):
     segments: tuple[Segment, ...]
     requests: PodRequests = PodRequests()
     labels: Mapping[str, str] = NOTHING
+    runs: bool = True  # its replicas are pods; what has a switch, such as a CronJob, has none of its own
 
     @property
     def steps(self) -> tuple[tuple[datetime, int], ...]:
@@ -70,11 +70,6 @@ class WorkloadTimeline(Struct, frozen=True):
             if not found or found[-1][1] != segment.replicas:
                 found.append((segment.start, segment.replicas))
         return tuple(found)
-
-    @property
-    def runs(self) -> bool:
-        """Whether its replicas are pods that run; a CronJob has none of its own."""
-        return workload_kind(self.ref.kind).counts
 
 
 class HeldBackPeriod(Struct, frozen=True):
@@ -231,7 +226,7 @@ class Recording:
         more = {
             ref: count - before.replicas.get(ref, 0)
             for ref, count in step.replicas.items()
-            if count > before.replicas.get(ref, 0) and workload_kind(ref.kind).counts
+            if count > before.replicas.get(ref, 0) and self._has_pods(ref)
         }
         if not more:
             return
@@ -247,6 +242,10 @@ class Recording:
             if step.targets.get(action.ref, action.ref) in more
         )
         self._wakes.append(Wake(step.at, sum(more.values()), needed, clusters, tuple(sorted(tiers.items()))))
+
+    def _has_pods(self, ref: ObjectRef) -> bool:
+        workload = self._workloads.get(ref)
+        return workload is None or workload.kind.counts
 
     def result(self, start: datetime) -> Forecast:
         """Return all of it."""
@@ -283,6 +282,7 @@ class Recording:
                 segments=tuple(self._segments[ref]),
                 requests=self._simulation.requests(ref),
                 labels={**labels.get(ref.cluster, NOTHING).get(ref.namespace, NOTHING), **own},
+                runs=self._has_pods(ref),
             )
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE,
@@ -48,8 +50,9 @@ from reconciler.model import (
 from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.plan.writes import missing_maps
 from reconciler.policy.types import PolicySet
+from reconciler.switches import SWITCHES
 from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in
-from reconciler.workload_kinds import PAUSED_REPLICAS, SCALABLE_KINDS, workload_kind
+from reconciler.workload_kinds import PAUSED_REPLICAS, SCALABLE_KINDS, GroupKind, Scalar, WorkloadKind, workload_kind
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]
@@ -83,15 +86,30 @@ def _is_texts(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values()))
 
 
-_OF_SCALE: Mapping[str, _Check] = {"Replicas": _is_count, "Suspend": _is_flag, "Pause": _is_text}
-_OF_KIND: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
-    key: {
-        kind.replicas_path: _OF_SCALE[kind.scaled_by],
-        **({(*_LABELS, FEDERATED_LABEL): _is_text} if kind.counts else {}),
-    }
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, Scalar)
+
+
+def _is_map(value: Any) -> bool:
+    return _is_texts(value) and (value is None or len(value) == 1)
+
+
+_OF_TYPE: Mapping[type, _Check] = {bool: _is_flag, int: _is_count, str: _is_text}
+
+
+def _of_scale(kind: WorkloadKind) -> Mapping[_Path, _Check]:
+    """Return what may be written where a kind has its scale; the map that holds a switch may be made with it."""
+    if not kind.is_switch:
+        return {kind.replicas_path: _is_text if kind.scaled_by == "Pause" else _is_count}
+    value = {kind.replicas_path: _OF_TYPE[type(kind.off)]}
+    return {**value, kind.replicas_path[:-1]: _is_map} if kind.in_map and kind.replicas_path[0] == "spec" else value
+
+
+_OF_KIND: Mapping[GroupKind, Mapping[_Path, _Check]] = {
+    key: {**_of_scale(kind), **({(*_LABELS, FEDERATED_LABEL): _is_text} if kind.counts else {})}
     for key, kind in SCALABLE_KINDS.items()
 }
-_FIELDS: Mapping[tuple[str, str], Mapping[_Path, _Check]] = {
+_FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
     ("", "Service"): {},
     ("", "Endpoints"): {},
     ("discovery.k8s.io", "EndpointSlice"): {},
@@ -131,16 +149,34 @@ _OF_PEOPLE = frozenset({EXCLUDE, EXCLUDE_UNTIL})
 """Annotations of ours that only people write; a run may test them."""
 
 
-def check_allowed(plan: Plan, where: str) -> None:
+class _Switches(Struct, frozen=True):
+    """The switches by (group, kind); None: nobody knows them yet."""
+
+    kinds: Mapping[GroupKind, WorkloadKind] | None
+
+    def may_be(self, key: GroupKind) -> bool:
+        """Return whether a kind is, or may be, switched off."""
+        if self.kinds is None:
+            return key in SWITCHES or is_custom(*key)
+        return key in self.kinds
+
+    def of(self, key: GroupKind) -> WorkloadKind | None:
+        return None if self.kinds is None else self.kinds.get(key)
+
+
+def check_allowed(plan: Plan, where: str, switches: Iterable[WorkloadKind] | None = ()) -> None:
     """Check that every action of `plan` is one that a run may plan; `where` names the plan in errors.
+
+    `switches` are those of the Fleet; None: nobody knows yet, so that what looks like one is let through.
 
     Raises:
         PlanFileError: one is not; it names the action and the path.
     """
     if not _RUN.fullmatch(plan.run):
         raise PlanFileError(f'{where}: $.run is "{short(plan.run)}", expected the id of a run; plan again')
+    known = _Switches(None if switches is None else {(one.group, one.kind): one for one in switches})
     for action in plan.actions:
-        for path, what in _overreaches(action.decision):
+        for path, what in _overreaches(action.decision, known):
             raise PlanFileError(f"{where}: action {action.id} ({short(str(action.ref))}): {path}{what}; plan again")
 
 
@@ -149,10 +185,11 @@ def is_custom(group: str, kind: str) -> bool:
     return (group, kind) not in _FIELDS and "." in group and not f".{group}".endswith(".k8s.io")
 
 
-def _overreaches(decision: Decision) -> Iterator[tuple[str, str]]:
+def _overreaches(decision: Decision, switches: _Switches) -> Iterator[tuple[str, str]]:
     """Yield what a run would never do, each as its path and what is wrong with it."""
     ref = decision.ref
-    if (ref.group, ref.kind) not in _FIELDS and not is_custom(ref.group, ref.kind):
+    key = (ref.group, ref.kind)
+    if key not in _FIELDS and not switches.may_be(key) and not is_custom(*key):
         yield "object", f" is a {short(ref.kind)} of {short(ref.group) or 'the core group'}, which no plan changes"
         return
     yield from _names(decision)
@@ -163,7 +200,7 @@ def _overreaches(decision: Decision) -> Iterator[tuple[str, str]]:
     else:
         if decision.uid is None:
             yield "object.uid", " is null, expected that of an object that is there"
-        yield from _changes(decision)
+        yield from _changes(decision, switches)
     if decision.orphan and decision.verb is not Verb.DELETE:
         yield "orphan", " is true, expected that of a deletion only"
 
@@ -181,10 +218,10 @@ def _names(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "object.name", f' is "{short(ref.name)}", expected a ConfigMap that runs write'
 
 
-def _changes(decision: Decision) -> Iterator[tuple[str, str]]:
+def _changes(decision: Decision, switches: _Switches) -> Iterator[tuple[str, str]]:
     missing = missing_maps(decision)
     for change in decision.changes:
-        check = _check_of(decision, change.path)
+        check = _check_of(decision, change.path, switches)
         if check is None:
             yield (
                 f"after {short(pointer(change.path))}",
@@ -200,13 +237,18 @@ def _changes(decision: Decision) -> Iterator[tuple[str, str]]:
                 f"after {short(pointer(change.path))}",
                 f" is {short(repr(change.after))}, expected what belongs there",
             )
-    yield from _replicas(decision)
+    if not switches.may_be((decision.ref.group, decision.ref.kind)):
+        yield from _replicas(decision)
 
 
-def _check_of(decision: Decision, path: _Path) -> _Check | None:
+def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | None:
     """Return what the value at `path` must be, None where nothing is ever written there."""
     ref = decision.ref
-    if is_custom(ref.group, ref.kind) and path[0] == "spec" and len(path) > 1:
+    key = (ref.group, ref.kind)
+    switch = switches.of(key)
+    if switches.kinds is None and switches.may_be(key) and (path[0] == "spec" or path[:-1] == _ANNOTATIONS):
+        return lambda value: _is_scalar(value) or _is_map(value)
+    if switch is None and is_custom(*key) and path[0] == "spec" and len(path) > 1:
         return _is_count
     if path == _TEMPLATE and decision.verb is not Verb.OVERWRITE:
         return None
@@ -215,8 +257,8 @@ def _check_of(decision: Decision, path: _Path) -> _Check | None:
     if path[:-1] == _ANNOTATIONS and path[-1] in _OF_PEOPLE:
         return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
-        return None if (ref.group, ref.kind) in _NO_ANNOTATIONS else _is_text
-    fields = _FIELDS.get((ref.group, ref.kind), _OF_KIND["apps", "Deployment"])  # a custom kind
+        return None if key in _NO_ANNOTATIONS else _is_text
+    fields = _FIELDS.get(key, _OF_KIND["apps", "Deployment"]) if switch is None else _of_scale(switch)
     return fields.get(path) or fields.get((*path[:-1], "*")) or _ONLY_TESTED.get(path)
 
 
@@ -327,12 +369,14 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
     """
     clusters = [one.name for one in policies.fleet.clusters]
     totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
+    switched = {(one.group, one.kind) for one in policies.fleet.switch_kinds}
     most: dict[int, int] = {}
     together: dict[tuple[str, ...], int] = {}
     for action in actions:
         ref, decision = action.ref, action.decision
         placed = totals.get(ref, 0) if decision.job == "placement" else 0
-        most[action.id] = max(there.get(ref, 0), placed, 0 if workload_kind(ref.kind).counts else 1)
+        counts = workload_kind(ref.kind).counts and (ref.group, ref.kind) not in switched
+        most[action.id] = max(there.get(ref, 0), placed, 0 if counts else 1)
         beside = (decision.group, ref.cluster, ref.namespace)
         together[beside] = max(together.get(beside, 0), most[action.id])
     for action in actions:

@@ -56,9 +56,12 @@ def is_acted_on(change: FieldChange) -> bool:
     """Return whether somebody else than us acts on what changes: the spec, and annotations that are not ours."""
     if change.before == change.after:
         return False
-    if change.path[:2] == ("metadata", "annotations"):
-        return not change.path[-1].startswith(OUR_ANNOTATIONS)
-    return change.path[:1] == ("spec",)
+    return change.path[:1] == ("spec",) or is_of_others(change.path)
+
+
+def is_of_others(path: tuple[str, ...]) -> bool:
+    """Return whether `path` is that of an annotation that is not ours."""
+    return path[:2] == ("metadata", "annotations") and not path[-1].startswith(OUR_ANNOTATIONS)
 
 
 def added(decision: Decision) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
+from reconciler.policy.kinds.selector import kind_fault
 from reconciler.policy.overlaps import undecided_pairs
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.tenants import FileOwners
@@ -144,10 +145,25 @@ def _against_fleet(one: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
     if judged(("spec", "clusters")):
         for path in _cluster_paths(one):
             _check_cluster(one, path, fleet.policy)
+    if judged(("spec", "switches")):
+        _check_switched(one, {kind.kind.lower() for kind in fleet.policy.switch_kinds})
     picker = POLICY_KINDS[one.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
         check_host(one, picker, one.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
     return one.problems[known:]
+
+
+def _check_switched(one: PolicyDocument, switched: Collection[str]) -> None:
+    """Check that kinds without replicas are selected only where the Fleet has a switch for them, and never placed."""
+    for path, selector in _selectors(one):
+        for position, kind in enumerate(() if selector.workloads is None else selector.workloads.kinds):
+            fault = kind_fault(kind)
+            if fault is not None and kind.lower() not in switched:
+                one.add((*path, "workloads", "kinds", position), f"is {shown(kind)}, {fault}")
+    target = one.policy.target if isinstance(one.policy, FederatedReplicaSet) else None
+    if target is not None and target.kind.lower() in switched:
+        words = "expected a kind whose replicas can be spread; the Fleet has a switch for it"
+        one.add(("spec", "targetRef", "kind"), f"is {shown(target.kind)}, {words}")
 
 
 def _cluster_paths(one: PolicyDocument) -> Iterator[Path]:

@@ -229,6 +229,8 @@ def _union(kinds: list[Any], definitions: _Schema) -> _Schema:
     # int | float is written as two types, since msgspec takes bounds of one only; a JSON number is both.
     if {"type": "integer"}.items() <= options[0].items() and len(options) > 1:
         options = options[1:]
+    if NoneType not in kinds and len(options) > 1 and all(one.keys() == {"type"} for one in options):
+        return {"type": [one["type"] for one in options]}
     if NoneType not in kinds:
         return options[0] if len(options) == 1 else {"anyOf": options}
     if len(options) == 1 and isinstance(options[0].get("type"), str):

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import MetricsSource
-from reconciler.backends.snapshot.cluster import open_snapshot
+from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
 from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time
@@ -74,11 +74,12 @@ def _played(case: Case, simulation: Simulation, answers: GivenAnswers, zone: tzi
 
 def _opened(file: CaseFile, policies: PolicySet) -> Opened:
     names = [cluster.name for cluster in policies.fleet.clusters]
+    switches = policies.fleet.switch_kinds
     order = victim_order(lambda: _EPOCH)  # what is played has that of its own time
     if file.snapshot:
-        return open_snapshot(file.snapshot, names, order, policies.fleet.namespace)
+        return open_snapshot(file.snapshot, names, order, SnapshotSettings(policies.fleet.namespace, switches=switches))
     try:
-        made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order) for name in names}
+        made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order, switches) for name in names}
     except SnapshotError as error:
         found = [replace(one, file=file.place.file, line=file.place.line) for one in error.problems]
         raise SnapshotError.of(found) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS
@@ -61,19 +61,18 @@ def field_of(decision: Decision) -> tuple[str, str]:
     Of several the others are named beside how they change.
     """
     before, after = decision.replicas_before, decision.replicas_after
-    if (
-        after is not None
-        and workload_kind(decision.ref.kind).scaled_by != "Suspend"
-        and decision.verb is not Verb.OVERWRITE
-    ):
+    if after is not None and not workload_kind(decision.ref.kind).is_switch and decision.verb is not Verb.OVERWRITE:
         unchanged = before == after or (before is None and decision.verb is not Verb.CREATE)
         return "replicas", f"{after}" if unchanged else f"{before or 0} -> {after}"
-    fields = [
-        (one_line(one.path[-1].rpartition("/")[2]), _values_of(one)) for one in decision.changes if is_acted_on(one)
-    ]
+    fields = [(field_name(one.path), _values_of(one)) for one in decision.changes if is_acted_on(one)]
     if not fields:
         return "", ""
     return fields[0][0], ", ".join([fields[0][1], *(f"{name} {change}" for name, change in fields[1:])])
+
+
+def field_name(path: Sequence[str]) -> str:
+    """Return the last part of a path as people name it, an annotation without its prefix."""
+    return one_line(path[-1].rpartition("/")[2])
 
 
 def what_of(decision: Decision) -> str:

@@ -12,7 +12,16 @@ from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.model import Plan, json_value
-from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, verb_of, victims_of
+from reconciler.report.change_words import (
+    field_name,
+    field_of,
+    is_metadata,
+    metadata_words,
+    name_of,
+    value_text,
+    verb_of,
+    victims_of,
+)
 from reconciler.report.closest_selector import SelectorMatch
 from reconciler.report.groups import reasons_in
 from reconciler.report.reason_words import age
@@ -150,7 +159,11 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
 
 
 def _state(workload: Workload) -> str:
-    return str(workload.spec_replicas) if workload.suspend is None else f"suspend {str(workload.suspend).lower()}"
+    switch = workload.switch
+    if switch is None:
+        return str(workload.spec_replicas)
+    value = switch.kind.absent if switch.value is None else switch.value
+    return f"{field_name(switch.kind.replicas_path)} {value_text(value)}"
 
 
 def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, str]:

@@ -303,8 +303,8 @@ def _idle_after(plan: Plan, applied: Iterable[Action]) -> dict[ObjectRef, tuple[
     for action in applied:
         effect = effect_of(action.decision)
         if effect is Effect.IDLE:
-            suspends = workload_kind(action.ref.kind).scaled_by == "Suspend"
-            found[action.ref] = action.policy, 0 if suspends else action.decision.removed
+            has_switch = workload_kind(action.ref.kind).is_switch
+            found[action.ref] = action.policy, 0 if has_switch else action.decision.removed
         elif effect is Effect.WAKE:
             found.pop(action.ref, None)
     return found

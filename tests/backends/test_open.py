@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
-from reconciler.backends.snapshot.cluster import open_snapshot
+from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
 from reconciler.errors import SnapshotError, UsageError
 from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
@@ -59,9 +59,9 @@ def test_the_problems_of_all_clusters_come_at_once(tmp_path: Path) -> None:
 
 
 def test_the_journal_is_a_config_map_in_our_namespace(tmp_path: Path) -> None:
-    backend = open_snapshot(a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east"], last_names_first, "ours").backends[
-        "east"
-    ]
+    backend = open_snapshot(
+        a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east"], last_names_first, SnapshotSettings("ours")
+    ).backends["east"]
     assert backend.store is not None
     assert backend.cluster is not None
     backend.store.write("key", "value", None)

@@ -296,7 +296,7 @@ def test_cron_jobs_and_scaled_objects(tmp_path: Path) -> None:
         },
     )
     (nightly,) = cluster.list(BUILT_IN["CronJob"])
-    assert (nightly.suspend, nightly.starting_deadline, nightly.replicas_path) == (True, 60, ("spec", "suspend"))
+    assert (nightly.switch.value, nightly.starting_deadline, nightly.replicas_path) == (True, 60, ("spec", "suspend"))
     (scaled,) = cluster.list(BUILT_IN["ScaledObject"])
     assert (scaled.scale_target, scaled.replicas) == (("Deployment", "web"), None)
     assert scaled.replicas_writer == FieldWriter("argocd-controller", datetime(2026, 11, 20, 11, tzinfo=UTC))

@@ -31,10 +31,10 @@ from reconciler.backends.decode.wire import (
     datetime_of,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Workload
+from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
 from reconciler.pod_requests import NO_REQUESTS, PodRequests, requests_of
 from reconciler.untrusted_text import MOST_REPLICAS
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import CRON_JOB, Ready, WorkloadKind, same_scalar
 
 W = TypeVar("W", bound=Wire)
 
@@ -137,7 +137,7 @@ def _cron_job(decoded: shapes.CronJob, _: WorkloadKind | None) -> dict[str, Any]
     spec = decoded.spec or shapes.CronJobSpec()
     job = spec.job_template.spec if spec.job_template is not None else None
     return {
-        "suspend": spec.suspend,
+        "switch": Switch(CRON_JOB, spec.suspend),
         "starting_deadline": spec.starting_deadline_seconds,
         "template_labels": _template_labels(job.template if job is not None else None),
     }
@@ -150,6 +150,8 @@ def _scaled_object(decoded: shapes.ScaledObject, _: WorkloadKind | None) -> dict
 
 def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any]:
     """What is called as in the built-in kinds is read like there, where it also looks like there."""
+    if scale is not None and scale.is_switch:
+        return _switched(decoded, scale)
     spec, status = decoded.spec or {}, decoded.status or {}
     conditions = _if_shaped(shapes.CustomStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
@@ -166,6 +168,53 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
         "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
         "requests": _pod_requests(_if_shaped(shapes.PodTemplate, spec.get("template"))),
     }
+
+
+def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
+    """Return what is read of what has a switch. Its pods are not counted: it is ready, or it is not."""
+    value = switch_tree(decoded)
+    *parents, key = kind.replicas_path
+    holder = value_below(value, parents)
+    found = holder.get(key) if isinstance(holder, Mapping) else None
+    is_null = isinstance(holder, Mapping) and key in holder and found is None
+    strange = is_null or not isinstance(found, bool | int | str | None)
+    missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path)
+    beyond = _missing_parent(value, parents) if kind.in_map and parents[0] == "spec" else ""
+    return {
+        "switch": Switch(
+            kind,
+            None if strange else found,
+            has_map=holder is not None,
+            alone=isinstance(holder, Mapping) and holder.keys() == {key},
+        ),
+        "no_place": f"{'.'.join(kind.replicas_path)} with a single value" if strange else missing or beyond,
+        "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),
+    }
+
+
+def switch_tree(decoded: shapes.Custom) -> dict[str, Any]:
+    """Return the parts of a custom resource in which switches stand, and what shows that it runs."""
+    metadata = {} if decoded.metadata.annotations is None else {"annotations": decoded.metadata.annotations}
+    spec = {} if decoded.spec is None else {"spec": decoded.spec}
+    return {"metadata": metadata, **spec, "status": decoded.status or {}}
+
+
+def is_ready(value: Any, ready: Ready) -> bool:
+    """Return whether an object shows what `ready` says."""
+    if ready.path:
+        return same_scalar(value_below(value, ready.path), ready.value)
+    conditions = value["status"].get("conditions")
+    return any(
+        isinstance(one, Mapping) and (one.get("type"), one.get("status")) == (ready.type, ready.status)
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def value_below(value: Any, path: Sequence[str]) -> Any:
+    """Return what stands at `path` in `value`, None where nothing does."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _no_place(value: Any, path: Sequence[str]) -> str:
@@ -207,8 +256,7 @@ def number_at(value: Any, path: Sequence[str]) -> int | None:
 
     Argo Rollouts writes its observedGeneration as a text.
     """
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+    value = value_below(value, path)
     if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_COUNT:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -72,15 +72,24 @@ _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NO
 
 
 class KubernetesCluster:
-    """The cluster `name`, asked through `client`. What it serves is asked once; lists are taken from `budget`."""
+    """The cluster `name`, asked through `client`. What it serves is asked once; lists are taken from `budget`.
+
+    `switches` are the kinds that are switched off in place of being scaled, whether it serves them or not.
+    """
 
     def __init__(
-        self, name: str, client: ApiClient, recorder: OnRead | None = None, budget: ReadBudget | None = None
+        self,
+        name: str,
+        client: ApiClient,
+        recorder: OnRead | None = None,
+        budget: ReadBudget | None = None,
+        switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
         self._name = name
         self._client = client
         self._recorder = recorder
         self._budget = budget or ReadBudget()
+        self._switches = switches
         self._account: ServiceAccount | None = None
         self._guard = threading.Lock()
         self._discovery: ServedKinds | None = None
@@ -163,7 +172,7 @@ class KubernetesCluster:
     def _discovered(self) -> ServedKinds:
         with self._guard:
             if self._discovery is None:
-                self._discovery = discover(self._client)
+                self._discovery = discover(self._client, self._switches)
             return self._discovery
 
     def _scale(self, group: str, kind: str) -> WorkloadKind | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.decode.workloads import scale_kind_of
@@ -151,8 +152,10 @@ class ServedKinds(Struct, frozen=True):
         return found is None or found.namespaced
 
 
-def discover(client: ApiClient) -> ServedKinds:
+def discover(client: ApiClient, switches: Iterable[WorkloadKind] = ()) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
+
+    Those of `switches` that it serves are switched off, also where they have /scale.
 
     Raises:
         ClusterError: the cluster does not say what it serves.
@@ -161,7 +164,8 @@ def discover(client: ApiClient) -> ServedKinds:
     served = {(one.group, one.version, one.plural): one for one in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
-    custom = sorted(_custom_scales(served.values()))
+    switched = {(one.group, one.kind) for one in switches}
+    custom = sorted(_custom_scales(one for one in served.values() if (one.group, one.kind) not in switched))
     silent = {**_too_many(client.cluster, custom), **silent}
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
         fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
@@ -172,6 +176,10 @@ def discover(client: ApiClient) -> ServedKinds:
             kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
         if kind is not None:
             kinds[group, kind.kind] = kind
+    for one in switches:
+        plurals = {each.plural: each for each in found if (each.group, each.kind) == (one.group, one.kind)}
+        for plural in plurals:
+            kinds[one.group, one.kind] = replace(one, plural=plural)
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = WorkloadKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)

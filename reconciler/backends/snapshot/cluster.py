@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
@@ -64,6 +66,11 @@ class SnapshotCluster:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def switches(self) -> tuple[WorkloadKind, ...]:
+        """The kinds that are switched off in place of being scaled."""
+        return self._store.switches
 
     def begin(self) -> None:
         """Begin a reading: until its `end` all lists are of the files as they are now."""
@@ -191,16 +198,23 @@ class SnapshotCluster:
             raise SnapshotError.of(problems)
 
 
+class SnapshotSettings(Struct, frozen=True):
+    """How a snapshot is opened: `namespace` and `switches` are the Fleet's; `now` None is when it is asked."""
+
+    namespace: str = "reconciler"
+    now: datetime | None = None
+    switches: tuple[WorkloadKind, ...] = ()
+
+
 def open_snapshot(
     directory: str | Path,
     clusters: Sequence[str],
     victim_order: VictimOrder,
-    namespace: str = "reconciler",
-    now: datetime | None = None,
+    settings: SnapshotSettings = SnapshotSettings(),  # noqa: B008 - it is frozen
 ) -> Opened:
-    """Open `clusters` over the folders of the same names in `directory`; `namespace` is the Fleet's own.
+    """Open `clusters` over the folders of the same names in `directory`.
 
-    Answers to queries that were recorded for the time `now` are as of now.
+    Answers to queries that were recorded for the time `now` of `settings` are as of now.
 
     A cluster without a folder has an `error`, and so has one whose files hold no object: an export that failed is no
     empty cluster; folders of others are left alone, with a warning.
@@ -216,13 +230,15 @@ def open_snapshot(
         if name not in folders:
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
-        cluster, found = _open_cluster(folders[name], top, victim_order, now)
+        cluster, found = _open_cluster(folders[name], top, victim_order, settings)
         if not found and cluster.is_emptied():
             why = f"the files in {folders[name]} hold no object, expected what kubectl get prints"
             backends[name] = Backend(name, error=why)
             continue
         own, wrong = read_metrics(folders[name], name, top)
-        backends[name] = _folder_backend(cluster, folders[name], SnapshotMetrics(name, recorded | own, now), namespace)
+        backends[name] = _folder_backend(
+            cluster, folders[name], SnapshotMetrics(name, recorded | own, settings.now), settings.namespace
+        )
         problems += wrong + found
     if problems:
         raise SnapshotError.of(problems)
@@ -247,11 +263,11 @@ def _folders(top: Path) -> dict[str, Path]:
 
 
 def _open_cluster(
-    directory: Path, top: Path, victim_order: VictimOrder, now: datetime | None
+    directory: Path, top: Path, victim_order: VictimOrder, settings: SnapshotSettings
 ) -> tuple[SnapshotCluster, list[Problem]]:
     name = directory.name
     recording, problems = read_recording(directory, name, top)
-    cluster = SnapshotCluster(Store(directory, name, top), victim_order, recording, now)
+    cluster = SnapshotCluster(Store(directory, name, top, settings.switches), victim_order, recording, settings.now)
     return cluster, problems + cluster.problems()
 
 

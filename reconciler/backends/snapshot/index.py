@@ -12,11 +12,11 @@ from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatc
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
-from reconciler.backends.decode.workloads import scale_kind_of
+from reconciler.backends.decode.workloads import scale_kind_of, value_below
 from reconciler.backends.json_patch import equal
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
-from reconciler.backends.snapshot.manifests import fill_status, value_below
+from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.model import ObjectRef
 from reconciler.workload_kinds import GroupKind, WorkloadKind
@@ -68,8 +68,9 @@ def derived_uid(cluster: str, key: Key) -> str:
 class Index:
     """The objects of all files. Built once; afterwards it follows each write."""
 
-    def __init__(self, cluster: str, files: Iterable[ManifestFile]) -> None:
+    def __init__(self, cluster: str, files: Iterable[ManifestFile], switches: Iterable[WorkloadKind] = ()) -> None:
         self.cluster = cluster
+        self._switches = tuple(switches)
         self.entries: dict[Key, ManifestEntry] = {}
         self.problems: list[Problem] = []
         self.repeated: list[ManifestEntry] = []  # those that also have a file of their own, which is the same
@@ -177,7 +178,7 @@ class Index:
             decoded = decoded_value(Custom, entry.value)
         except msgspec.ValidationError:
             return [(one.path, one.words()) for one in mismatches(entry.value, Custom)]
-        found = value_below(entry.value, scale.replicas_path)
+        found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
             return [(scale.replicas_path, f"is {json_words(found)}, expected a whole number of at least 0")]
         entry.decoded, entry.value = decoded, None
@@ -192,7 +193,8 @@ class Index:
                 self._scopes[kind] = spec.scope != "Cluster"
                 if scale is not None:
                     self.scales[kind] = scale
-        self.scales |= {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
+        known = (*BUILT_IN_SCALES, SCALED_OBJECT, *self._switches)
+        self.scales |= {(scale.group, scale.kind): scale for scale in known}
 
     def _take(self, entry: ManifestEntry) -> None:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""

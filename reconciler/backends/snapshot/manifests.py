@@ -5,7 +5,7 @@ An object without status means that everything it asks for is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from reconciler.backends.decode.shapes import (
     decoded_value,
 )
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.decode.workloads import count_at
+from reconciler.backends.decode.workloads import count_at, switch_tree, value_below
 from reconciler.backends.json_patch import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
@@ -121,7 +121,7 @@ def fill_status(decoded: Any, scale: WorkloadKind | None) -> None:
             wanted = decoded.spec.replicas if decoded.spec is not None else None
             decoded.status = _status(1 if wanted is None else wanted, decoded)
     elif isinstance(decoded, shapes.Custom):
-        if scale is not None and not decoded.status:
+        if scale is not None and not scale.is_switch and not decoded.status:
             decoded.status = _custom_status(decoded, scale)
     elif isinstance(decoded, shapes.Pod) and decoded.status in (None, shapes.PodStatus()):
         ready = shapes.StatusCondition("Ready", "True")
@@ -245,6 +245,8 @@ def instant_text(at: Instant) -> str:
 def _custom_parts(decoded: Custom, scale: WorkloadKind | None) -> dict[str, Any]:
     """Return spec and status with what is read of them: the rest of a custom resource is nobody's business."""
     scale = scale or WorkloadKind("", "", "", "")
+    if scale.is_switch:
+        return _switch_parts(decoded, scale)
     spec, status = decoded.spec or {}, decoded.status or {}
     parts: dict[str, Any] = {"spec": {}, "status": {}}
     replicas = count_at({"spec": spec}, scale.replicas_path)
@@ -266,6 +268,30 @@ def _custom_parts(decoded: Custom, scale: WorkloadKind | None) -> dict[str, Any]
     return {**parts, "status": parts["status"] or dict(_SAYS_NOTHING)}
 
 
+def _switch_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
+    """Return what is read of an object with a switch: where that stands, and what shows that it runs."""
+    value, ready = switch_tree(decoded), kind.ready
+    parts: dict[str, Any] = {"spec": {}} if decoded.spec is not None else {}
+    *parents, key = kind.replicas_path
+    if parents[0] == "spec":
+        for depth in range(1, len(parents) + 1):
+            if isinstance(value_below(value, parents[:depth]), Mapping):
+                parts = put_at(parts, tuple(parents[:depth]), {})
+        holder = value_below(value, parents)
+        if isinstance(holder, Mapping) and kind.in_map:
+            parts = put_at(parts, tuple(parents), {name: one for name, one in holder.items() if _is_scalar(one)})
+        elif isinstance(holder, Mapping) and key in holder:
+            parts = put_at(parts, kind.replicas_path, holder[key] if _is_scalar(holder[key]) else {})
+    status = _conditions(value["status"])
+    if ready is not None and ready.path and ready.path[0] == "status":
+        status = put_at({"status": status}, ready.path, value_below(value, ready.path))["status"]
+    return {**parts, "status": status or dict(_SAYS_NOTHING)}
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, bool | int | str | None)
+
+
 def _custom_template(template: Any) -> dict[str, Any]:
     """Return the labels of a template, and what its pods request where it looks like that of pods."""
     labels = value_below(template, ("metadata", "labels"))
@@ -283,13 +309,6 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     except msgspec.ValidationError:
         return {}
     return read
-
-
-def value_below(value: Any, path: Sequence[str]) -> Any:
-    """Return what stands at `path` in `value`, None where nothing does."""
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[str, Any]:

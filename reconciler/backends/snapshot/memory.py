@@ -14,6 +14,7 @@ from reconciler.backends.snapshot.object_store import REMOVED, Changes, Store
 from reconciler.backends.snapshot.recorder import Recording
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Workload, Write
+from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.documents import Document
 
 
@@ -30,8 +31,9 @@ class MemoryCluster(SnapshotCluster):
         *,
         victim_order: VictimOrder,
         recording: Recording | None = None,
+        switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
-        super().__init__(_MemoryStore(name, entries), victim_order, recording)
+        super().__init__(_MemoryStore(name, entries, switches), victim_order, recording)
         self.changes = 0
 
     @classmethod
@@ -41,10 +43,18 @@ class MemoryCluster(SnapshotCluster):
         Raises:
             SnapshotError: its files are malformed.
         """
-        return cls(cluster.name, cluster.entries(), victim_order=victim_order, recording=cluster.recording)
+        return cls(
+            cluster.name,
+            cluster.entries(),
+            victim_order=victim_order,
+            recording=cluster.recording,
+            switches=cluster.switches,
+        )
 
     @classmethod
-    def of_manifests(cls, name: str, manifests: Iterable[Any], victim_order: VictimOrder) -> MemoryCluster:
+    def of_manifests(
+        cls, name: str, manifests: Iterable[Any], victim_order: VictimOrder, switches: tuple[WorkloadKind, ...] = ()
+    ) -> MemoryCluster:
         """Return a cluster made of `manifests`, values as they stand in a file; a List counts as what is in it.
 
         Raises:
@@ -52,7 +62,8 @@ class MemoryCluster(SnapshotCluster):
         """
         read = [_entry_of(found, version, kind) for one in manifests for found, _, (version, kind) in objects_in(one)]
         wrong = [problem for one in read if isinstance(one, Problem) for problem in (one,)]
-        made = cls(name, (one for one in read if isinstance(one, ManifestEntry)), victim_order=victim_order)
+        entries = (one for one in read if isinstance(one, ManifestEntry))
+        made = cls(name, entries, victim_order=victim_order, switches=switches)
         wrong += made._store.index.problems
         if wrong:
             raise SnapshotError.of(wrong)
@@ -86,9 +97,9 @@ class MemoryCluster(SnapshotCluster):
 class _MemoryStore(Store):
     """Manifests without files."""
 
-    def __init__(self, cluster: str, entries: Iterable[ManifestEntry]) -> None:
-        super().__init__("", cluster)
-        self.index = Index(cluster, [ManifestFile("", entries=list(entries))])
+    def __init__(self, cluster: str, entries: Iterable[ManifestEntry], switches: tuple[WorkloadKind, ...]) -> None:
+        super().__init__("", cluster, switches=switches)
+        self.index = Index(cluster, [ManifestFile("", entries=list(entries))], switches)
 
     def held(self, exclusive: bool) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody else has it
         return nullcontext()

@@ -36,6 +36,7 @@ from reconciler.backends.snapshot.manifest_files import (
     read_file,
 )
 from reconciler.errors import Problem
+from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import read_bytes
 
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")
@@ -70,11 +71,21 @@ class Changes:
 class Store:
     """Reads files once, and again when they changed. The caller holds the folder."""
 
-    def __init__(self, directory: str | Path, cluster: str, root: str | Path | None = None) -> None:
-        """`directory` is that of the cluster called `cluster`; links may lead anywhere below `root`, by default it."""
+    def __init__(
+        self,
+        directory: str | Path,
+        cluster: str,
+        root: str | Path | None = None,
+        switches: tuple[WorkloadKind, ...] = (),
+    ) -> None:
+        """`directory` is that of the cluster called `cluster`; links may lead anywhere below `root`, by default it.
+
+        `switches` are the kinds that are switched off in place of being scaled.
+        """
         self.directory = Path(directory)
         self.cluster = cluster
-        self.index = Index(cluster, ())
+        self.switches = switches
+        self.index = Index(cluster, (), switches)
         self._root = str(root or directory)
         self._files: dict[str, ManifestFile] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -176,7 +187,7 @@ class Store:
                 problems.append(content)
                 continue
             self._files[path] = kept[path] if content is None else read_file(path, content)
-        self.index = Index(self.cluster, self._files.values())
+        self.index = Index(self.cluster, self._files.values(), self.switches)
         return problems + [one for file in self._files.values() for one in file.problems] + self.index.problems
 
     def _bytes(self, path: str) -> bytes | Problem:

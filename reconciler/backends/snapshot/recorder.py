@@ -236,6 +236,7 @@ class Recorder:
     def files(self, at: str) -> dict[str, str]:
         """Return the texts of the cluster's files by name; `at` is the time the queries were answered for."""
         custom = {(kind.group, kind.kind): kind for kind in self._kinds if kind not in BUILT_IN_SCALES}
+        defined = {key: kind for key, kind in custom.items() if not kind.is_switch}
         found = {
             f"{ReadKey.of(resource).resource}.yaml": _documents(
                 manifest_of(resource, objects[key], custom, whole=key in self._placed) for key in sorted(objects)
@@ -243,9 +244,9 @@ class Recorder:
             for resource, objects in self._objects.items()
             if objects
         }
-        if custom:
+        if defined:
             found["customresourcedefinitions.apiextensions.k8s.io.yaml"] = _documents(
-                definition_of(kind, namespaced=self._is_namespaced(kind)) for _, kind in sorted(custom.items())
+                definition_of(kind, namespaced=self._is_namespaced(kind)) for _, kind in sorted(defined.items())
             )
         results = [result_value(query, answer, at) for _, (query, answer) in sorted(self._answers.items())]
         if results:

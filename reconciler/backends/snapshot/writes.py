@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.decode.wire import Instant
-from reconciler.backends.decode.workloads import count_at
+from reconciler.backends.decode.workloads import count_at, value_below
 from reconciler.backends.json_patch import equal, patched
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, PODS, VictimOrder
 from reconciler.backends.snapshot.index import Index, owner_references
@@ -23,7 +23,6 @@ from reconciler.backends.snapshot.manifests import (
     as_written,
     plain,
     put_at,
-    value_below,
     with_generation,
     with_writer,
     without_empty_maps,

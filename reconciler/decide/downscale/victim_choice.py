@@ -113,7 +113,7 @@ def policies_by_workload(
     labels = namespace_labels(observed)
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
     for workload in observed.workloads:
-        if workload.owner is None and workload_kind(workload.ref.kind).pods != "None":
+        if workload.owner is None and workload.kind.pods != "None":
             inside = labels.get(workload.ref.namespace, {})
             chosen = [
                 policy

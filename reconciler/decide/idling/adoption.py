@@ -51,8 +51,9 @@ def _as_before(cluster: ObservedCluster, asleep: Mapping[ObjectRef, int]) -> Obs
 
 def _awake(workload: Workload, replicas: int) -> Workload:
     """Return `workload` as it was with `replicas`: all of them ready, and older than any minAge."""
-    if workload.suspend is not None:
-        return replace(workload, suspend=False, created_at=None)
+    if workload.switch is not None:
+        on = workload.kind.value_at(1)
+        return replace(workload, switch=replace(workload.switch, value=on), created_at=None)
     counts = ("status_replicas", "ready_replicas", "available_replicas", "updated_replicas")
     settled = {name: replicas for name in counts if getattr(workload, name) is not None}
     seen = workload.generation
@@ -85,7 +86,7 @@ def _kept(change: FieldChange, workload: Workload) -> FieldChange:
         return replace(change, after=str(max(int(change.after), workload.spec_replicas)))
     if change.path[:1] != ("spec",):
         return change
-    now = workload.suspend if workload.suspend is not None else workload.replicas
+    now = workload.replicas if workload.switch is None else workload.switch.value
     return replace(change, before=now, after=now)
 
 

@@ -24,7 +24,7 @@ from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.subjects import Subject
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
-from reconciler.workload_kinds import WorkloadKind, workload_kind
+from reconciler.workload_kinds import workload_kind
 
 EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
@@ -53,7 +53,6 @@ _ARGO_CD = "argocd"
 _TOOLS = (_ARGO_CD, "kustomize-controller", "helm")
 _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exclude: "true"'
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
-_REPLICAS = ("spec", "replicas")
 
 
 class Undo(Struct, frozen=True):
@@ -174,19 +173,19 @@ def _criterion_values(criterion: Criterion) -> Any:
     return stated(criterion)
 
 
-def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str] = _REPLICAS) -> str:
+def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str] = ()) -> str:
     """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED; `path`: see `advice`."""
     contest = _contest_in({CONTESTED: annotation})
     return advice(contest.by, ref, contest.autoscaler, path)
 
 
-def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = _REPLICAS) -> str:
+def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = ()) -> str:
     """Return advice that ends the contest with `by` about the scale of `ref`, or the bounds of its `autoscaler`.
 
-    `path` is where the object has its replicas; a custom kind may have them elsewhere.
+    `path` is where the object has its scale; () is where its kind has it.
     """
     text = next((text for name, text in _ADVICE if by.startswith(name)), _ANY)
-    group, kind, pointers = ref.group, ref.kind, _pointer(workload_kind(ref.kind), path)
+    group, kind, pointers = ref.group, ref.kind, _pointer(path or workload_kind(ref.kind).replicas_path)
     if autoscaler:
         group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
     names = [_field(pointer) for pointer in pointers.split(", ")]
@@ -195,10 +194,9 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = 
     return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
 
 
-def _pointer(kind: WorkloadKind, path: Sequence[str]) -> str:
+def _pointer(path: Sequence[str]) -> str:
     """Return the JSON pointer (RFC 6901) to where a kind is scaled."""
-    keys = path if kind.counts else kind.replicas_path
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
 def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:

@@ -129,7 +129,7 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | Non
 
 def _asleep(choice: Choice) -> int:
     record, scale = choice.record, choice.subject.scale
-    if record is None or not choice.was_idle or scale.is_suspended_kind:
+    if record is None or not choice.was_idle or scale.kind.is_switch:
         return 0
     return max(0, record.replicas - scale.replicas)
 
@@ -374,7 +374,8 @@ _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     scale = choice.subject.scale
-    if choice.action in _SUSPENDS and scale.is_suspended_kind and scale.written.starting_deadline is None:
+    is_cron_job = (scale.ref.group, scale.ref.kind) == ("batch", "CronJob")
+    if choice.action in _SUSPENDS and is_cron_job and scale.written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield _about(choice.ref, MISSED_RUN, words, owner_policy(choice))
 

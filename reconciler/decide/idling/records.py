@@ -25,7 +25,6 @@ from reconciler.decide.annotations import (
     ORPHANED_SINCE,
     OWNER,
     PREVIOUS_SCALE,
-    PREVIOUS_SUSPEND,
     SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
@@ -38,6 +37,7 @@ from reconciler.decide.annotations import (
     idling_owner_key,
     idling_owner_text,
     parsed,
+    quoted,
     read_time,
     whole_number,
 )
@@ -45,9 +45,9 @@ from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
-from reconciler.workload_kinds import workload_kind
+from reconciler.workload_kinds import PREVIOUS_VALUES, Scalar, WorkloadKind, same_scalar
 
-_RECORD = (IDLED_AT, PREVIOUS_SCALE, PREVIOUS_SUSPEND, IDLED_TO)
+_RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
@@ -80,7 +80,9 @@ def _read(ours: bool, parse: Callable[[], R]) -> Reading[R]:
 
 
 class Record(Struct, frozen=True):
-    """How to wake one scalable. `replicas` is what it had (1 for a CronJob), at or below `idled_to` it is idle.
+    """How to wake one scalable. `replicas` is what it had (1 for what has a switch), at or below `idled_to` it is idle.
+
+    Of a switch `value` is what stood there, and `has_map` False says that not even a map was there to hold it.
 
     `policy` and `fleet` are those of the owner, "" where there is none; `cause` is the annotation's text.
     """
@@ -93,6 +95,8 @@ class Record(Struct, frozen=True):
     wake_due: datetime | None = None
     orphaned_since: datetime | None = None
     cause: str = ""
+    value: Scalar = None
+    has_map: bool = True
 
 
 def read_record(workload: Workload, fleets: frozenset[str]) -> Reading[Record] | None:
@@ -111,7 +115,7 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> Reading[Record] |
 
 def _own(workload: Workload, owner: tuple[str, str]) -> Record:
     annotations = workload.annotations
-    replicas = _previous(workload)
+    replicas, value, has_map = _previous(workload)
     idled_to = whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO)
     if idled_to >= replicas:
         raise AnnotationError(f"{IDLED_TO} is {idled_to}, expected less than the {replicas} that is recorded")
@@ -124,22 +128,40 @@ def _own(workload: Workload, owner: tuple[str, str]) -> Record:
         wake_due=read_time(annotations.get(WAKE_DUE)),
         orphaned_since=read_time(annotations.get(ORPHANED_SINCE)),
         cause=annotations.get(CAUSE, ""),
+        value=value,
+        has_map=has_map,
     )
 
 
-def _previous(workload: Workload) -> int:
-    annotations = workload.annotations
-    if workload_kind(workload.ref.kind).scaled_by != "Suspend":
-        return whole_number(annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE, least=1)
-    if annotations.get(PREVIOUS_SUSPEND) != "false":
-        raise AnnotationError(f'{PREVIOUS_SUSPEND} is "{annotations.get(PREVIOUS_SUSPEND)}", expected "false"')
-    return 1
+_NO_MAP = "{}"
+"""What is recorded of a switch where not even the map was there that would hold it; null is no value in it."""
+
+
+def _previous(workload: Workload) -> tuple[int, Scalar, bool]:
+    """Return the replicas that are recorded; of a switch, its value and whether there was a map to hold it."""
+    annotations, kind = workload.annotations, workload.kind
+    if not kind.is_switch:
+        return whole_number(annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE, least=1), None, True
+    text = annotations.get(kind.record)
+    if text == _NO_MAP and kind.in_map:
+        return 1, None, False
+    value = None if text is None else parsed(text, kind.record)
+    if text is None or not isinstance(value, bool | int | str | None) or same_scalar(value, kind.off):
+        raise AnnotationError(f"{kind.record} is {quoted(text)}, expected a value of {'.'.join(kind.replicas_path)}")
+    return 1, None if same_scalar(value, kind.absent) else value, True
+
+
+def _previous_text(record: Record, kind: WorkloadKind) -> str:
+    if not record.has_map:
+        return _NO_MAP
+    return compact(kind.absent if record.value is None else record.value)
 
 
 def readable_part(workload: Workload, now: datetime) -> Record | None:
     """Return the readable part of a broken record, None where its replicas cannot be read."""
     try:
-        return Record(now, _previous(workload))
+        replicas, value, has_map = _previous(workload)
+        return Record(now, replicas, value=value, has_map=has_map)
     except AnnotationError:
         return None
 
@@ -156,12 +178,14 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
 
     The cause and the time of the scale are written with what they are about, not here.
     """
-    cron = workload_kind(workload.ref.kind).scaled_by == "Suspend"
+    kind = workload.kind
+    previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
+    previous |= {kind.record: _previous_text(record, kind)} if kind.is_switch else {}
     return {
         IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),
-        PREVIOUS_SCALE: None if cron else str(record.replicas),
-        PREVIOUS_SUSPEND: "false" if cron else None,
+        PREVIOUS_SCALE: None if kind.is_switch else str(record.replicas),
+        **previous,
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: None,
         IDLED_TO: str(record.idled_to),

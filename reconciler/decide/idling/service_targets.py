@@ -151,7 +151,7 @@ def top_owner(workload: Workload, inventory: Inventory) -> Workload:
     """Return the topmost object above `workload` that has a scale.
 
     Raises:
-        _UnknownTargetError: an owner is no known scalable, or cannot be read.
+        _UnknownTargetError: an owner is no known scalable, is switched off in place of being scaled, or cannot be read.
     """
     seen: set[ObjectRef] = set()
     while workload.owner is not None and workload.ref not in seen:
@@ -164,6 +164,9 @@ def top_owner(workload: Workload, inventory: Inventory) -> Workload:
             owned, by = f"{workload.ref.kind}/{workload.ref.name}", f"{workload.owner.kind}/{workload.owner.name}"
             raise _UnknownTargetError(f"{owned} is owned by {by}, {why}")
         workload = owner
+    if workload.switch is not None and not workload.template_labels:
+        what = f"{workload.ref.kind}/{workload.ref.name}"
+        raise _UnknownTargetError(f"{what} has a switch and is not woken by traffic; select it by its kind")
     return workload
 
 

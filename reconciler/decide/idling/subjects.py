@@ -24,10 +24,10 @@ from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NOTHING, Endpoints, ObjectRef, Service, Workload
+from reconciler.model import NOTHING, Endpoints, ObjectRef, Service, Switch, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import PAUSED_REPLICAS, WorkloadKind, workload_kind
+from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
 
 
 class IdleState(StrEnum):
@@ -72,7 +72,7 @@ class Scale(Struct, frozen=True):
 
     @property
     def kind(self) -> WorkloadKind:
-        return workload_kind(self.ref.kind)
+        return self.written.kind
 
     @property
     def is_paused_kind(self) -> bool:
@@ -80,19 +80,16 @@ class Scale(Struct, frozen=True):
         return self.kind.scaled_by == "Pause"
 
     @property
-    def is_suspended_kind(self) -> bool:
-        return self.kind.scaled_by == "Suspend"
-
-    @property
     def replicas(self) -> int:
-        """Replicas asked for now; a CronJob has 0 while suspended, else 1."""
+        """Replicas asked for now; what has a switch has 0 while that is off, else 1."""
         return self.runs.spec_replicas
 
     @property
     def problem(self) -> str:
         """Why nobody can scale it as it is, "" where somebody can."""
         missing = self.written.no_place
-        return f"it has no {missing}, where its replicas would stand" if missing else ""
+        what = "switch" if self.kind.is_switch else "replicas"
+        return f"it has no {missing}, where its {what} would stand" if missing else ""
 
     @property
     def paused_by(self) -> str:
@@ -109,24 +106,42 @@ class Scale(Struct, frozen=True):
 
     def change_to(self, count: int) -> FieldChange:
         """Return the change that idles it to `count`."""
-        if not self.is_paused_kind:
-            return self.change_back(count)
-        path = self.kind.replicas_path
-        return FieldChange(path, self.written.annotations.get(path[-1]), str(count))
-
-    def change_back(self, count: int) -> FieldChange:
-        """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA."""
+        path, switch = self.kind.replicas_path, self.written.switch
+        if switch is not None:
+            return switch_change(switch, switch.kind.off)
         if self.is_paused_kind:
-            path = self.kind.replicas_path
+            return FieldChange(path, self.written.annotations.get(path[-1]), str(count))
+        return replicas_change(self.written.replicas, count, self.written.replicas_path)
+
+    def change_back(self, count: int, record: Record) -> FieldChange:
+        """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA, a switch to what
+        `record` says.
+        """
+        path, switch = self.kind.replicas_path, self.written.switch
+        if switch is not None:
+            return switch_change(switch, record.value, has_map=record.has_map)
+        if self.is_paused_kind:
             return FieldChange(path, self.written.annotations.get(path[-1]), None)
-        if self.is_suspended_kind:
-            return FieldChange(self.kind.replicas_path, self.written.suspend, count == 0)
         return replicas_change(self.written.replicas, count, self.written.replicas_path)
 
     def unchanged(self) -> FieldChange:
         """Return a change that only tests that the scale is what was seen."""
         seen = self.change_to(0)
         return FieldChange(seen.path, seen.before, seen.before)
+
+
+def switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
+    """Return the change of a switch to `after`; without `has_map` the map that holds it goes too, if it holds no more.
+
+    What a missing value means is written out where the kind says that.
+    """
+    path, wanted = switch.kind.replicas_path, switch.kind.absent if after is None else after
+    if switch.kind.in_map and path[0] == "spec":
+        if not switch.has_map:
+            return FieldChange(path[:-1], None, {path[-1]: wanted})
+        if not has_map and switch.alone:
+            return FieldChange(path[:-1], {path[-1]: switch.value}, None)
+    return FieldChange(path, switch.value, wanted)
 
 
 class WakeRequest(Struct, frozen=True, order=True):

@@ -66,7 +66,7 @@ def record_after(choice: Choice, context: WriteContext) -> Record | None:
 
 
 def _new_record(choice: Choice, context: WriteContext) -> Record:
-    verdict = choice.subject.verdict
+    verdict, switch = choice.subject.verdict, choice.subject.scale.written.switch
     return Record(
         idled_at=context.run.now,
         replicas=choice.subject.scale.replicas,
@@ -74,6 +74,8 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
         wake_due=wake_deadline(verdict),
+        value=None if switch is None else switch.value,
+        has_map=switch is None or switch.has_map or not switch.kind.in_map,
     )
 
 
@@ -88,14 +90,13 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not verdict.observing and not verdict.equal_policies and not is_restricted
-    return Record(
-        idled_at=record.idled_at,
-        replicas=record.replicas,
+    return replace(
+        record,
         idled_to=verdict.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
         policy=record.policy if record.policy in names else verdict.policy.name,
         wake_due=wake_deadline(verdict, record),
-        cause=record.cause,
+        orphaned_since=None,
     )
 
 
@@ -150,7 +151,7 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         *annotation_changes(annotations, wanted),
         *annotation_tests(annotations, _TESTED),
     )
-    counted = not scale.is_suspended_kind
+    counted = not scale.kind.is_switch
     return _decision(
         choice,
         cause,
@@ -184,7 +185,7 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **({} if undo is None else _undone(choice, record, undo, context)),
         **_held_until(context.hold_until),
     }
-    counted = not scale.is_suspended_kind and not scale.is_paused_kind
+    counted = scale.kind.counts
     reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
     if count != record.replicas:
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
@@ -192,7 +193,7 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         choice,
         cause_of(choice, context, reasons),
         context,
-        changes=(scale.change_back(count), *annotation_changes(annotations, wanted)),
+        changes=(scale.change_back(count, record), *annotation_changes(annotations, wanted)),
         phase=Phase.WAKE,
         order=(tier(choice), 1),
         replicas_before=scale.replicas if counted else None,
@@ -260,7 +261,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
     """
     scale, now = choice.subject.scale, context.run.now
     annotations = scale.written.annotations
-    known = scale.is_suspended_kind or scale.is_paused_kind or SCALE_PREVIOUS in annotations
+    known = not scale.kind.counts or SCALE_PREVIOUS in annotations
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
         **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
@@ -322,8 +323,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         context,
         changes=changes,
         phase=Phase.DECREASE if goes_lower(choice, record) else Phase.REPAIR,
-        replicas_before=scale.replicas,
-        replicas_after=record.idled_to,
+        replicas_before=None if scale.kind.is_switch else scale.replicas,
+        replicas_after=None if scale.kind.is_switch else record.idled_to,
     )
 
 

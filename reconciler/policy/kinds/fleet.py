@@ -27,6 +27,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     matching,
 )
+from reconciler.policy.kinds.switch import SwitchFields, switches_of
 from reconciler.policy.kinds.tenant import (
     FilePattern,
     Notification,
@@ -38,6 +39,7 @@ from reconciler.policy.kinds.tenant import (
     tenants_of,
 )
 from reconciler.untrusted_text import LARGEST
+from reconciler.workload_kinds import WorkloadKind
 
 
 class PodPickers(Fields, frozen=True):
@@ -157,6 +159,9 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     """podPickers restricts pod pickers of policies."""
     prices: Prices = Prices()
     """prices are what forecasts count savings with. --price takes precedence."""
+    switches: tuple[SwitchFields, ...] = ()
+    """switches lists kinds that are idled by one value of an object in place of replicas, for example a database that
+    hibernates. Policies select them by kind."""
     production: Production = Production()
     """production says what is production beside the clusters with production: true. A policy selects it only where it
     says production: true, and reviews of policies name it first."""
@@ -188,6 +193,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True):
     clusters: tuple[FleetCluster, ...]  # type: ignore[assignment]  # made of those of the document
     notify: tuple[Notification, ...] = ()
     tenants: tuple[Tenant, ...] = ()
+    switch_kinds: tuple[WorkloadKind, ...] = ()  # made of its switches
     from_context: bool = False  # made of contexts of a kubeconfig: only looked at, and woken
     protects_unread: bool = False  # which namespaces it protects could not be read, or not all of them
 
@@ -226,6 +232,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         ),
         notify=notifications_of(document, ("spec", "notify"), spec.notify),
         tenants=tenants_of(document, spec.tenants),
+        switch_kinds=switches_of(document, spec.switches),
     )
     check_tenants(document, fleet.tenants, fleet.protected, [one.name for one in fleet.clusters])
     for position, cluster in enumerate(fleet.clusters):

@@ -26,10 +26,12 @@ from reconciler.policy.kinds.fields import (
     WorkloadPattern,
     given,
 )
+from reconciler.switches import SWITCHES
 from reconciler.workload_kinds import BY_KIND
 
 _SCALABLE = tuple(BY_KIND)
 _WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
+_SWITCHED = frozenset(kind.lower() for _, kind in SWITCHES)  # whether they are selected is up to the Fleet
 _SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
 _MATCH_LABELS = Meta(description="matchLabels are labels that an object must have, each with exactly this value.")
 _MATCH_EXPRESSIONS = Meta(description="matchExpressions are requirements on labels. All of them must be met.")
@@ -217,7 +219,7 @@ def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFie
     """Return the selector at `path`. Custom kinds are not known here; one letter off a known kind is none."""
     for position, kind in enumerate(fields.kinds):
         fault = kind_fault(kind)
-        if fault is not None:
+        if fault is not None and kind.lower() not in _SWITCHED:
             document.add((*path, "kinds", position), f"is {shown(kind)}, {fault}")
     return WorkloadSelector(fields.kinds, _objects(document, path, fields))
 

@@ -245,7 +245,7 @@ def test_a_cron_job_is_suspended(place: Place) -> None:
     spec = {"schedule": "0 2 * * *", "suspend": False, "jobTemplate": {"spec": {"template": template}}}
     place.make({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec})
     found = place.cluster.get(BUILT_IN["CronJob"], place.namespace, "nightly")
-    assert (found.suspend, found.spec_replicas) == (False, 1)
+    assert (found.switch.value, found.spec_replicas) == (False, 1)
     write = patch(found.ref, ("test", "/spec/suspend", False), ("replace", "/spec/suspend", True), version="batch/v1")
     place.cluster.write(write)
     assert place.cluster.get(BUILT_IN["CronJob"], place.namespace, "nightly").spec_replicas == 0

@@ -219,11 +219,11 @@ def test_a_wake_in_between_ends_the_row():
 
 def test_a_suspension_that_is_put_back_in_two_windows_is_contested():
     policy = a_policy(selector=workloads_selector("CronJob"))
-    job = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, replicas_path=("spec", "suspend"))
+    job = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
     world = a_world(job, now=NIGHT)
     for _ in range(2):
         run_in(world, policy)
-        assert world.objects[NIGHTLY].suspend
+        assert world.objects[NIGHTLY].switch.is_off
         world.now += timedelta(hours=1)
         world.scale(NIGHTLY, 1, GIT, timed=True)
         outcome = run_in(world, policy)

@@ -532,7 +532,7 @@ def test_a_cron_job_is_suspended_and_resumed():
     assert run_in(world, policy).desired.decisions == ()
     world.now = MONDAY
     outcome = run_in(world, policy)
-    assert world.objects[cron.ref].suspend is False
+    assert world.objects[cron.ref].switch.value is False
     assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
 
 

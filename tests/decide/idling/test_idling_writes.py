@@ -275,7 +275,7 @@ EITHER = a_policy(idle_when=AnyOf((a_schedule(), a_metric())))
 WATCHED = a_policy("watch", mode="Observe", idle_replicas=1, selector=workloads_selector())
 QUIET = a_policy("quiet", a_metric())
 CRON = a_policy(selector=workloads_selector("CronJob"))
-NIGHTLY = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, replicas_path=("spec", "suspend"))
+NIGHTLY = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
 JOBS = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
 LIST = '[{"name":"web","kind":"Deployment","replicas":5}]'
 PARIS_TIME = "2026-11-20T23:00:00+01:00"

@@ -233,7 +233,7 @@ class World:
             return replace(after, bounds_writer=writer) if moved else after
         if not isinstance(after, Workload):
             return after
-        if after.replicas != before.replicas or after.suspend != before.suspend:
+        if after.replicas != before.replicas or after.switch != before.switch:
             after = replace(after, replicas_writer=writer)
         return _settle(after) if after.ref.kind not in ("CronJob", "ScaledObject") else after
 
@@ -250,7 +250,9 @@ class World:
         """Somebody sets the replicas (or the suspension) of a workload."""
         found = self.objects[ref]
         writer = FieldWriter(by, self.now if timed else None, "" if timed else "scale")
-        changed = replace(found, suspend=count == 0) if ref.kind == "CronJob" else replace(found, replicas=count)
+        changed = replace(found, replicas=count)
+        if found.switch is not None:
+            changed = replace(found, switch=replace(found.switch, value=count == 0))
         self.objects[ref] = self._settled(found, changed, writer)
         if count == 0 and ref not in self.had and self.is_listed(ref):
             self.doubtful.add(ref)
@@ -399,7 +401,7 @@ def _settle(workload: Workload) -> Workload:
 
 
 def _scale_of(workload: Workload) -> tuple[Any, ...]:
-    return (workload.replicas, workload.suspend, workload.annotations.get("autoscaling.keda.sh/paused-replicas"))
+    return (workload.replicas, workload.switch, workload.annotations.get("autoscaling.keda.sh/paused-replicas"))
 
 
 def _name(ref: ObjectRef) -> tuple[str, str, str, str]:
@@ -434,12 +436,16 @@ def read_field(found: Any, path: tuple[str, ...]) -> Any:
     """What stands at `path` of an object, None where nothing does."""
     attribute, key = _place(path)
     value = getattr(found, attribute)
+    if attribute == "switch":
+        return value.value
     return value.get(key) if key else value or None if path == ("data",) else value
 
 
 def with_field(found: Any, change: FieldChange) -> Any:
     """The object after `change`."""
     attribute, key = _place(change.path)
+    if attribute == "switch":
+        return replace(found, switch=replace(found.switch, value=change.after))
     if not key:
         return replace(found, **{attribute: change.after})
     values = {**getattr(found, attribute), key: change.after}
@@ -455,7 +461,7 @@ def _place(path: tuple[str, ...]) -> tuple[str, str]:
 
 _ATTRIBUTES = {
     ("spec", "replicas"): "replicas",
-    ("spec", "suspend"): "suspend",
+    ("spec", "suspend"): "switch",
     ("spec", "minReplicas"): "minimum",
     ("spec", "maxReplicas"): "maximum",
     ("spec", "template"): "template",

@@ -1,0 +1,228 @@
+"""Objects that are switched off in place of being scaled, on snapshots: off, on, each exactly as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.switches import SWITCHES
+from reconciler.workload_kinds import WorkloadKind
+from tests.way.calls import Folder
+
+EVENING, NIGHT, MORNING = "2026-11-26T22:00:00Z", "2026-11-26T23:00:00Z", "2026-11-27T07:10:00Z"
+OURS = ("reconciler/", "idling.", "scale.kubernetes.io/")
+WIDGETS = {
+    "apiVersion": "example.com/v1",
+    "kind": "Widget",
+    "path": "spec.power.level",
+    "off": 0,
+    "ready": {"path": "status.up", "value": True},
+}
+ADDED = {"apiVersion": "example.com/v1", "kind": "Gadget", "path": "spec.labels[example.com/off]", "off": "yes"}
+
+
+def an_object(kind: WorkloadKind, name: str = "it", *, holder: Any = None, value: Any = None) -> dict[str, Any]:
+    """Return an object with `value` at its switch; `holder` {}: with the map that would hold it."""
+    manifest: dict[str, Any] = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name, "namespace": "dev"},
+        "spec": {"template": {"spec": {}}, "syncPolicy": {"automated": {"prune": True}}, "other": 1},
+    }
+    if value is not None or holder is not None:
+        at = manifest
+        for key in kind.replicas_path[:-1]:
+            at = at.setdefault(key, {})
+        at |= holder or {}
+        if value is not None:
+            at[kind.replicas_path[-1]] = value
+    return manifest
+
+
+@pytest.fixture
+def desk(tmp_path) -> Folder:
+    return Folder(tmp_path)
+
+
+def put(desk: Folder, *objects: dict[str, Any], switches: tuple[dict[str, Any], ...] = (), kinds: str = "") -> None:
+    stated = [{"apiVersion": one["apiVersion"], "kind": one["kind"]} for one in objects]
+    stated = list(switches) or [one for at, one in enumerate(stated) if one not in stated[:at]]
+    named = kinds or ", ".join(dict.fromkeys(one["kind"] for one in objects))
+    desk.write("policies/all.yaml", POLICIES % (json.dumps(stated), named))
+    desk.write("snapshot/east/objects.yaml", yaml.safe_dump_all(objects))
+
+
+POLICIES = """
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: mine}
+spec: {home: east, clusters: [{name: east}], switches: %s}
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: nights}
+spec:
+  selector: {workloads: {kinds: [%s]}}
+  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
+  minAge: 0s
+"""
+
+
+def stored(desk: Folder) -> list[dict[str, Any]]:
+    """Return the objects, without annotations of ours."""
+    found = [
+        one
+        for file in sorted((desk.path / "snapshot" / "east").glob("*.yaml"))
+        for one in yaml.safe_load_all(file.read_text())
+        if one["kind"] not in ("ConfigMap", "Event")
+    ]
+    for one in found:
+        kept = {key: text for key, text in one["metadata"].pop("annotations", {}).items() if not key.startswith(OURS)}
+        one["metadata"] |= {"annotations": kept} if kept else {}
+    return sorted(found, key=lambda one: (one["kind"], one["metadata"]["name"]))
+
+
+def edit(desk: Folder, old: str, new: str) -> None:
+    for file in (desk.path / "snapshot" / "east").glob("*.yaml"):
+        file.write_text(file.read_text().replace(old, new))
+
+
+def value_in(manifest: Any, kind: WorkloadKind) -> Any:
+    for key in kind.replicas_path:
+        manifest = manifest.get(key) if isinstance(manifest, dict) else None
+    return manifest
+
+
+def others(kind: WorkloadKind) -> list[Any]:
+    """Return values with which an object of `kind` runs."""
+    return {bool: [not kind.off], int: [3], str: ["something else"]}[type(kind.off)]
+
+
+@pytest.mark.parametrize("kind", SWITCHES.values(), ids=lambda kind: kind.kind)
+def test_each_known_kind_goes_off_and_comes_back_exactly_as_it_was(desk, kind):
+    objects = [an_object(kind, "absent"), *(an_object(kind, f"v{n}", value=one) for n, one in enumerate(others(kind)))]
+    objects += [an_object(kind, "with-map", holder={"example.com/x": "y"})] if kind.in_map else []
+    put(desk, *objects)
+    before = stored(desk)
+    desk.applied(EVENING, "--allow-exceed", "nights")
+    assert [value_in(one, kind) for one in stored(desk)] == [kind.off] * len(objects)
+    assert desk.plan(NIGHT, "--detailed-exitcode").code == 0
+    desk.applied(MORNING)
+    assert stored(desk) == before
+
+
+@pytest.mark.parametrize("switch", [WIDGETS, ADDED], ids=["a number", "a key of a map"])
+@pytest.mark.parametrize("value", [None, 7, "7", True])
+def test_a_value_of_any_type_comes_back_as_it_was(desk, switch, value):
+    spec = {"power": {"level": value, "colour": "red"}} if value is not None else {"power": {}}
+    if switch is ADDED:
+        spec = {} if value is None else {"labels": {"example.com/off": str(value)}}
+    one = {"apiVersion": "example.com/v1", "kind": switch["kind"], "metadata": {"name": "w", "namespace": "dev"}}
+    put(desk, {**one, "spec": spec}, switches=(switch,))
+    before = stored(desk)
+    desk.applied(EVENING)
+    assert stored(desk) != before
+    desk.applied(MORNING)
+    assert stored(desk) == before
+
+
+WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "dev"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, "it has no spec.power, where its switch would stand"),
+        ({"power": {"level": None}}, "it has no spec.power.level with a single value, where its switch would stand"),
+        ({"power": {"level": [1]}}, "it has no spec.power.level with a single value, where its switch would stand"),
+        ({"power": {"level": 0}}, "No changes."),
+    ],
+    ids=["no object to hold it", "null", "a list", "off already"],
+)
+def test_what_cannot_be_switched_off_is_left_as_it_is(desk, spec, words):
+    put(desk, {**WIDGET, "spec": spec}, switches=(WIDGETS,))
+    before = stored(desk)
+    assert words in desk.plan(EVENING).out
+    desk.apply(EVENING)
+    assert stored(desk) == before
+
+
+def test_who_switches_it_on_by_hand_keeps_it_on(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.applied(EVENING)
+    edit(desk, "level: 0", "level: 5")
+    desk.applied(NIGHT)
+    assert stored(desk)[0]["spec"] == {"power": {"level": 5}}
+    assert desk.plan("2026-11-26T23:30:00Z", "--detailed-exitcode").code == 0
+
+
+def test_it_is_woken_by_hand_and_the_history_says_so(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.applied(EVENING)
+    at = ("--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
+    said = desk.call("wake", "east/dev/Widget/w", *at, "--auto-approve")
+    assert said.code == 0, said
+    assert "level     0 -> 7  wake" in said.out or "level  0 -> 7  wake" in said.out, said.out
+    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
+    told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
+    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == ["0 -> 1", "1 -> 0"]
+
+
+def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.applied(EVENING)
+    edit(desk, 'reconciler/previous-value: "7"', 'reconciler/previous-value: "[7]"')
+    assert "expected a value of spec.power.level" in desk.plan(MORNING).out
+    desk.apply(MORNING)
+    assert stored(desk)[0]["spec"] == {"power": {"level": 0}}
+
+
+def saved(desk: Folder) -> dict[str, Any]:
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    assert desk.plan(EVENING, "--out", "plan.json").code == 0
+    return json.loads((desk.path / "plan.json").read_text())
+
+
+def test_a_saved_plan_switches_it_off(desk):
+    saved(desk)
+    assert desk.call("show", "plan.json").code == 0
+    said = desk.call("apply", "plan.json", "--snapshot", "snapshot", "--now", EVENING, "--policies", "policies")
+    assert said.code == 0, said
+    assert stored(desk)[0]["spec"] == {"power": {"level": 0}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("/spec/power/level", "off"), ("/spec/power/colour", "red"), ("/spec/replicas", 0), ("/spec/power", {"a": "b"})],
+)
+def test_a_saved_plan_writes_nothing_but_the_switch(desk, path, value):
+    made = saved(desk)
+    (action,) = made["actions"]
+    action["before"].setdefault(path, None)
+    action["after"][path] = value
+    (desk.path / "plan.json").write_text(json.dumps(made))
+    at = ("--snapshot", "snapshot", "--now", EVENING, "--policies", "policies", "--approve-differences")
+    assert desk.call("apply", "plan.json", *at).code == 5
+    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
+
+
+def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk):
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "it", "uid": "u-1", "controller": True}
+    notebook = an_object(SWITCHES["kubeflow.org", "Notebook"])
+    notebook["metadata"]["uid"] = "u-1"
+    labels = {"app": "it"}
+    owned = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "it", "namespace": "dev", "ownerReferences": [owner]},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+    }
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "it", "namespace": "dev"}}
+    switches = ({"apiVersion": "kubeflow.org/v1", "kind": "Notebook"},)
+    put(desk, notebook, owned, {**service, "spec": {"selector": labels}}, switches=switches, kinds="StatefulSet")
+    text = (desk.path / "policies" / "all.yaml").read_text()
+    desk.write("policies/all.yaml", text.replace("selector: {workloads:", "selector: {services: {}, workloads:"))
+    assert "Notebook/it has a switch and is not woken by traffic; select it by its kind" in desk.plan(EVENING).out
