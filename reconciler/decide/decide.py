@@ -8,14 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.change_codes import field_is
-from reconciler.decide.decisions import (
-    Decision,
-    DesiredState,
-    Phase,
-    PolicyExplanation,
-    Undecided,
-    Verb,
-)
+from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims

@@ -8,12 +8,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    LAST_IDLED,
-    WAKE_REQUESTED_AT,
-    read_time,
-)
+from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.change_codes import ChangeIfWhenAsked
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,

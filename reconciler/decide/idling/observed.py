@@ -28,12 +28,7 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.selection import ClusterVerdicts
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
-from reconciler.decide.idling.subjects import (
-    Scale,
-    ServiceState,
-    Subject,
-    WakeRequest,
-)
+from reconciler.decide.idling.subjects import Scale, ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels

@@ -21,11 +21,7 @@ from reconciler.decide.idling.verdicts import (
     wake_evaluator_of,
 )
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import (
-    SelectingPolicies,
-    exclusions_by,
-    namespace_labels,
-)
+from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 

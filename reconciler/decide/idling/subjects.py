@@ -12,14 +12,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import PAUSED
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.decisions import FieldChange, replicas_change
-from reconciler.decide.idling.records import (
-    Evidence,
-    Reading,
-    Record,
-    ServiceRecord,
-    UnidleTarget,
-    awake_since,
-)
+from reconciler.decide.idling.records import Evidence, Reading, Record, ServiceRecord, UnidleTarget, awake_since
 from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason

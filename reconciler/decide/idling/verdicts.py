@@ -14,9 +14,7 @@ from msgspec.structs import replace
 from reconciler.decide.query_answers import Series, series_of, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
-from reconciler.decide.selectors import (
-    of_highest_priority,
-)
+from reconciler.decide.selectors import of_highest_priority
 from reconciler.model import QueryAnswer, QueryKey
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import (
