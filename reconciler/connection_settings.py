@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 
 class PrometheusConnection(Struct, frozen=True):
@@ -57,43 +57,33 @@ class ClusterConnection(Struct, frozen=True):
 class SecretKey(Struct, frozen=True):
     """A reference to a value in a Secret. The value itself is never written anywhere."""
 
-    name: Annotated[str, Meta(description="The Secret's name, in the workload's namespace.")]
-    key: Annotated[str, Meta(description="The key in that Secret.")]
+    name: str
+    key: str
 
 
 class PickerHeader(Struct, frozen=True):
     """A header of the request to a pod picker."""
 
-    name: Annotated[str, Meta(description="The header's name.")]
-    value: Annotated[str | None, Meta(description="Its value; null: it comes from secret.")] = None
-    secret: Annotated[SecretKey | None, Meta(description="The source of its value; null: value has it.")] = None
+    name: str
+    value: str | None = None
+    secret: SecretKey | None = None
 
 
 class PodPicker(Struct, frozen=True):
     """The request to a pod picker."""
 
     # Source: seed downscale-pod-picker.md, K8S API Changes.
-    host: Annotated[str, Meta(description="The picker's host.")]
-    port: Annotated[int, Meta(ge=0, description="The picker's port.")] = 443
-    scheme: Annotated[Literal["http", "https"], Meta(description="The protocol of the request.")] = "https"
-    path: Annotated[str, Meta(description="The path of the request.")] = "/"
-    headers: Annotated[tuple[PickerHeader, ...], Meta(description="The request's headers.")] = ()
-    ca_bundle: Annotated[str | None, Meta(description="The PEM certificates to trust; null: those of the system.")] = (
-        None
-    )
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="Whether a header from a Secret may be sent over plain http.")
-    ] = False
-    max_retries: Annotated[int, Meta(ge=0, description="How often a failed request is repeated.")] = 3
-    timeout_seconds: Annotated[float, Meta(description="The time limit of one attempt, in seconds.")] = 5
-    on_error: Annotated[
-        Literal["fallback", "skip"],
-        Meta(description="What happens without an answer: the default order, or no scale-down in this run."),
-    ] = "fallback"
-    on_too_few: Annotated[
-        Literal["fill", "reject"],
-        Meta(description="What happens if the answer has too few pods: others are added, or it is a failed request."),
-    ] = "fill"
+    host: str
+    port: int = 443
+    scheme: Literal["http", "https"] = "https"
+    path: str = "/"
+    headers: tuple[PickerHeader, ...] = ()
+    ca_bundle: str | None = None
+    allow_insecure_auth: bool = False
+    max_retries: int = 3
+    timeout_seconds: float = 5
+    on_error: Literal["fallback", "skip"] = "fallback"
+    on_too_few: Literal["fill", "reject"] = "fill"
 
 
 class PickerRequest(Struct, frozen=True):

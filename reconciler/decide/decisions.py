@@ -1,6 +1,6 @@
 """What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions.
 
-What stands in a saved plan as it is here has its description there.
+What a saved plan has of them is described field by field in plan/documents.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
@@ -33,9 +33,6 @@ KIND_OF_JOB: Mapping[str, str] = {
 def policy_title(job: str, name: str) -> str:
     """Return the policy `name` of `job` as people read it, with its kind."""
     return f"{KIND_OF_JOB[job]} {name}"
-
-
-PlanNumber = Annotated[int, Meta(ge=0)]
 
 
 class Verb(StrEnum):
@@ -140,28 +137,17 @@ class Cause(_Reasoned, Struct, frozen=True):
 class VictimForecast(Struct, frozen=True):
     """The pods that are deleted when a workload is scaled down."""
 
-    pods: Annotated[
-        tuple[str, ...],
-        Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
-    ] = ()
-    certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")] = True
-    strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")] = "Logarithmic"
-    rules: Annotated[tuple[str, ...], Meta(description="For each of the pods, the rule that decided its place.")] = ()
-    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")] = False
-    count: Annotated[PlanNumber, Meta(description="The number of pods that are deleted.")] = 0
-    requested: Annotated[PlanNumber, Meta(description="The number of pods that the pod picker is asked for.")] = 0
-    candidates: Annotated[PlanNumber, Meta(description="The number of pods that it can choose from.")] = 0
-    age_ratios: Annotated[
-        tuple[float | None, ...],
-        Meta(
-            description="For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of "
-            "KEP-2185; null where age did not decide."
-        ),
-    ] = ()
-    note: Annotated[str, Meta(description="Remarks about the choice, for people.")] = ""
-    deferred: Annotated[
-        bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")
-    ] = False
+    pods: tuple[str, ...] = ()
+    certain: bool = True
+    strategy: str = "Logarithmic"
+    rules: tuple[str, ...] = ()
+    chosen_at_apply: bool = False
+    count: int = 0
+    requested: int = 0
+    candidates: int = 0
+    age_ratios: tuple[float | None, ...] = ()
+    note: str = ""
+    deferred: bool = False
 
 
 Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
@@ -171,19 +157,14 @@ Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
 class DownscaleSettings(Struct, frozen=True):
     """What apply needs to choose the pods of a scale-down."""
 
-    policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
-    strategy: Annotated[Strategy, Meta(description="The strategy by which pods are chosen.")]
-    picker: Annotated[PodPicker | None, Meta(description="The pod picker; null: none.")] = None
-    logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")] = 2
-    topology_key: Annotated[str, Meta(description="The node label whose values are the zones, for ZoneBalanced.")] = ""
-    on_foreign_cost: Annotated[
-        Literal["Skip", "Override"],
-        Meta(description="What happens to a deletion cost that something else set."),
-    ] = "Skip"
-    settle_seconds: Annotated[
-        float, Meta(description="The time between annotating the pods and scaling, in seconds.")
-    ] = 2
-    verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")] = 30
+    policy: str
+    strategy: Strategy
+    picker: PodPicker | None = None
+    logarithm_base: float = 2
+    topology_key: str = ""
+    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
+    settle_seconds: float = 2
+    verify_seconds: float = 30
 
 
 def group_name(job: Job, ref: ObjectRef) -> str:
@@ -252,9 +233,9 @@ class Decision(Struct, frozen=True):
 class Undecided(_Reasoned, Struct, frozen=True):
     """An object or cluster that nothing is decided for."""
 
-    subject: Annotated[str, Meta(description="The object or cluster.")]
-    job: Annotated[Job, Meta(description="The job that cannot decide.")]
-    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
+    subject: str
+    job: Job
+    policy: str
     reasons: Reasons
 
 
@@ -272,11 +253,11 @@ class Overridden(_Reasoned, Struct, frozen=True):
 class Notice(_Reasoned, Struct, frozen=True):
     """A message for people."""
 
-    kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
-    subject: Annotated[str, Meta(description="The object or cluster.")]
-    text: Annotated[str, Meta(description="The message.")]  # it has that of `reasons`
-    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')] = ""
-    partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")] = False
+    kind: str
+    subject: str
+    text: str  # it has that of `reasons`
+    policy: str = ""
+    partial: bool = False
     reasons: Reasons = ()
 
     @property
@@ -313,13 +294,13 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
 class LimitUse(Struct, frozen=True):
     """A limit, and how much of it the plan uses."""
 
-    name: Annotated[str, Meta(description='The policy that states the limit, "fleet default" or "tenant NAME".')]
-    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[PlanNumber, Meta(description="The number of this run and of the last 24 hours, held back or not.")]
-    allowed: Annotated[PlanNumber, Meta(description="The number that is allowed.")]
-    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas; 0: no share.")]
-    cluster: Annotated[str, Meta(description='The cluster that the limit applies to; "": all clusters.')] = ""
-    policy: Annotated[str, Meta(description='The policy that it holds back; "": none.')] = ""
+    name: str
+    unit: str
+    used: int
+    allowed: int
+    base: int
+    cluster: str = ""
+    policy: str = ""
 
 
 class HeldBack(Struct, frozen=True):
@@ -373,26 +354,22 @@ WITHOUT_END = datetime.max.replace(tzinfo=UTC)
 class PlacementRow(_Reasoned, Struct, frozen=True):
     """The part of a cluster in a FederatedReplicaSet."""
 
-    cluster: Annotated[str, Meta(description="The cluster.")]
-    desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
-    spec_replicas: Annotated[
-        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
-    ]
-    current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
-    running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
-    capacity: Annotated[
-        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
-    ] = None
-    overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")] = 0
+    cluster: str
+    desired: int | None
+    spec_replicas: int | None
+    current: int | None
+    running: int | None
+    capacity: int | None = None
+    overflow: int = 0
     reasons: Reasons = ()
 
 
 class PlacementView(Struct, frozen=True):
     """A FederatedReplicaSet and its clusters."""
 
-    key: Annotated[str, Meta(description="Namespace and name.")]
-    total: Annotated[PlanNumber, Meta(description="The desired replicas in all clusters together.")]
-    rows: Annotated[tuple[PlacementRow, ...], Meta(description="A row for each cluster.")]
+    key: str
+    total: int
+    rows: tuple[PlacementRow, ...]
 
 
 class DesiredState(Struct, frozen=True):

@@ -1,32 +1,17 @@
 """A plan as a JSON document, from which it is written, read and described: every field of it is required.
 
-What it has in common with decisions is defined there.
+Those of equal shape are made of what decisions have under the same names, and back; a test compares the names.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from functools import reduce
-from operator import or_
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta, Struct, defstruct, field
-from msgspec.structs import fields, force_setattr
+from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
-from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
-from reconciler.decide.decisions import (
-    DownscaleSettings,
-    Job,
-    LimitUse,
-    Notice,
-    PlacementRow,
-    PlacementView,
-    PlanNumber,
-    Undecided,
-    Verb,
-    VictimForecast,
-)
+from reconciler.decide.decisions import Job, Strategy, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.plan.model import json_value
 
@@ -34,6 +19,7 @@ PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
 PLAN_SCHEMA = Meta(
     description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
 )
+PlanNumber = Annotated[int, Meta(ge=0)]
 PhaseName = Literal["wake", "repair", "increase", "move", "annotate", "decrease", "record"]
 
 
@@ -111,55 +97,139 @@ class ReplicasDocument(JsonObject, frozen=True):
     after: Annotated[PlanNumber | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
-def document_of(kind: type[Struct], name: str, *, first: tuple[str, ...] = (), why: str = "") -> Any:
-    """Return the JSON object with the fields of `kind`, all of them required, those called `first` before the others.
+class SecretKeyDocument(JsonObject, frozen=True):
+    """A reference to a value in a Secret. The value itself is never written anywhere."""
 
-    One that has reasons has them last, as data, after their text where `why` describes it.
-    """
-    order = [*first, *kind.__struct_fields__]
-    own = sorted((one for one in fields(kind) if one.name != "reasons"), key=lambda one: order.index(one.name))
-    described: list[Any] = [(one.name, _document_in(one.type)) for one in own]
-    if why:
-        described.append(("why", Annotated[str, Meta(description=why)], field(name="reason")))
-    base = ReasonedDocument if len(own) < len(fields(kind)) else JsonObject
-    made = defstruct(name, described, bases=(base,), namespace={"__doc__": kind.__doc__}, frozen=True)
-    _DOCUMENTS[kind] = made
-    return made
+    name: Annotated[str, Meta(description="The Secret's name, in the workload's namespace.")]
+    key: Annotated[str, Meta(description="The key in that Secret.")]
 
 
-_DOCUMENTS: dict[Any, Any] = {}
+class HeaderDocument(JsonObject, frozen=True):
+    """A header of the request to a pod picker."""
+
+    name: Annotated[str, Meta(description="The header's name.")]
+    value: Annotated[str | None, Meta(description="Its value; null: it comes from secret.")]
+    secret: Annotated[SecretKeyDocument | None, Meta(description="The source of its value; null: value has it.")]
 
 
-def _document_in(kind: Any) -> Any:
-    """Return a type with documents in place of what they are made of."""
-    parts = get_args(kind)
-    if get_origin(kind) is Annotated:
-        return Annotated[(_document_in(parts[0]), *parts[1:])]
-    if get_origin(kind) is tuple:
-        return list[_document_in(parts[0])]  # type: ignore[misc]  # made at run time
-    if get_origin(kind) in (Union, UnionType):
-        return reduce(or_, map(_document_in, parts))
-    return _DOCUMENTS.get(kind, kind)
+class PodPickerDocument(JsonObject, frozen=True):
+    """The request to a pod picker."""
+
+    host: Annotated[str, Meta(description="The picker's host.")]
+    port: Annotated[int, Meta(ge=0, description="The picker's port.")]
+    scheme: Annotated[Literal["http", "https"], Meta(description="The protocol of the request.")]
+    path: Annotated[str, Meta(description="The path of the request.")]
+    headers: Annotated[list[HeaderDocument], Meta(description="The request's headers.")]
+    ca_bundle: Annotated[str | None, Meta(description="The PEM certificates to trust; null: those of the system.")]
+    allow_insecure_auth: Annotated[
+        bool, Meta(description="Whether a header from a Secret may be sent over plain http.")
+    ]
+    max_retries: Annotated[int, Meta(ge=0, description="How often a failed request is repeated.")]
+    timeout_seconds: Annotated[float, Meta(description="The time limit of one attempt, in seconds.")]
+    on_error: Annotated[
+        Literal["fallback", "skip"],
+        Meta(description="What happens without an answer: the default order, or no scale-down in this run."),
+    ]
+    on_too_few: Annotated[
+        Literal["fill", "reject"],
+        Meta(description="What happens if the answer has too few pods: others are added, or it is a failed request."),
+    ]
 
 
-if TYPE_CHECKING:
-    VictimsDocument = VictimForecast
-    DownscaleDocument = DownscaleSettings
-    LimitDocument = LimitUse
-    UndecidedDocument = Undecided
-    NoticeDocument = Notice
-    PlacementDocument = PlacementView
-else:
-    document_of(SecretKey, "SecretKeyDocument")
-    document_of(PickerHeader, "HeaderDocument")
-    document_of(PodPicker, "PodPickerDocument")
-    document_of(PlacementRow, "PlacementRowDocument", why="The step and the limit that decided.")
-    VictimsDocument = document_of(VictimForecast, "VictimsDocument", first=("count", "pods", "rules"))
-    DownscaleDocument = document_of(DownscaleSettings, "DownscaleDocument")
-    LimitDocument = document_of(LimitUse, "LimitDocument")
-    UndecidedDocument = document_of(Undecided, "UndecidedDocument", why="The reason.")
-    NoticeDocument = document_of(Notice, "NoticeDocument")
-    PlacementDocument = document_of(PlacementView, "PlacementDocument")
+class VictimsDocument(JsonObject, frozen=True):
+    """The pods that are deleted when a workload is scaled down."""
+
+    count: Annotated[PlanNumber, Meta(description="The number of pods that are deleted.")]
+    pods: Annotated[
+        list[str],
+        Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
+    ]
+    rules: Annotated[list[str], Meta(description="For each of the pods, the rule that decided its place.")]
+    certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")]
+    strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")]
+    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")]
+    requested: Annotated[PlanNumber, Meta(description="The number of pods that the pod picker is asked for.")]
+    candidates: Annotated[PlanNumber, Meta(description="The number of pods that it can choose from.")]
+    age_ratios: Annotated[
+        list[float | None],
+        Meta(
+            description="For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of "
+            "KEP-2185; null where age did not decide."
+        ),
+    ]
+    note: Annotated[str, Meta(description="Remarks about the choice, for people.")]
+    deferred: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
+
+
+class DownscaleDocument(JsonObject, frozen=True):
+    """What apply needs to choose the pods of a scale-down."""
+
+    policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
+    strategy: Annotated[Strategy, Meta(description="The strategy by which pods are chosen.")]
+    picker: Annotated[PodPickerDocument | None, Meta(description="The pod picker; null: none.")]
+    logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")]
+    topology_key: Annotated[str, Meta(description="The node label whose values are the zones, for ZoneBalanced.")]
+    on_foreign_cost: Annotated[
+        Literal["Skip", "Override"], Meta(description="What happens to a deletion cost that something else set.")
+    ]
+    settle_seconds: Annotated[float, Meta(description="The time between annotating the pods and scaling, in seconds.")]
+    verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")]
+
+
+class LimitDocument(JsonObject, frozen=True):
+    """A limit, and how much of it the plan uses."""
+
+    name: Annotated[str, Meta(description='The policy that states the limit, "fleet default" or "tenant NAME".')]
+    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
+    used: Annotated[PlanNumber, Meta(description="The number of this run and of the last 24 hours, held back or not.")]
+    allowed: Annotated[PlanNumber, Meta(description="The number that is allowed.")]
+    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas; 0: no share.")]
+    cluster: Annotated[str, Meta(description='The cluster that the limit applies to; "": all clusters.')]
+    policy: Annotated[str, Meta(description='The policy that it holds back; "": none.')]
+
+
+class UndecidedDocument(ReasonedDocument, frozen=True):
+    """An object or cluster that nothing is decided for."""
+
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    job: Annotated[Job, Meta(description="The job that cannot decide.")]
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
+    why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
+
+
+class NoticeDocument(ReasonedDocument, frozen=True):
+    """A message for people."""
+
+    kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    text: Annotated[str, Meta(description="The message.")]
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
+    partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
+
+
+class PlacementRowDocument(ReasonedDocument, frozen=True):
+    """The part of a cluster in a FederatedReplicaSet."""
+
+    cluster: Annotated[str, Meta(description="The cluster.")]
+    desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
+    spec_replicas: Annotated[
+        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
+    ]
+    current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
+    running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
+    capacity: Annotated[
+        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
+    ]
+    overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")]
+    why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
+
+
+class PlacementDocument(JsonObject, frozen=True):
+    """A FederatedReplicaSet and its clusters."""
+
+    key: Annotated[str, Meta(description="Namespace and name.")]
+    total: Annotated[PlanNumber, Meta(description="The desired replicas in all clusters together.")]
+    rows: Annotated[list[PlacementRowDocument], Meta(description="A row for each cluster.")]
 
 
 class ChangeDocument(JsonObject, frozen=True):

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
-from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument
+from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
 from reconciler.plan.effects import fewer, more
 from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
 from reconciler.plan.model import Plan

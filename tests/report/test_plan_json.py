@@ -9,12 +9,25 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerHeader, PodPicker, SecretKey
-from reconciler.decide.decisions import Cause, DownscaleSettings, FieldChange, Overridden, Undecided, VictimForecast
+from reconciler.decide.decisions import (
+    Cause,
+    DownscaleSettings,
+    FieldChange,
+    LimitUse,
+    Notice,
+    Overridden,
+    PlacementRow,
+    PlacementView,
+    Undecided,
+    VictimForecast,
+)
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
+from reconciler.plan import documents
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.model import json_value
 from tests.builders import NOW, a_ref, said
@@ -29,6 +42,25 @@ def check_round_trip(plan):
     again = plan_from_dict(json.loads(text))
     assert again == plan
     assert plan_to_json(again) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "document"),
+    [
+        (SecretKey, documents.SecretKeyDocument),
+        (PickerHeader, documents.HeaderDocument),
+        (PodPicker, documents.PodPickerDocument),
+        (VictimForecast, documents.VictimsDocument),
+        (DownscaleSettings, documents.DownscaleDocument),
+        (LimitUse, documents.LimitDocument),
+        (Undecided, documents.UndecidedDocument),
+        (Notice, documents.NoticeDocument),
+        (PlacementRow, documents.PlacementRowDocument),
+        (PlacementView, documents.PlacementDocument),
+    ],
+)
+def test_every_field_of_what_is_written_is_in_its_document(value: type[Struct], document: type[Struct]) -> None:
+    assert set(value.__struct_fields__) == set(document.__struct_fields__) - {"why", "reason_code"}
 
 
 @given(plans())
