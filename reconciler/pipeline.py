@@ -35,7 +35,7 @@ from reconciler.time_limit import TimeLimit
 from reconciler.world import World
 
 if TYPE_CHECKING:  # what only apply needs is imported by it
-    from reconciler.apply.locks import LeftOut, Locks
+    from reconciler.apply.cluster_locks import LeftOut, Locks
     from reconciler.apply.run import OutcomeProgress
 
 _ROUNDS = 8
@@ -245,7 +245,7 @@ def apply(
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
     """
-    from reconciler.apply.locks import Locks
+    from reconciler.apply.cluster_locks import Locks
 
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world.noting_locks(), request, decide), control, locks)
@@ -372,7 +372,7 @@ def apply_saved(
     saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
 ) -> Applied:
     """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
-    from reconciler.apply.locks import Locks
+    from reconciler.apply.cluster_locks import Locks
 
     callbacks.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:

@@ -10,9 +10,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access, tenant_of, wakes_as_recorded
+from reconciler.apply.cluster_locks import LeftOut
 from reconciler.apply.events import event_of, failure_event
+from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.groups import GroupRuns
-from reconciler.apply.locks import FreezeCheck, LeftOut
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.apply.scale_down import shrink
 from reconciler.apply.waits import Waits

@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
-from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved
+from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved
 from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.notifications import Notifications, notifications
 from reconciler.cli.option_values import duration, seconds
@@ -35,7 +35,8 @@ from reconciler.cli.plan_file import (
 from reconciler.cli.progress import TrackedRun, tracked_run
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
-from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
+from reconciler.errors import PolicyError, ReconcilerError, UsageError
+from reconciler.exit_codes import ExitCode, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
 from reconciler.plan.allowed_changes import check_replicas, check_templates
 from reconciler.plan.differences import Compared, check_holds, compared

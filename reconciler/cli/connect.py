@@ -32,7 +32,8 @@ from reconciler.cli.rotation import rotate, shown_on_failure, verified_access
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, ReconcilerError, UsageError
+from reconciler.errors import ReconcilerError, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.messages import nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration

@@ -32,7 +32,8 @@ from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.rbac import binding, manifest_lines, role
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.model import Run
 from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Source

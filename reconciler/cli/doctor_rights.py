@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rbac import Right, impersonation_right, role_rules, secret_right
+from reconciler.backends.kubernetes.rights import Right, impersonation_right, role_rules, secret_right
 from reconciler.cli.doctor_findings import (
     ClusterCheck,
     Finding,

@@ -20,7 +20,8 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.verdicts import schedules_of
-from reconciler.errors import ExitCode, SnapshotError, UsageError
+from reconciler.errors import SnapshotError, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.forecast.replay import replay
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation

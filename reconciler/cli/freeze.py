@@ -17,7 +17,8 @@ from reconciler.cli.output import say, show, show_document
 from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
-from reconciler.errors import ExitCode, UsageError, reason_of, reason_on
+from reconciler.errors import UsageError, reason_of, reason_on
+from reconciler.exit_codes import ExitCode
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.world import World

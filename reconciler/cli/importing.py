@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli import fleet_source
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.options import (
     argument,
     auto_approve_option,
@@ -30,7 +30,8 @@ from reconciler.cli.run_options import BY_HAND, SERVER, RunOptions
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.adoption import decide_adoption
-from reconciler.errors import ExitCode, NotFoundError, UsageError
+from reconciler.errors import NotFoundError, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.importing.downscaler import asleep_by_downscaler, import_downscaler
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green

@@ -12,7 +12,8 @@ from reconciler.cli.option_values import duration
 from reconciler.cli.options import days_option, option, output_option
 from reconciler.cli.output import FORMATS, say
 from reconciler.cli.run_options import RunOptions
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.plan.model import Plan
 from reconciler.yaml.files import write_private
 

@@ -23,7 +23,8 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import as_text, problem_values, say, show, show_document, show_lines, show_workflow_command
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
+from reconciler.errors import PolicyError, Problem, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.explain import SCHEMA_KINDS, schema_of
 from reconciler.policy.load import check_policies, read_policies

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.exit_codes import exit_line
+from reconciler.cli.exit_of_run import exit_line
 from reconciler.cli.metrics import RunMetrics, run_metrics
 from reconciler.cli.output import say, say_json
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import ExitCode
+from reconciler.exit_codes import ExitCode
 from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan

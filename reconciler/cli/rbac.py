@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.rbac import (
+from reconciler.backends.kubernetes.rights import (
     RIGHTS,
     Right,
     custom_rights,

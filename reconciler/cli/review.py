@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.plan_options import PlanOptions, save
@@ -17,7 +17,8 @@ from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run_options import only_of
 from reconciler.cli.second_process import beside, shared
 from reconciler.decide.annotations import parse_time
-from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
+from reconciler.errors import PolicyError, ReconcilerError, SnapshotError
+from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
 from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.replay import replay
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of

@@ -28,7 +28,8 @@ from reconciler.cli.output import show_lines
 from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
+from reconciler.errors import ReconcilerError, UsageError, reason_on
+from reconciler.exit_codes import ExitCode
 from reconciler.worker_pool import WorkerPool
 
 

@@ -33,7 +33,8 @@ from reconciler.cli.output import say
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.limits import policy_names
-from reconciler.errors import ClusterError, FailOn, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
+from reconciler.errors import ClusterError, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
+from reconciler.exit_codes import FailOn
 from reconciler.labels import LabelSelector
 from reconciler.messages import nearest
 from reconciler.model import OUR_LABELS

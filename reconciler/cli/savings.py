@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.apply.history import KEPT
 from reconciler.apply.realised_savings import IdlePeriod, ended_periods, lasting_periods
-from reconciler.cli.exit_codes import no_cluster_read
+from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import option, output_option, verb
@@ -18,7 +18,8 @@ from reconciler.cli.output import say, show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.forecast.json import hours_values
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan

@@ -25,7 +25,8 @@ from reconciler.cli.options import GENERAL, argument, option, policies_option, v
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ClusterError, ExitCode, UsageError
+from reconciler.errors import ClusterError, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.observe.needed_objects import placed_names
 from reconciler.observe.sources import Source
 from reconciler.pipeline import plan

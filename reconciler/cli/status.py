@@ -11,13 +11,14 @@ import msgspec
 from reconciler.apply.changes import Change
 from reconciler.apply.history import Day, History
 from reconciler.apply.history_files import read_changes
-from reconciler.cli.exit_codes import no_cluster_read
+from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import as_text, say, show, show_document, show_lines
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
-from reconciler.errors import ExitCode, reason_of, reason_on
+from reconciler.errors import reason_of, reason_on
+from reconciler.exit_codes import ExitCode
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet

@@ -19,7 +19,8 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
-from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
+from reconciler.errors import PolicyError, SnapshotError, UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.replay import replay
 from reconciler.forecast.replay_words import replay_lines

@@ -9,7 +9,7 @@ from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.options import auto_approve_option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import run_progress
@@ -20,15 +20,8 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
 from reconciler.decide.uninstall import MarkedObject, decide_uninstall
-from reconciler.errors import (
-    ClusterError,
-    ExitCode,
-    ForbiddenError,
-    NotFoundError,
-    UsageError,
-    first_exit_code,
-    reason_of,
-)
+from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, UsageError, reason_of
+from reconciler.exit_codes import ExitCode, first_exit_code
 from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
 from reconciler.pipeline import Applied, Decide, apply
 from reconciler.policy.types import Fleet, PolicySet

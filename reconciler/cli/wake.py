@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.approval import DECLINED, Approval
-from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import GENERAL, argument, auto_approve_option, option, terminal_or, verb
@@ -34,7 +34,8 @@ from reconciler.decide.idling.restore import (
 )
 from reconciler.decide.idling.verdicts import UNDONE_HOLDS as MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
-from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
+from reconciler.errors import ReconcilerError, UsageError, reason_of
+from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe

@@ -14,10 +14,10 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.cli.exit_codes import exit_of_apply
+from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
-from reconciler.errors import ExitCode, FailOn
+from reconciler.exit_codes import ExitCode, FailOn
 from reconciler.observe.sources import Source
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies

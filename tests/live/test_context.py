@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.kubernetes.rbac import RIGHTS, role_rules
+from reconciler.backends.kubernetes.rights import RIGHTS, role_rules
 from tests.live.one_cluster import Desk, allow
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.kubernetes.rbac import RIGHTS, Right, custom_rights
+from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights
 from reconciler.policy.load import read_policies
 from reconciler.workload_kinds import WorkloadKind
 from tests.live import chart, deployed

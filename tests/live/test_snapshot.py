@@ -13,7 +13,7 @@ import yaml
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.kubernetes.rbac import RIGHTS, custom_rights, role_rules
+from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, role_rules
 from reconciler.workload_kinds import WorkloadKind
 from tests.live import everything
 from tests.live.one_cluster import Desk, allow

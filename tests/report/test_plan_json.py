@@ -26,7 +26,8 @@ from reconciler.decide.decisions import (
     VictimForecast,
 )
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.errors import ExitCode, PlanFileError
+from reconciler.errors import PlanFileError
+from reconciler.exit_codes import ExitCode
 from reconciler.plan import documents
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
 from reconciler.plan.model import json_value

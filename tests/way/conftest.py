@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.errors import FailOn
+from reconciler.exit_codes import FailOn
 
 
 @pytest.fixture(autouse=True)

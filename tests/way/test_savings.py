@@ -13,7 +13,7 @@ import pytest
 from reconciler.apply.changes import Change
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
 from reconciler.apply.realised_savings import ended_periods
-from reconciler.errors import ExitCode
+from reconciler.exit_codes import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
 from tests.way.calls import Folder
 from tests.way.manifests import an_object, cron_job, documents, fleet, workload

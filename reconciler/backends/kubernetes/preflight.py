@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import Struct
 
+from reconciler.backends.kubernetes.access_review import is_allowed, own_user
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
-from reconciler.backends.kubernetes.rbac import Right, is_allowed, own_user
+from reconciler.backends.kubernetes.rights import Right
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError

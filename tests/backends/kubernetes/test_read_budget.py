@@ -21,7 +21,7 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import MOST_KINDS, MOST_LEFT_OUT, ReadBudget, listed
-from reconciler.backends.kubernetes.rbac import custom_rights, role_rules
+from reconciler.backends.kubernetes.rights import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (

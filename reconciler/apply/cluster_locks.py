@@ -1,22 +1,17 @@
-"""Whether a run may write to a cluster: its lock, taken before, and freezes, read again before each batch of writes."""
+"""The locks of a run, one in each cluster that it writes to: taken side by side, and given back at its end."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 
 from msgspec import Struct
 
 from reconciler.apply.access import Access
-from reconciler.backends.protocols import CONFIG_MAPS
-from reconciler.decide.decisions import Decision
-from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
-from reconciler.errors import LockHeldError, NotFoundError, reason_of
-from reconciler.policy.types import Freeze, Writes
+from reconciler.errors import LockHeldError, reason_of
 from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
@@ -149,48 +144,3 @@ class Locks:
         except LockHeldError as error:
             return LeftOut(self._limit.why or str(error))
         return None
-
-
-BATCH = 20
-"""How many writes on a cluster one reading of its freezes is good for."""
-
-_FREEZE_SECONDS = 5.0
-"""And for how long."""
-
-
-class FreezeCheck:
-    """Says of each write whether it may still be made; wakes always may."""
-
-    def __init__(self, accesses: Mapping[str, Access], namespace: str, now: datetime) -> None:
-        self._accesses = accesses
-        self._namespace = namespace
-        self._now = now
-        self._guard = threading.Lock()
-        self._read: dict[str, tuple[tuple[Freeze, ...], Iterator[int], TimeLimit]] = {}
-
-    def why_not(self, decision: Decision) -> str:
-        """Return why `decision` may not be carried out any more, "" where it may."""
-        if decision.writes is not Writes.EVERYTHING:
-            return ""
-        ref = decision.ref
-        found = next((one for one in self._freezes(ref.cluster) if one.covers(ref.cluster, ref.namespace)), None)
-        return "" if found is None else f"{ref.cluster}: {freeze_reason(found)}"
-
-    def _freezes(self, cluster: str) -> tuple[Freeze, ...]:
-        with self._guard:
-            freezes, writes, limit = self._read.get(cluster, ((), iter(()), TimeLimit(0)))
-            if next(writes, None) is not None and not limit.over:
-                return freezes
-        freezes = self._asked(cluster)
-        with self._guard:
-            self._read[cluster] = freezes, iter(range(BATCH - 1)), TimeLimit(_FREEZE_SECONDS)
-        return freezes
-
-    def _asked(self, cluster: str) -> tuple[Freeze, ...]:
-        try:
-            found = self._accesses[cluster].cluster.get(CONFIG_MAPS, self._namespace, CONFIG_MAP)
-        except NotFoundError:
-            return ()
-        except Exception as error:  # noqa: BLE001 - whatever it is: what cannot be read counts as frozen
-            return (unreadable(reason_of(error)),)
-        return freezes_in_force(found.data, self._now)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
 from reconciler.decide.stopped_tenants import STOPPED
-from reconciler.errors import ExitCode, FailOn, first_exit_code
+from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
 from reconciler.messages import counted
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
