@@ -26,7 +26,6 @@ from reconciler.observe.clusters import Observation, ReadProgress, identified, n
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
-from reconciler.plan.differences import Compared
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
@@ -37,6 +36,7 @@ from reconciler.world import World
 if TYPE_CHECKING:  # what only apply needs is imported by it
     from reconciler.apply.cluster_locks import LeftOut, Locks
     from reconciler.apply.run import OutcomeProgress
+    from reconciler.plan.differences import Compared
 
 _ROUNDS = 8
 
@@ -44,7 +44,6 @@ _FRESH_SECONDS = 30.0
 """For so long what was read before the locks were taken may be written by."""
 
 Decide = Callable[[PolicySet, ObservedState, Run], DesiredState]
-Compare = Callable[[], Compared]
 T = TypeVar("T")
 
 
@@ -89,7 +88,6 @@ class Control(Struct, frozen=True):
     """How an apply is steered.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
-    `compare` is called under the locks of a saved plan, and says how that differs from a fresh one.
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
@@ -97,7 +95,6 @@ class Control(Struct, frozen=True):
     approve: Callable[[Plan], bool] = lambda _: True
     lock_timeout: float = 30.0
     wakes_early: bool = True  # False: a person is asked before anything is written
-    compare: Compare = Compared
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand
     report_dir: str | None = None  # where the history is written to as well
@@ -369,15 +366,22 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 
 def apply_saved(
-    saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
+    saved: Plan,
+    fleet: Fleet,
+    world: World,
+    control: Control,
+    compare: Callable[[], Compared],
+    callbacks: ProgressCallbacks,
 ) -> Applied:
-    """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
+    """Carry out exactly what `saved` says, but for what differs from a fresh plan, as `compare` says under the locks:
+    that is stale.
+    """
     from reconciler.apply.cluster_locks import Locks
 
     callbacks.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
-        found = control.compare()
+        found = compare()
         callbacks.stage(Stage.APPLY)
 
         def same(made: Plan) -> tuple[Action, ...]:
