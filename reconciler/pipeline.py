@@ -88,12 +88,14 @@ class Control(Struct, frozen=True):
     """How an apply is steered.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
+    `compare` is called under the locks of a saved plan, and says how that differs from a fresh one.
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
     progress: OutcomeProgress = lambda _, __: None
     approve: Callable[[Plan], bool] = lambda _: True
     lock_timeout: float = 30.0
+    compare: Callable[[], Compared] | None = None
     wakes_early: bool = True  # False: a person is asked before anything is written
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand
@@ -366,22 +368,16 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 
 def apply_saved(
-    saved: Plan,
-    fleet: Fleet,
-    world: World,
-    control: Control,
-    compare: Callable[[], Compared],
-    callbacks: ProgressCallbacks,
+    saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
 ) -> Applied:
-    """Carry out exactly what `saved` says, but for what differs from a fresh plan, as `compare` says under the locks:
-    that is stale.
-    """
+    """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
     from reconciler.apply.cluster_locks import Locks
 
     callbacks.stage(Stage.LOCK)
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         locks.take({action.ref.cluster for action in saved.actions})
-        found = compare()
+        assert control.compare is not None
+        found = control.compare()
         callbacks.stage(Stage.APPLY)
 
         def same(made: Plan) -> tuple[Action, ...]:

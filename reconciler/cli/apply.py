@@ -169,8 +169,8 @@ def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, 
         check_holds(checked, seen, made.made_at, file)
         return replace(found, differing={**found.differing, **unread, **not_done})
 
-    control = replace(control, choose=run.progress.counted(allowed))
-    applied = apply_saved(made, fleet, world, control, left, options.callbacks)
+    control = replace(control, choose=run.progress.counted(allowed), compare=left)
+    applied = apply_saved(made, fleet, world, control, options.callbacks)
     told.about(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)
