@@ -15,6 +15,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
+from reconciler.decide.downscale.every_decrease import seen_replicas
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
@@ -165,9 +166,14 @@ class _Planner(Struct, frozen=True):
 
         def made(tried: ObservedState) -> Plan:
             wanted = desired if tried is state else self._desired(run, tried)
-            return make_plan(policies, tried, with_activators(wanted, policies, tried), run, inputs)
+            return self._made(tried, with_activators(wanted, policies, tried), run, inputs)
 
         return isolated(state, made)
+
+    def _made(self, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
+        plan = make_plan(self.policies, state, desired, run, inputs)
+        whole = not self.request.scope.namespace
+        return replace(plan, seen=seen_replicas(self.policies, state, desired.decisions, run, whole=whole))
 
     def wakes(self, state: ObservedState) -> Plan:
         """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
@@ -270,12 +276,14 @@ def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
 
 
 def _applied(early: _EarlyWakes, control: Control, locks: Locks) -> Applied:
+    from reconciler.apply.unseen_decreases import unseen_told
+
     planner = replace(early.planner, delayed=early.carry_out)
     fleet, world, callbacks = planner.policies.fleet, planner.world, planner.request.callbacks
     fresh = TimeLimit(_FRESH_SECONDS)
     state, first = planner.planned()
     if not first.actions:
-        return Applied(first)
+        return Applied(first, lost=() if control.caller else unseen_told(first, world.accesses))
     if world.readers.limit.over:
         return carry_out(first, fleet, world, control, {})
     callbacks.stage(Stage.APPROVE)
@@ -419,9 +427,11 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     from reconciler.apply.history_files import write_changes
     from reconciler.apply.refusals import remember_refusals
     from reconciler.apply.run import ActionRuns
+    from reconciler.apply.unseen_decreases import unseen_told
 
     chosen = control.choose(made)
     run = Run(made.made_at, made.run, made.revision)
+    unseen = () if control.caller else unseen_told(made, world.accesses)
     runs = ActionRuns(
         actions=chosen,
         accesses=world.accesses,
@@ -439,7 +449,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
-    lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))
+    lost = (*unseen, *lost, *(problem for problem in (recorded.problem, unwritten) if problem))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 

@@ -1,19 +1,13 @@
-"""The metrics of an activator in Prometheus' text format, and whether it is alive and ready."""
+"""The metrics of an activator in Prometheus' text format."""
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of the buckets of `reconciler_activator_first_byte_seconds`."""
-
-_MOST_BYTES = 4096
-_REQUEST_SECONDS = 10.0
-MOST_OPEN = 64
-"""Connections to the HTTP server. Beyond that the oldest is closed: a probe asks as soon as it is connected."""
 
 HELP = {
     "reconciler_activator_listening": ("gauge", "Services whose connections this activator accepts."),
@@ -67,39 +61,3 @@ class ActivatorMetrics:
             yield f'{_HISTOGRAM}_bucket{{le="{bound}"}} {total}'
         yield f"{_HISTOGRAM}_sum {self._seconds}"
         yield f"{_HISTOGRAM}_count {total}"
-
-
-Answer = Callable[[], tuple[int, str]]
-"""Gives the status and the text of an answer."""
-
-
-async def serve(answers: Mapping[str, Answer], address: str, port: int) -> asyncio.Server:
-    """Return the HTTP server that gives `answers` by their path."""
-    open_ones: dict[asyncio.StreamWriter, None] = {}
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(open_ones) >= MOST_OPEN:
-            oldest = next(iter(open_ones))
-            del open_ones[oldest]
-            oldest.transport.abort()
-        open_ones[writer] = None
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_SECONDS)
-            path = head.split(b" ", 2)[1].decode("ascii", "replace").partition("?")[0]
-            status, text = answers[path]() if path in answers else (404, "not found\n")
-            writer.write(_response(status, text))
-            await asyncio.wait_for(writer.drain(), _REQUEST_SECONDS)
-        except (TimeoutError, OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks like that gets no answer
-        finally:
-            open_ones.pop(writer, None)
-            writer.close()
-
-    return await asyncio.start_server(handle, address or None, port, limit=_MOST_BYTES)
-
-
-def _response(status: int, text: str) -> bytes:
-    body = text.encode()
-    words = {200: "OK", 404: "Not Found"}.get(status, "Service Unavailable")
-    head = f"HTTP/1.1 {status} {words}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

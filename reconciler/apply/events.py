@@ -68,6 +68,19 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
             yield _warning(cluster, manifest, reason, "; ".join(words))
 
 
+def decrease_event(about: ObjectRef, uid: str, run: Run, message: str, *, picked: bool) -> Write:
+    """Return the write of the Event about a decrease that somebody else asked for, whose pods were `picked`, or not.
+
+    The same is said once, with a count.
+    """
+    reason = "VictimsPicked" if picked else "DecreasedWithoutPicker"
+    name = digest([str(about), uid, reason, message], 12)
+    manifest = {**event_manifest(about, "apps/v1", uid, name, run.now), "reportingInstance": run.id}
+    if not picked:
+        return _warning(about.cluster, manifest, reason, message)
+    return event_write(about.cluster, {**manifest, "reason": reason, "message": message[:_LONGEST]})
+
+
 def _warning(cluster: str, manifest: dict[str, Any], reason: str, message: str) -> Write:
     """Return the write of an Event that warns; where it is there already, it says the same again with a later time."""
     message = message[:_LONGEST]

@@ -6,7 +6,7 @@ journal says it to the next run (decide/downscale/journal.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,14 +75,15 @@ class _Unsure(ReconcilerError):
     """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
-class _Shrink(Struct, frozen=True):
-    """What was looked at, and which pods were chosen."""
+class Shrink(Struct, frozen=True):
+    """What was looked at, and which pods were chosen: none where the controller chooses, and the note says why."""
 
     task: Task
     live: LiveWorkload
     cut: VictimSelection
     victims: tuple[Pod, ...]
     note: str = ""
+    picker_failed: bool = False
 
     @property
     def going(self) -> tuple[Pod, ...]:
@@ -111,15 +112,21 @@ def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
 
 
 def _shrunk(task: Task) -> Outcome:
-    live = _looked(task)
-    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings))
-    if not cut.open:
-        return _left_to_the_controller(task, "")
-    choice = _chosen(task, cut)
-    if not choice.pods:
-        return replace(_left_to_the_controller(task, choice.note), picker_failed=choice.picker_failed)
-    chosen = _Shrink(task, live, cut, choice.pods, choice.note)
+    chosen = choose(task, _looked(task))
+    if not chosen.victims:
+        return replace(_left_to_the_controller(task, chosen.note), picker_failed=chosen.picker_failed)
     return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_deletion_costs(chosen)
+
+
+def choose(task: Task, live: LiveWorkload) -> Shrink:
+    """Return which pods of `live` go when it is scaled down as `task` says; pod pickers are asked.
+
+    Raises:
+        ReconcilerError: the policy says to leave it alone, or something cannot be read.
+    """
+    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings))
+    choice = _chosen(task, cut) if cut.open else ChosenVictims(())
+    return Shrink(task, live, cut, choice.pods, choice.note, choice.picker_failed)
 
 
 def _looked(task: Task) -> LiveWorkload:
@@ -164,7 +171,7 @@ def _left_to_the_controller(task: Task, note: str) -> Outcome:
     return task.applied(note)
 
 
-def _by_name(shrink: _Shrink) -> Outcome:
+def _by_name(shrink: Shrink) -> Outcome:
     """Name the pods in the same request that scales: a CloneSet deletes those first."""
     task = shrink.task
     check_lock(task)
@@ -183,14 +190,13 @@ def _with(write: Write, *operations: PatchOperation) -> Write:
     return replace(write, patch=(*write.patch, *operations))
 
 
-def _by_deletion_costs(shrink: _Shrink) -> Outcome:
+def _by_deletion_costs(shrink: Shrink) -> Outcome:
     task = shrink.task
-    spared = _spared(shrink)
-    entry = _entry(shrink, (*shrink.victims, *spared))
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
+    marks = marks_of(shrink)
+    entry = marks.entry
     open_journal(task, entry)
     try:
-        set_costs(task, (*shrink.victims, *spared), costs)
+        set_costs(task, marks.pods, marks.costs)
         task.access.limit.sleep(task.settings.settle_seconds)
         if task.access.limit.over:
             raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
@@ -207,7 +213,27 @@ def _by_deletion_costs(shrink: _Shrink) -> Outcome:
     return _verified(shrink, entry)
 
 
-def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
+class Marks(Struct, frozen=True):
+    """The pods that get a deletion cost, what each gets by its uid, and the entry of the journal about them."""
+
+    pods: tuple[Pod, ...]
+    costs: Mapping[str, str]
+    entry: JournalEntry
+
+
+def marks_of(shrink: Shrink) -> Marks:
+    """Return what is written before `shrink` is carried out.
+
+    Raises:
+        ReconcilerError: somebody else's costs are in the way, and they are not to be overridden.
+    """
+    spared = _spared(shrink)
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
+    pods = (*shrink.victims, *spared)
+    return Marks(pods, costs, _entry(shrink, pods))
+
+
+def _spared(shrink: Shrink) -> tuple[Pod, ...]:
     """Return the pods that stay and need another cost meanwhile.
 
     Raises:
@@ -220,7 +246,7 @@ def _spared(shrink: _Shrink) -> tuple[Pod, ...]:
     return spared
 
 
-def _entry(shrink: _Shrink, pods: Sequence[Pod]) -> JournalEntry:
+def _entry(shrink: Shrink, pods: Sequence[Pod]) -> JournalEntry:
     task = shrink.task
     return JournalEntry(
         workload=task.ref,
@@ -259,7 +285,7 @@ def _scale(task: Task) -> None:
             raise
 
 
-def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
+def _verified(shrink: Shrink, entry: JournalEntry | None) -> Outcome:
     """Wait until the pods are going, then clean up; whatever fails now is left to the next run, the scale is done."""
     try:
         now, reached = _waited(shrink)
@@ -282,7 +308,7 @@ def _verified(shrink: _Shrink, entry: JournalEntry | None) -> Outcome:
     return shrink.task.applied(message, len(going) - missed, missed, substituted)
 
 
-def _waited(shrink: _Shrink) -> tuple[LiveWorkload, bool]:
+def _waited(shrink: Shrink) -> tuple[LiveWorkload, bool]:
     """Return what is there once all victims are going and the status says so, or time is up."""
     task = shrink.task
     going = {pod.uid for pod in shrink.going}

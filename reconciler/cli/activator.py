@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from reconciler.activator.activator import Activator
 from reconciler.activator.limits import ActivatorLimits
-from reconciler.activator.metrics import serve
 from reconciler.activator.publication import ActivatorPod, Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
+from reconciler.backends.http.server import serve
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli.option_values import seconds, this_second

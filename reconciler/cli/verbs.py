@@ -33,6 +33,7 @@ GROUPS = {
         "freeze": "Stop idling, moving and scaling down for a while; wakes go on.",
         "unfreeze": "End a freeze.",
         "activator": "Run in a cluster: traffic wakes what is idle.",
+        "picker": "Run in a cluster: choose the pods of every decrease.",
         "connect": "Give runs from elsewhere access to a cluster, and renew its token.",
         "doctor": "Check what each cluster lacks for a run: rights, clock, metrics.",
         "rbac": "Print roles with the least rights that the policies need.",
@@ -157,6 +158,13 @@ EXAMPLES = {
         (
             "Only report which Services need pods",
             "activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3 --read-only",
+        ),
+    ),
+    "picker": (
+        ("Run in a Pod, as deploy/components/picker does", "picker /policies --cluster eu-west"),
+        (
+            "Run elsewhere, where certificate and key are",
+            "picker --context eu-west --tls-cert tls.crt --tls-key tls.key --port 9443",
         ),
     ),
     "snapshot": (

@@ -20,6 +20,7 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Undecided,
 )
+from reconciler.decide.downscale.every_decrease import SeenReplicas
 from reconciler.model import NOTHING, ObjectRef, QueryKey
 
 
@@ -106,6 +107,7 @@ class Plan(Struct, frozen=True):
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
     kept_up: tuple[KeptUp, ...] = ()  # one for each workload that may be idled later; not in its JSON
     without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read; not in its JSON
+    seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
     shard: str = ""  # which part of the Fleet was decided, "2/8"; not part of its JSON

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from reconciler.activator.metrics import MOST_OPEN, serve
+from reconciler.backends.http.server import MOST_OPEN, serve
 from tests.activator.test_activator import Stage, play
 
 _MANY = 3 * MOST_OPEN

@@ -24,6 +24,7 @@ COMPONENTS: Mapping[str, str] = {
     "activator": "activator",
     "tenants": "tenants",
     "freeze": "freeze",
+    "picker": "picker",
     "picker-secrets": "pickerSecrets",
     "network": "network",
     "monitoring": "monitoring",
@@ -100,7 +101,7 @@ image: {{{{ include "reconciler.image" . | quote }}}}
 {indent}{{{{- end }}}}"""
 _NO_IMAGE = "image: reconciler # of no registry: build it with ../Dockerfile and name it in your kustomization"
 _SHARDS = "{{ .Values.components.sharded.shards }}"
-_RUNS, _SERVES = "cronJob", "components.activator"
+_RUNS, _SERVES, _PICKS = "cronJob", "components.activator", "components.picker"
 _KUBECONFIG_NAME = "{{ .Values.components.kubeconfig.secretName }}"
 _KUBECONFIG = "{{ .Values.components.kubeconfig.secretName | quote }}"
 
@@ -136,6 +137,16 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         "            requests: { cpu: 100m, memory: 128Mi }\n            limits: { memory: 1Gi }\n": (
             "            {{- toYaml .Values.components.activator.resources | nindent 12 }}\n"
         ),
+    },
+    "components/picker/deployment.yaml": {
+        "  replicas: 2\n": "  replicas: {{ .Values.components.picker.replicas }}\n",
+        "--grace=20]": '--grace=20{{ with .Values.components.picker.cluster }}, "--cluster={{ . }}"{{ end }}]',
+        _POD.format(indent=" " * 6): _PLACED.format(indent=" " * 6, deeper=8, of=_PICKS) + _POD.format(indent=" " * 6),
+        "image: reconciler # the same as the CronJob's": _IMAGE.format(indent=" " * 10),
+        "            requests: { cpu: 50m, memory: 128Mi }\n            limits: { memory: 512Mi }\n": (
+            "            {{- toYaml .Values.components.picker.resources | nindent 12 }}\n"
+        ),
+        "name: reconciler-policies": "name: {{ .Values.policies.configMap | quote }}",
     },
     "components/rotation/rights.yaml": {"[reconciler-kubeconfig]": f"[{_KUBECONFIG}]"},
     "components/rotation/cronjob.yaml": {

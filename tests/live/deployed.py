@@ -39,6 +39,10 @@ OF_ACTIVATOR = (ACTIVATOR_RIGHTS, ACTIVATOR_RUN, ACTIVATOR)
 RIGHTS = (*MEMBER, PLACEMENT, CLONE_SETS, ACTIVATOR_RUN)
 """All that our ServiceAccounts for runs may get."""
 
+PICKER_RIGHTS, PICKER, PICKER_WEBHOOK = (
+    DEPLOY / "components" / "picker" / file for file in ("rights.yaml", "deployment.yaml", "webhook.yaml")
+)
+OF_PICKER = (PICKER_RIGHTS, PICKER, PICKER_WEBHOOK)
 PICKER_SECRETS = DEPLOY / "components" / "picker-secrets" / "rights.yaml"
 NETWORK = DEPLOY / "components" / "network" / "network-policy.yaml"
 TENANTS = DEPLOY / "components" / "tenants"

@@ -83,11 +83,11 @@ OURS = f"^system:serviceaccount:{OWN}:reconciler(-.+)?$"
 
 
 def test_all_of_our_accounts_and_those_of_tenants_are_what_admission_policies_are_about() -> None:
-    files = (*deployed.MEMBER, deployed.ACTIVATOR_RIGHTS, deployed.TENANTS / "team-a.yaml")
+    files = (*deployed.MEMBER, deployed.ACTIVATOR_RIGHTS, deployed.PICKER_RIGHTS, deployed.TENANTS / "team-a.yaml")
     accounts = [one["metadata"] for one in manifests(*files) if one["kind"] == "ServiceAccount"]
     names = [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in accounts]
 
-    assert len(names) == 4
+    assert len(names) == 5
     assert all(re.search(OURS, name) for name in names)
     assert not any(re.search(OURS, f"{name}") for name in ("system:serviceaccount:other:reconciler", "reconciler"))
 
@@ -268,6 +268,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement"], [deployed.PLACEMENT], deployed.ADMISSION[:2]),
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
+        (["picker"], deployed.OF_PICKER, ("member/admission",)),
         (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
         (["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
         (["no-admission"], [], ()),

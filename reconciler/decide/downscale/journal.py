@@ -51,6 +51,16 @@ _COST_PATH = ("metadata", "annotations", DELETION_COST)
 _LABEL_PATH = ("metadata", "labels", VICTIM_LABEL)
 
 
+PICKER_RUN = "picker-"
+"""How the run begins in what the admission webhook writes, which is no run."""
+
+LIFE = timedelta(hours=1)
+"""After that a scale-down that was begun is not waited for any more."""
+
+_ADMITTED = timedelta(minutes=1)
+"""After that what the admission webhook let through is done, or never will be."""
+
+
 class MarkedPod(Struct, frozen=True):
     """A pod that is to be marked, and the text of the cost it had before, None for none."""
 
@@ -70,6 +80,11 @@ class JournalEntry(Struct, frozen=True):
     at: datetime
     run: str = ""
     policy: str = ""
+
+    @property
+    def by_picker(self) -> bool:
+        """Whether somebody else scales it down, and our admission webhook has chosen the victims."""
+        return self.run.startswith(PICKER_RUN)
 
     @property
     def costs(self) -> dict[str, str | None]:
@@ -203,9 +218,6 @@ def changes_since(
 
 # What a crash left behind: marks that are removed, and journal entries that are closed.
 
-LIFE = timedelta(hours=1)
-"""After that a scale-down that was begun is not waited for any more."""
-
 
 class _Leftovers(Struct, frozen=True):
     """What is left in one cluster: the journal's entries by key, and marked pods by uid."""
@@ -233,7 +245,7 @@ def decide_recovery(fleet: Fleet, state: ObservedState, run: Run, shard: Shard |
 
 def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | None]:
     """Return the costs that marked pods had before, by uid; None too for marks without an entry."""
-    _, entries, _ = _entries(observed, namespace)
+    _, entries, _ = journal_of(observed, namespace)
     costs: dict[str, str | None] = {pod.uid: None for pod in observed.marked_pods}
     for entry in entries.values():
         costs |= {uid: cost for uid, cost in entry.costs.items() if uid in costs}
@@ -241,7 +253,7 @@ def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | N
 
 
 def _in_cluster(observed: ObservedCluster, namespace: str, run: Run, shard: Shard | None) -> DesiredState:
-    journal, entries, notices = _entries(observed, namespace)
+    journal, entries, notices = journal_of(observed, namespace)
     if shard is not None:
         decides = shard.decides_on(observed.name)
         entries = {key: entry for key, entry in entries.items() if decides(entry.workload.namespace)}
@@ -276,9 +288,10 @@ def _stray_group(pod: Pod) -> str:
     return f"downscale/{pod.cluster}/{pod.namespace}/{pod.owner_kind}/{pod.owner_name}"
 
 
-def _entries(
+def journal_of(
     observed: ObservedCluster, namespace: str
 ) -> tuple[ConfigMap | None, dict[str, JournalEntry], tuple[Notice, ...]]:
+    """Return the journal of a cluster, its entries by key, and a notice for each that cannot be read."""
     found = (one for one in observed.config_maps if (one.ref.namespace, one.ref.name) == (namespace, JOURNAL))
     journal = next(found, None)
     entries: dict[str, JournalEntry] = {}
@@ -318,7 +331,7 @@ def _why_finished(entry: JournalEntry, workload: Workload | None, observed: Obse
         return () if observed.unread(ref.group, ref.kind, ref.namespace) else (reason(ReasonCode.WORKLOAD_GONE),)
     interrupted = reason(ReasonCode.SCALE_DOWN_INTERRUPTED, replicas=entry.after)
     if workload.spec_replicas == entry.before:
-        return (interrupted,)
+        return () if entry.by_picker and run.now < entry.at + _ADMITTED else (interrupted,)
     if workload.spec_replicas != entry.after:
         return (interrupted, reason(ReasonCode.SCALED_SINCE, replicas=workload.spec_replicas))
     if workload.status_replicas in (entry.after, None) or run.now >= entry.at + LIFE:

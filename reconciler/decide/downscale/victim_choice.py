@@ -55,7 +55,7 @@ class VictimStrategies(Struct, frozen=True):
 
     def strategy_of(self, ref: ObjectRef) -> VictimStrategy:
         """Return that of a workload; while an autoscaler scales it down too the choice is the controller's."""
-        stated = self._stated(ref)
+        stated = self.stated(ref)
         name = shrunk_by(self.autoscalers, ref) if stated.chooses else None
         if name is None:
             return stated
@@ -63,7 +63,8 @@ class VictimStrategies(Struct, frozen=True):
             note=f"{stated.settings.strategy} needs {name} to leave scaling down alone, the controller chooses"
         )
 
-    def _stated(self, ref: ObjectRef) -> VictimStrategy:
+    def stated(self, ref: ObjectRef) -> VictimStrategy:
+        """Return what policies say of a workload, whoever scales it down."""
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
             return VictimStrategy(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))

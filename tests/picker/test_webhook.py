@@ -1,0 +1,293 @@
+"""The admission webhook over HTTPS: it answers in time, whatever comes, renews its certificate, and ends orderly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import urllib3
+
+from reconciler.errors import UsageError
+from reconciler.model import ObjectRef, Write
+from reconciler.picker.picker import Result, Verdict
+from reconciler.picker.review import Review
+from reconciler.picker.webhook import CertificateFiles, Webhook
+from reconciler.time_limit import TimeLimit
+from tests.picker.reviews import UID, a_review
+
+EVENT = Write("event", ObjectRef("east", "shop", "Event", "web"), "v1")
+
+
+class Chooser:
+    """In place of what chooses: says what it is told to, and keeps what it was asked and what it told."""
+
+    cluster = "east"
+
+    def __init__(self, choose: Callable[[TimeLimit], Verdict] = lambda _: Verdict(Result.PASSED)) -> None:
+        self.choose = choose
+        self.asked: list[Review] = []
+        self.told: list[Write] = []
+        self.begun = 0
+
+    def review(self, review: Review, limit: TimeLimit) -> Verdict:
+        self.asked.append(review)
+        return self.choose(limit)
+
+    def tell(self, event: Write, _: TimeLimit) -> None:
+        self.told.append(event)
+
+    def begin(self, _: TimeLimit) -> None:
+        self.begun += 1
+
+
+def write_pair(folder: Path, authority: trustme.CA) -> tuple[str, str]:
+    issued = authority.issue_cert("127.0.0.1")
+    (folder / "tls.crt").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(folder / "tls.key")
+    return str(folder / "tls.crt"), str(folder / "tls.key")
+
+
+class Play:
+    """A webhook that runs while `asked` is called, in a thread of its own."""
+
+    def __init__(self, folder: Path, chooser: Chooser, **settings: Any) -> None:
+        self.authority = trustme.CA()
+        self.folder, self.chooser = folder, chooser
+        self.said: list[str] = []
+        self.limit = TimeLimit()
+        self.webhook = Webhook(
+            picker=chooser,  # type: ignore[arg-type]
+            files=CertificateFiles(*write_pair(folder, self.authority)),
+            limit=self.limit,
+            renew=settings.pop("renew", lambda: None),
+            tell=self.said.append,
+            address="127.0.0.1",
+            port=0,
+            **{"grace": 0.2, **settings},
+        )
+
+    def run(self, asked: Callable[[], object]) -> None:
+        async def story() -> None:
+            ended = asyncio.Event()
+            running = asyncio.get_running_loop().create_task(self.webhook.run(ended))
+            while not self.webhook.is_ready:
+                await asyncio.sleep(0.005)
+            try:
+                await asyncio.to_thread(asked)
+            finally:
+                ended.set()
+                await running
+
+        asyncio.run(asyncio.wait_for(story(), 60))
+
+    def post(self, body: bytes, method: str = "POST", **headers: str) -> urllib3.BaseHTTPResponse:
+        context = ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
+        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10) as pool:
+            return pool.request(method, f"https://127.0.0.1:{self.webhook.port}/", body=body, headers=headers or None)
+
+
+def answer(said: urllib3.BaseHTTPResponse) -> dict[str, Any]:
+    assert said.status == 200
+    response: dict[str, Any] = json.loads(said.data)["response"]
+    assert (response["uid"], response["allowed"]) == (UID, True)
+    return response
+
+
+def test_what_was_picked_is_told_and_counted(tmp_path: Path) -> None:
+    play = Play(tmp_path, Chooser(lambda _: Verdict(Result.PICKED, "deletes web-0", EVENT)))
+    play.run(lambda: answer(play.post(a_review())))
+    assert play.chooser.told == [EVENT]
+    assert play.chooser.begun == 1
+    text = play.webhook.metrics_text()[1]
+    assert 'reconciler_picker_reviews_total{result="picked"} 1\n' in text
+    assert "reconciler_picker_review_seconds_count 1\n" in text
+    assert "shop/Deployment/web: replicas 6 -> 3: picked: deletes web-0" in play.said
+
+
+def test_who_asked_is_warned_of_what_nobody_chose(tmp_path: Path) -> None:
+    play = Play(tmp_path, Chooser(lambda _: Verdict(Result.UNPICKED, "no answer", EVENT)))
+    said: list[dict[str, Any]] = []
+    play.run(lambda: said.append(answer(play.post(a_review()))))
+    assert said[0]["warnings"] == ["reconciler chose no pods: no answer"]
+    assert 'reconciler_picker_failures_total{reason="error"} 1\n' in play.webhook.metrics_text()[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "method", "status"),
+    [
+        pytest.param(b"{", "POST", 400, id="malformed"),
+        pytest.param(b"", "POST", 400, id="empty"),
+        pytest.param(b"", "GET", 405, id="not posted"),
+        pytest.param(b" " * (9 << 20), "POST", 413, id="too large"),
+    ],
+)
+def test_what_is_no_review_is_refused(tmp_path: Path, body: bytes, method: str, status: int) -> None:
+    play = Play(tmp_path, Chooser())
+    found: list[int] = []
+
+    def asked() -> None:
+        try:
+            found.append(play.post(body, method).status)
+        except (
+            urllib3.exceptions.ProtocolError,
+            urllib3.exceptions.SSLError,
+        ):  # closed while a body that is too large is still sent
+            found.append(413)
+
+    play.run(asked)
+    assert found == [status]
+    assert play.chooser.asked == []
+
+
+def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> None:
+    blocked = threading.Event()
+
+    def slow(_: TimeLimit) -> Verdict:
+        blocked.wait(30)
+        return Verdict(Result.PICKED)
+
+    play = Play(tmp_path, Chooser(slow), deadline=0.3)
+
+    def asked() -> None:
+        assert "no choice within 0.3 s" in answer(play.post(a_review()))["warnings"][0]
+        blocked.set()
+
+    play.run(asked)
+    assert 'reconciler_picker_failures_total{reason="late"} 1\n' in play.webhook.metrics_text()[1]
+
+
+def test_the_time_of_a_choice_ends_before_the_deadline(tmp_path: Path) -> None:
+    left: list[float] = []
+
+    def noted(limit: TimeLimit) -> Verdict:
+        left.append(limit.left())
+        return Verdict(Result.PASSED)
+
+    play = Play(tmp_path, Chooser(noted))
+    play.run(lambda: answer(play.post(a_review())))
+    assert 1.0 < left[0] <= 1.4
+
+
+def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
+    blocked, entered = threading.Event(), threading.Event()
+
+    def slow(_: TimeLimit) -> Verdict:
+        entered.set()
+        blocked.wait(30)
+        return Verdict(Result.PICKED)
+
+    play = Play(tmp_path, Chooser(slow), at_once=1, deadline=20.0)
+
+    def asked() -> None:
+        first = threading.Thread(target=lambda: answer(play.post(a_review())))
+        first.start()
+        entered.wait(10)
+        assert "more than 1 reviews" in answer(play.post(a_review()))["warnings"][0]
+        blocked.set()
+        first.join()
+
+    play.run(asked)
+    assert len(play.chooser.asked) == 1
+    assert 'reconciler_picker_failures_total{reason="busy"} 1\n' in play.webhook.metrics_text()[1]
+
+
+def test_a_connection_is_used_again(tmp_path: Path) -> None:
+    play = Play(tmp_path, Chooser())
+
+    def asked() -> None:
+        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
+        with urllib3.HTTPSConnectionPool("127.0.0.1", play.webhook.port, ssl_context=context, maxsize=1) as pool:
+            for _ in range(3):
+                answer(pool.request("POST", "/", body=a_review()))
+            assert pool.num_connections == 1
+
+    play.run(asked)
+
+
+def test_a_renewed_certificate_is_read_again_and_a_broken_one_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.picker.webhook._LOOK_SECONDS", 0.02)
+    play = Play(tmp_path, Chooser())
+
+    def until(true: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if true():
+                return
+            threading.Event().wait(0.02)
+        raise TimeoutError
+
+    def asked() -> None:
+        answer(play.post(a_review()))
+        (tmp_path / "tls.crt").write_text("nothing")
+        until(lambda: any("the former certificate counts" in line for line in play.said))
+        assert "reconciler_picker_stale 1\n" in play.webhook.metrics_text()[1]
+        answer(play.post(a_review()))
+        play.authority = trustme.CA()
+        write_pair(tmp_path, play.authority)
+
+        def renewed() -> bool:
+            try:
+                return play.post(a_review()).status == 200
+            except urllib3.exceptions.SSLError:
+                return False
+
+        until(renewed)
+
+    play.run(asked)
+    assert "reconciler_picker_stale 0\n" in play.webhook.metrics_text()[1]
+
+
+def test_policies_that_cannot_be_read_again_leave_the_former_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.picker.webhook._LOOK_SECONDS", 0.02)
+
+    def renew() -> None:
+        raise UsageError("policies/all.yaml: broken")
+
+    play = Play(tmp_path, Chooser(), renew=renew)
+
+    def asked() -> None:
+        while not play.said or "broken" not in play.said[-1]:
+            threading.Event().wait(0.01)
+        threading.Event().wait(0.1)
+        answer(play.post(a_review()))
+
+    play.run(asked)
+    assert sum("broken" in line for line in play.said) == 1
+
+
+def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected a certificate and its key in PEM"):
+        CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+
+
+def test_reviews_under_way_end_before_it_ends(tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def slow(_: TimeLimit) -> Verdict:
+        entered.set()
+        threading.Event().wait(0.5)
+        return Verdict(Result.PICKED, "deletes web-0", EVENT)
+
+    play = Play(tmp_path, Chooser(slow), grace=5.0)
+    found: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
+
+    def asked() -> None:
+        asking.start()
+        entered.wait(10)
+
+    play.run(asked)
+    asking.join()
+    assert "warnings" not in found[0]
+    assert play.chooser.told == [EVENT]
+    assert play.webhook.readiness()[0] == 503
