@@ -7,16 +7,16 @@ import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from reconciler.backends.http.server import serve
 from reconciler.backends.kubernetes.auth import Connection
-from reconciler.cli.options import option, path_argument, seconds, server_options, verb
+from reconciler.cli.option_values import seconds
+from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
-from reconciler.cli.run import RunOptions
+from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
 from reconciler.messages import nearest
@@ -25,71 +25,72 @@ from reconciler.picker.webhook import CertificateFiles, Webhook
 from reconciler.policy.types import Fleet
 
 _TLS = "/var/run/secrets/picker/tls"
+_PORT = click.IntRange(1, 65_535)
 
 
-@verb("picker")
-@path_argument()
-@option(
-    "--cluster",
-    metavar="NAME",
-    group="Clusters",
-    default_words="the one that is connected with inCluster",
-    help="This cluster of the Fleet.",
-)
-@option("--address", metavar="ADDRESS", default_words="all", help="The address to listen on.")
-@option("--port", type=click.IntRange(1, 65_535), default=8443, help="The port of the admission webhook.")
-@option(
-    "--tls-cert",
-    type=click.Path(),
-    metavar="FILE",
-    default=f"{_TLS}.crt",
-    help="Its certificate, read again when it changes.",
-)
-@option("--tls-key", type=click.Path(), metavar="FILE", default=f"{_TLS}.key", help="The key of the certificate.")
-@option("--deadline", type=seconds, default=1.5, help="After so long a decrease goes through without a choice.")
-@option("--at-once", type=click.IntRange(1, 1_000), default=16, help="Most reviews at a time; others pass at once.")
-@option(
-    "--user",
-    "users",
-    multiple=True,
-    metavar="NAME",
-    help="A user as whom runs write, besides our ServiceAccounts; may be repeated.",
-)
-@option("--grace", type=seconds, default=20.0, help="How long reviews have after SIGTERM.")
-@option("--http-port", type=click.IntRange(1, 65_535), default=8080, help="The port of metrics and health.")
-@option("--context", metavar="NAME", help="A context of the kubeconfig, in place of the Pod's own ServiceAccount.")
-@server_options
-def picker_command(path: str, context: str | None, **flags: Any) -> int:
+class PickerOptions(RunOptions):
+    """Those of `picker`."""
+
+    own_cluster: str | None = option(
+        "This cluster of the Fleet.",
+        "--cluster",
+        metavar="NAME",
+        group="Clusters",
+        default_words="the one that is connected with inCluster",
+    )
+    own_context: str | None = option(
+        "A context of the kubeconfig, in place of the Pod's own ServiceAccount.", "--context", metavar="NAME"
+    )
+    address: str | None = option("The address to listen on.", metavar="ADDRESS", default_words="all")
+    port: int = option("The port of the admission webhook.", type=_PORT, default=8443)
+    tls_cert: str = option(
+        "Its certificate, read again when it changes.", type=click.Path(), metavar="FILE", default=f"{_TLS}.crt"
+    )
+    tls_key: str = option("The key of the certificate.", type=click.Path(), metavar="FILE", default=f"{_TLS}.key")
+    deadline: float = option("After so long a decrease goes through without a choice.", type=seconds, default=1.5)
+    at_once: int = option("Most reviews at a time; others pass at once.", type=click.IntRange(1, 1_000), default=16)
+    users: tuple[str, ...] = option(
+        "A user as whom runs write, besides our ServiceAccounts; may be repeated.",
+        "--user",
+        multiple=True,
+        metavar="NAME",
+    )
+    grace: float = option("How long reviews have after SIGTERM.", type=seconds, default=20.0)
+    http_port: int = option("The port of metrics and health.", type=_PORT, default=8080)
+
+
+@verb("picker", PickerOptions, "path", SERVER)
+def picker_command(options: PickerOptions) -> int:
     """Choose the pods that go when an autoscaler or a hand scales down what a DownscalePolicy selects.
 
     An admission webhook: it gives the chosen pods deletion costs before the decrease is stored, and admits every one.
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says.
     """
     gc.enable()  # it is off for verbs that end soon
-    options = RunOptions.of(path, {**{name: one for name, one in flags.items() if name != "cluster"}, "qps": 0.0})
     policies = options.policies(partly=True)
-    name = _cluster_of(policies.fleet, flags["cluster"])
+    name, context = _cluster_of(policies.fleet, options.own_cluster), options.own_context
     reached = ClusterConnection(name, in_cluster=context is None, context=context, sources=options.sources)
     connection = Connection(reached)
+    settings = replace(options.settings, qps=0.0)
     picker = Picker(
         policies,
         name,
-        lambda limit: ReviewedCluster(name, connection, replace(options.settings, limit=limit)),
-        flags["users"],
+        lambda limit: ReviewedCluster(name, connection, replace(settings, limit=limit)),
+        options.users,
     )
     webhook = Webhook(
         picker=picker,
-        files=CertificateFiles(flags["tls_cert"], flags["tls_key"]),
+        files=CertificateFiles(options.tls_cert, options.tls_key),
         limit=options.limit,
         renew=_renewal(picker, options),
         tell=say,
-        address=flags["address"],
-        port=flags["port"],
-        deadline=flags["deadline"],
-        at_once=flags["at_once"],
-        grace=flags["grace"],
+        address=options.address,
+        port=options.port,
+        deadline=options.deadline,
+        at_once=options.at_once,
+        grace=options.grace,
     )
-    asyncio.run(_run(webhook, flags["http_port"]))
+    asyncio.run(_run(webhook, options.http_port))
     return ExitCode.DONE
 
 
@@ -123,7 +124,7 @@ def _cluster_of(fleet: Fleet, name: str | None) -> str:
     return inside[0]
 
 
-def _renewal(picker: Picker, options: RunOptions) -> Callable[[], None]:
+def _renewal(picker: Picker, options: PickerOptions) -> Callable[[], None]:
     """Return what reads the policies again where their files changed."""
 
     def stamp() -> frozenset[tuple[str, int, int]]:

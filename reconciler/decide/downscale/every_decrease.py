@@ -18,7 +18,7 @@ from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.journal import journal_of
 from reconciler.decide.downscale.victim_choice import VictimStrategies, VictimStrategy, victim_strategies
 from reconciler.decide.freeze import frozen, restriction
-from reconciler.decide.selectors import exclusion, namespace_annotations
+from reconciler.decide.selectors import exclusions, namespace_annotations
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, FleetCluster, PolicySet
 from reconciler.untrusted_text import parse_json
@@ -49,7 +49,7 @@ class EveryDecrease(Struct, frozen=True):
             return VictimStrategy()
         marks = (workload.annotations, self.marks.get(space, {}))
         downscaler = self.fleet.honors_kube_downscaler
-        if any(exclusion(one, self.run.now, kube_downscaler=downscaler) is not None for one in marks):
+        if any(next(exclusions(one, self.run.now, kube_downscaler=downscaler), None) for one in marks):
             return VictimStrategy()
         return stated
 
