@@ -33,8 +33,6 @@ _DESCRIPTORS_BESIDE = 512
 
 
 class ActivatorOptions(RunOptions):
-    """Those of `activator`."""
-
     pod_namespace: str = option("The namespace of this Pod, and of its Lease.", metavar="NAME", default="reconciler")
     pod_name: str = option("The name of this Pod.", metavar="NAME", required=True)
     pod_uid: str = option("The uid of this Pod.", metavar="UID", required=True)

@@ -23,8 +23,6 @@ _NAME = "reconciler"
 
 
 class CompletionOptions(Options):
-    """Those of `completion`."""
-
     shell: str = argument("{bash|zsh|fish}", type=click.Choice(["bash", "zsh", "fish"]))
 
 

@@ -46,8 +46,6 @@ from reconciler.policy.types import PolicySet
 
 
 class ApplyOptions(RunOptions):
-    """Those of `apply`, also of a saved plan."""
-
     path: str = path_argument("[PATH|PLAN]")
     output: str = output_option(*FORMATS)
     auto_approve: bool = option("Do not ask for approval; required without a terminal.", default=False)
@@ -102,7 +100,7 @@ def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, 
     options = run.options
     try:
         policies = options.policies(partly=True)
-        world = run.metrics.opened(options.world(policies.fleet), policies.fleet)
+        world = run.world(policies.fleet)
         applied = apply(policies, world, options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
@@ -132,7 +130,7 @@ def _due_only(
     for line in lines:
         say(f"error: {line}")
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    world = run.metrics.opened(options.world(fleet), fleet)
+    world = run.world(fleet)
     applied = apply_wakes_due(fleet, world, options.request(), control)
     told.about(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     _report(applied, approval, run)

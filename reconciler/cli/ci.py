@@ -53,8 +53,6 @@ def _failing(text: str) -> frozenset[str]:
 
 
 class CiOptions(Options):
-    """Those of `ci`."""
-
     platform: str = argument("{github|gitlab}", type=click.Choice(list(_RUNS)))
     path: str = path_argument()
     base: str | None = option("The policies before the change.", metavar="PATH")

@@ -54,8 +54,6 @@ _ADMISSION = {
 
 
 class ConnectOptions(RunOptions):
-    """Those of `connect`."""
-
     subject: str | None = argument("[MEMBER]", required=False)
     path: str = policies_option()
     admin_context: str | None = option(

@@ -10,7 +10,6 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli.doctor_findings import (
     CHECKS,
     ClusterCheck,
@@ -84,13 +83,12 @@ def doctor_command(options: DoctorOptions) -> int:
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
     """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    live = LiveSettings(options.now, policies.fleet.namespace, options.settings, switches=policies.fleet.switch_kinds)
-    opened = open_live((cluster.connection for cluster in options.bounded(policies.fleet).clusters), live)
-    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.backends.items()}
+    opened = options.live_backends(policies.fleet)
+    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.items()}
     state = observe(policies, sources, scope=options.scope)
     return [
         ClusterCheck(name, backend, policies, state, options.scope, options.now, applies)
-        for name, backend in opened.backends.items()
+        for name, backend in opened.items()
     ]
 
 

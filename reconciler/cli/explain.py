@@ -32,8 +32,6 @@ def _subjects(begun: str) -> Iterable[str]:
 
 
 class ExplainOptions(RunOptions):
-    """Those of `explain`."""
-
     subject: str = argument("OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
     recursive: bool = option("With KIND[.FIELD]: list every field below it.", default=False)
     output: str = output_option("text", "json", "yaml")

@@ -43,8 +43,6 @@ def price_option() -> Any:
 
 
 class ForecastOptions(RunOptions):
-    """Those of `forecast`."""
-
     snapshot: str | None = option("The snapshot to play on; it stays as it is.", metavar="DIR")
     past: timedelta | None = option(
         "Play the past that long with what the queries said then, recorded in the snapshot, or asked of Prometheus.",
@@ -194,8 +192,6 @@ def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
 
 
 class CalendarOptions(RunOptions):
-    """Those of `calendar`."""
-
     days: int = days_option("How many days to list.", 366)
 
 

@@ -37,8 +37,6 @@ class ScopeOptions(FleetOptions):
 
 
 class FreezeOptions(ScopeOptions):
-    """Those of `freeze`."""
-
     length: timedelta = option(
         "How long it lasts, like 4h; it ends by itself.",
         "--for",
@@ -184,8 +182,6 @@ def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
 
 
 class UnfreezeOptions(ScopeOptions):
-    """Those of `unfreeze`."""
-
     everything: bool = option("End every freeze, of whatever scope.", "--all", default=False)
 
 

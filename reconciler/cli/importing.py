@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.live import LiveSettings, open_live
 from reconciler.cli import fleet_source
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_of_run import exit_of_apply
@@ -78,8 +77,6 @@ PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
 
 
 class ImportOptions(RunOptions):
-    """Those of `import`."""
-
     peer: str = argument("TOOL", type=click.Choice(list(PEERS)))
     paths: tuple[str, ...] = argument("[PATH]...", nargs=-1, type=click.Path())
     fleet: bool = option(
@@ -167,10 +164,8 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
     Raises:
         ClusterError: some cannot be read.
     """
-    fleet = options.bounded(fleet_source.fleet_of_contexts([context], None))
-    live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
-    opened = open_live((cluster.connection for cluster in fleet.clusters), live)
-    served = next(iter(opened.backends.values())).served
+    opened = options.live_backends(fleet_source.fleet_of_contexts([context], None))
+    served = next(iter(opened.values())).served
     assert served is not None
     return [
         Manifest(one, f"{context}/{one['metadata'].get('namespace', '')}".rstrip("/"))
@@ -193,8 +188,6 @@ def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
 
 
 class AdoptOptions(RunOptions):
-    """Those of `adopt`."""
-
     tool: str = argument("TOOL", type=click.Choice(_ADOPTED))
     path: str = policies_option()
     auto_approve: bool = auto_approve_option()
@@ -248,10 +241,8 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     Raises:
         ClusterError: a cluster does not say.
     """
-    live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
-    opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
     found: dict[ObjectRef, int] = {}
-    for name, backend in opened.backends.items():
+    for name, backend in options.live_backends(fleet).items():
         assert backend.served is not None
         infos = [Manifest(one, name) for one in backend.served.manifests(*SLEEP_INFO)]
         secrets = [_secret(world, name, one) for one in infos]

@@ -222,8 +222,6 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
 
 
 class ShowOptions(RunOptions):
-    """Those of `show`."""
-
     file: str = argument("FILE", type=click.Path())
     output: str = output_option(*FORMATS)
 

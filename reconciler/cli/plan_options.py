@@ -21,8 +21,6 @@ REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
 
 
 class PlanOptions(RunOptions):
-    """Those of `plan`, also where it compares with a base."""
-
     output: str = output_option(*FORMATS)
     out: str | None = option("Save the plan there too, for `reconciler apply FILE`.", metavar="FILE")
     base: str | None = option(

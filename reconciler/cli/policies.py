@@ -42,8 +42,6 @@ _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
 class ValidateOptions(Options):
-    """Those of `validate`."""
-
     path: str = path_argument()
     output: str = output_option("text", "json", *_CODE_HOSTS)
     tenant: str | None = option(
@@ -165,8 +163,6 @@ def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
 
 
 class CompileOptions(Options):
-    """Those of `compile`."""
-
     path: str = path_argument()
     output: str = output_option("yaml", "json")
 
@@ -179,8 +175,6 @@ def compile_command(options: CompileOptions) -> None:
 
 
 class SchemaOptions(Options):
-    """Those of `schema`."""
-
     kind: str = argument("KIND", shell_complete=offering(lambda _: (*SCHEMA_KINDS, "Policy", "catalog")))
     url: str | None = option(
         "With KIND catalog: the address of the folder that the schemas are served from.", metavar="URL"

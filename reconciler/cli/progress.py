@@ -25,10 +25,12 @@ from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
+from reconciler.policy.types import Fleet
 from reconciler.report.change_words import is_metadata, name_of, verb_of
 from reconciler.report.summary import outcome_word
 from reconciler.untrusted_text import one_line
 from reconciler.worker_pool import started
+from reconciler.world import World
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Drawing
@@ -285,11 +287,14 @@ class TrackedRun(Struct, Generic[O], frozen=True):
     metrics: RunMetrics
     progress: Progress
 
+    def world(self, fleet: Fleet) -> World:
+        """Return the clusters of `fleet`; what is exchanged with them counts in the metrics."""
+        return self.metrics.opened(self.options.world(fleet), fleet)
+
     def planned(self, *, call_pickers: bool = False) -> Plan:
         """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
         policies = self.options.policies(partly=True)
-        world = self.metrics.opened(self.options.world(policies.fleet), policies.fleet)
-        made = plan(policies, world, replace(self.options.request(), call_pickers=call_pickers))
+        made = plan(policies, self.world(policies.fleet), replace(self.options.request(), call_pickers=call_pickers))
         self.metrics.decided(made)
         self.progress.close()
         return made

@@ -22,8 +22,6 @@ from reconciler.workload_kinds import workload_kind
 
 
 class RankOptions(RunOptions):
-    """Those of `rank`."""
-
     subject: str = argument("OBJECT")
     to: int | None = option(
         "Scale down to N replicas.", type=click.IntRange(0), metavar="N", default_words="one fewer than now"

@@ -51,8 +51,6 @@ def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
 
 
 class RbacOptions(Options):
-    """Those of `rbac`."""
-
     path: str = path_argument()
     cluster: str | None = option(
         "For this cluster of the Fleet only: less than what all need together.", metavar="NAME", group=GENERAL

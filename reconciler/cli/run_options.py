@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
 from reconciler.cli.fleet_source import commit_of, fleet_of_contexts, read_one_cluster, user_of_this_machine
@@ -270,6 +271,13 @@ class RunOptions(Options):
         if context is not None and not self.quiet:
             context.call_on_close(lambda: _warn(world))
         return world
+
+    def live_backends(self, fleet: Fleet) -> Mapping[str, Backend]:
+        """Open the live clusters of `fleet` for what is no plan; nothing is sent yet."""
+        from reconciler.backends.live import LiveSettings, open_live
+
+        settings = LiveSettings(self.now, fleet.namespace, self.settings, switches=fleet.switch_kinds)
+        return open_live((one.connection for one in self.bounded(fleet).clusters), settings).backends
 
     def bounded(self, fleet: Fleet) -> Fleet:
         """Return `fleet` with what its connections may use of this machine; no cluster of another one is opened."""

@@ -35,8 +35,6 @@ GROUPS = ("policy", "tenant", "namespace", "cluster")
 
 
 class SavingsOptions(RunOptions):
-    """Those of `savings`."""
-
     since: timedelta = option("How far back; 35 days are kept.", type=duration(), default=timedelta(days=30))
     by: str = option(f"Group by {', '.join(GROUPS)}.", metavar="GROUP", default="policy")
     price: tuple[str, ...] = price_option()

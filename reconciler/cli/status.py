@@ -40,8 +40,6 @@ from reconciler.world import World
 
 
 class StatusOptions(RunOptions):
-    """Those of `status`."""
-
     subject: str | None = argument("[OBJECT]", required=False)
     path: str = policies_option()
     wake_form: str | None = option(
@@ -113,8 +111,6 @@ _WIDTH = 100
 
 
 class HistoryOptions(FleetOptions):
-    """Those of `history`."""
-
     subject: str | None = argument("[OBJECT]", required=False)
     folder: str | None = option("Read the files of --report-dir in DIR, in place of clusters.", "--from", metavar="DIR")
     since: timedelta = option(

@@ -44,8 +44,6 @@ _NAMED = 5
 
 
 class SuggestOptions(RunOptions):
-    """Those of `suggest`."""
-
     snapshot: str | None = option("A snapshot with a history of queries, in place of live clusters.", metavar="DIR")
     past: timedelta = option(
         "How much of the past to learn from.",

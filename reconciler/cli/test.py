@@ -28,8 +28,6 @@ from reconciler.yaml.writer import block_text
 
 
 class TestOptions(Options):
-    """Those of `test`."""
-
     path: str = path_argument()
     policies_path: str | None = policies_option(
         "The policies that are tested.",
@@ -110,8 +108,6 @@ _HEAD = """\
 
 
 class InitOptions(RunOptions):
-    """Those of `init`."""
-
     snapshot: str | None = option(
         "A snapshot of the clusters; `reconciler snapshot DIR` writes it.", metavar="DIR", group=GENERAL
     )

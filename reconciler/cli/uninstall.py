@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from reconciler.apply.outcomes import OutcomeStatus
-from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_of_run import exit_of_apply
@@ -33,8 +32,6 @@ _NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metric
 
 
 class UninstallOptions(ByHandOptions):
-    """Those of `uninstall`."""
-
     auto_approve: bool = auto_approve_option()
 
 
@@ -103,9 +100,9 @@ class _Removal:
     """What is of ours on the clusters of `fleet`; where contexts stand in for it, that of every Fleet is."""
 
     def __init__(self, options: UninstallOptions, fleet: Fleet) -> None:
-        live = LiveSettings(options.now, fleet.namespace, options.settings, switches=fleet.switch_kinds)
-        opened = open_live((one.connection for one in options.bounded(fleet).clusters), live)
-        self._served = {name: one.served for name, one in opened.backends.items() if one.served is not None}
+        self._served = {
+            name: one.served for name, one in options.live_backends(fleet).items() if one.served is not None
+        }
         self._fleet = fleet
         self._every_fleet = options.any_fleet
         self._fleets = None if options.any_fleet else fleet_names(fleet)

@@ -54,8 +54,6 @@ T = TypeVar("T", Service, Workload)
 
 
 class WakeOptions(ByHandOptions):
-    """Those of `wake`."""
-
     subject: str = argument("OBJECT")
     awake_for: timedelta | None = option(
         "Keep it awake for this long, like 4h.",
@@ -256,8 +254,6 @@ _LISTED = 10
 
 
 class RestoreOptions(ByHandOptions):
-    """Those of `restore`."""
-
     subject: str | None = argument("[OBJECT]", required=False)
     everything: bool = option("Restore everything that this Fleet idled.", "--all", default=False)
     idled_by: tuple[str, ...] = option(

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.importing.manifests import (
+    LEFT_TO_OTHERS,
     WORKLOADS,
     Gathering,
     Imported,
@@ -28,16 +29,15 @@ from reconciler.importing.manifests import (
 _POLICY_GROUP, _CLUSTER_GROUP = "policy.karmada.io", "cluster.karmada.io"
 _PROPAGATION = ("PropagationPolicy", "ClusterPropagationPolicy")
 _OVERRIDE = ("OverridePolicy", "ClusterOverridePolicy")
-_LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
 _WITHOUT_COUNTERPART = {
-    ("dependentOverrides",): _LEFT_TO_OTHERS,
+    ("dependentOverrides",): LEFT_TO_OTHERS,
     ("failover", "application"): "has no counterpart; see progressDeadline and unschedulableAfter",
     ("failover", "cluster"): "has no counterpart; see clusterGracePeriod",
     ("placement", "clusterAffinities"): "only the first group is carried over",
     ("placement", "clusterTolerations"): "has no counterpart; see `state` of a cluster",
     ("placement", "spreadConstraints"): "has no counterpart; see minReplicas and maxReplicas",
     ("placement", "workloadAffinity"): "has no counterpart",
-    ("propagateDeps",): _LEFT_TO_OTHERS,
+    ("propagateDeps",): LEFT_TO_OTHERS,
     ("suspension", "dispatchingOnClusters"): "has no counterpart; see `state` of a cluster",
 }
 
@@ -103,7 +103,7 @@ class _Import:
             kind, name = str(one.get("kind", "")), str(one.get("name") or "")
             field = f"spec.resourceSelectors[{number}]"
             if kind not in WORKLOADS:
-                self._gathering.lose(policy, field, f"{kind} {_LEFT_TO_OTHERS}")
+                self._gathering.lose(policy, field, f"{kind} {LEFT_TO_OTHERS}")
                 continue
             namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(one.get("namespace") or "")
             every = (_Target(found.kind, found.namespace, found.name, found) for found in self._workloads)
@@ -203,7 +203,7 @@ class _Import:
                 for key, value in (rule.get("overriders") or {}).items():
                     if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
                         field = f"spec.overrideRules[{number}].overriders.{key}"
-                        self._gathering.lose(policy, field, _LEFT_TO_OTHERS)
+                        self._gathering.lose(policy, field, LEFT_TO_OTHERS)
 
 
 def _rules(policy: Manifest) -> list[Mapping[str, Any]]:

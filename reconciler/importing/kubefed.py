@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.importing.manifests import (
+    LEFT_TO_OTHERS,
     Gathering,
     Imported,
     Loss,
@@ -24,7 +25,6 @@ from reconciler.importing.manifests import (
 _CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
 _TARGETS = {"FederatedDeployment": "Deployment", "FederatedReplicaSet": "ReplicaSet"}
 _REPLICAS = "/spec/replicas"
-_LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
 
 
 def import_kubefed(manifests: Iterable[Manifest]) -> Imported:
@@ -51,7 +51,7 @@ class _Import:
 
     def imported(self) -> Imported:
         for other in self._others:
-            self._gathering.lose(other, "spec", f"a {other.kind} {_LEFT_TO_OTHERS}")
+            self._gathering.lose(other, "spec", f"a {other.kind} {LEFT_TO_OTHERS}")
         for key, one in self._federated.items():
             self._add(one, self._preferences.get(key))
         for key, one in self._preferences.items():
@@ -99,7 +99,7 @@ class _Import:
             for change in mappings(override.get("clusterOverrides")):
                 path = str(change.get("path"))
                 if path != _REPLICAS:
-                    yield self._gathering.lose(one, f"spec.overrides[{number}]", f"{path} {_LEFT_TO_OTHERS}")
+                    yield self._gathering.lose(one, f"spec.overrides[{number}]", f"{path} {LEFT_TO_OTHERS}")
                 elif preference is not None:
                     words = "replicas follow the ReplicaSchedulingPreference"
                     yield self._gathering.lose(one, f"spec.overrides[{number}]", words)

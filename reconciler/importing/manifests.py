@@ -226,6 +226,7 @@ def _one_line(text: str) -> str:
 # What both Karmada and KubeFed say: clusters with labels, and replicas of one workload in each of them.
 
 
+LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
 WORKLOADS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 
 Clusters = Mapping[str, Mapping[str, str]]
