@@ -46,7 +46,7 @@ from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
 from reconciler.observe.sources import Readers, Source
 from reconciler.plan.build import in_order, number
-from reconciler.plan.writes import patch_of
+from reconciler.plan.json_patch import patch_of
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool

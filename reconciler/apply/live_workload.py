@@ -21,8 +21,8 @@ from reconciler.decide.workloads import own_key, owner_key
 from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write
+from reconciler.plan.json_patch import patch_of
 from reconciler.plan.model import Action
-from reconciler.plan.writes import patch_of
 from reconciler.workload_kinds import workload_kind
 
 

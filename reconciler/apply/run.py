@@ -28,8 +28,8 @@ from reconciler.errors import (
     reason_of,
 )
 from reconciler.model import Run
+from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
-from reconciler.plan.writes import write_of
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool

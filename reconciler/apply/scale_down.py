@@ -55,8 +55,8 @@ from reconciler.errors import (
     StoppedError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write
+from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
-from reconciler.plan.writes import write_of
 
 _POLL_SECONDS = 1.0
 _SCALE_STRATEGY = "/spec/scaleStrategy"

@@ -40,7 +40,7 @@ from reconciler.messages import nearest
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan
-from reconciler.plan.writes import patch_of
+from reconciler.plan.json_patch import patch_of
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World

@@ -47,8 +47,8 @@ from reconciler.model import (
     Service,
     Workload,
 )
+from reconciler.plan.json_patch import missing_maps
 from reconciler.plan.model import Action, Plan, json_value, pointer
-from reconciler.plan.writes import missing_maps
 from reconciler.policy.types import PolicySet
 from reconciler.switches import SWITCHES
 from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in

@@ -21,8 +21,8 @@ from reconciler.decide.decisions import annotation_changes
 from reconciler.errors import ClusterError
 from reconciler.model import NEED_PODS, ObjectRef, Write
 from reconciler.pipeline import RunRequest, plan
+from reconciler.plan.json_patch import patch_of, write_of
 from reconciler.plan.model import Action
-from reconciler.plan.writes import patch_of, write_of
 from reconciler.policy.load import read_policies
 from reconciler.world import open_world
 from tests.laws import tries

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 import pytest
 import yaml
 
-from reconciler.backends.json_patch import patched
+from reconciler.backends.patched_values import patched
 from reconciler.model import PatchOperation
 from tests.real.api import APPLY_PATCH, MERGE_PATCH, Api, ApiError, Object
 from tests.real.objects import a_deployment, manifests

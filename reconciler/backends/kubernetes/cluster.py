@@ -19,7 +19,6 @@ from reconciler.backends.decode.objects import is_listed, model_object, secret_v
 from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.wire import Object, Wire
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.json_patch import equal, patched, value_at
 from reconciler.backends.kubernetes.access_review import is_allowed, own_user
 from reconciler.backends.kubernetes.client import (
     APPLY_PATCH,
@@ -33,6 +32,7 @@ from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, decoded, decoded_object, listed
 from reconciler.backends.kubernetes.rights import Right, impersonation_right
+from reconciler.backends.patched_values import equal, patched, value_at
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     EVENTS,

@@ -13,7 +13,7 @@ from reconciler.backends.decode.objects import is_listed, model_object, pods_nam
 from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of, value_below
-from reconciler.backends.json_patch import equal
+from reconciler.backends.patched_values import equal
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status

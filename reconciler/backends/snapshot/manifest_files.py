@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
 from reconciler.backends.decode.shapes import SHAPES, decoded_value
 from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
-from reconciler.backends.json_patch import equal
+from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text

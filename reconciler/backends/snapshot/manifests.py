@@ -23,7 +23,7 @@ from reconciler.backends.decode.shapes import (
 )
 from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at, switch_tree, value_below
-from reconciler.backends.json_patch import equal
+from reconciler.backends.patched_values import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
 from reconciler.workload_kinds import WorkloadKind

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.decode.wire import Instant
 from reconciler.backends.decode.workloads import count_at, value_below
-from reconciler.backends.json_patch import equal, patched
+from reconciler.backends.patched_values import equal, patched
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, PODS, VictimOrder
 from reconciler.backends.snapshot.index import Index, owner_references
 from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of

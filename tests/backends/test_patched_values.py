@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.json_patch import equal, patched
+from reconciler.backends.patched_values import equal, patched
 from reconciler.errors import RefusedError, StaleError
 from reconciler.model import PatchOperation
 

@@ -1,4 +1,4 @@
-"""The request that carries a decision out, made from the plan alone."""
+"""The request that carries a decision out, made from the plan alone: a JSON Patch with its tests, or a manifest."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import FieldChange, Verb, annotation_changes
 from reconciler.model import PatchOperation
+from reconciler.plan.json_patch import patch_of, write_of
 from reconciler.plan.model import Action
-from reconciler.plan.writes import patch_of, write_of
 from tests.builders import a_ref, a_run
 from tests.plan.decisions import a_decision
 
