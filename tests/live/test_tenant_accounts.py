@@ -292,20 +292,12 @@ def unchanged(clusters: Clusters) -> Clusters:
 
 _TRIED = (
     "a namespace of the other",
-    "a folder in other case",
-    "a cluster of others",
     "priority of a DownscalePolicy",
     "the pod picker of the other",
-    "a calendar of the other",
     "placement in a namespace of the other",
-    "placement on a cluster of others, as a ReplicaSet",
     "pods with the rights of another ServiceAccount",
-    "a Fleet of its own that makes the real one its tenant",
     "everything, and Services",
     "namespaces by label",
-    "the wake group of the platform",
-    "the name of a platform policy",
-    "insisting everywhere",
     "everything down to zero",
 )
 """What `make test` tries: each kind of write, each job, and each way to select; `make soak` tries the others."""
