@@ -53,15 +53,6 @@ def test_explain_names_the_policy_that_excludes(folder):
     assert (policy["reasonCode"], policy["selectedBy"]) == ("ServiceRuns", ["services (Service/web)", "workloads"])
 
 
-def test_explain_of_what_a_downscale_policy_excludes_says_which_part_fails(folder):
-    more = ("exclude: [{workloads: {include: [jobs]}}]",)
-    folder.write("policies/all.yaml", policies(EXCLUDE, downscale_more=more))
-    assert "batch/Deployment/jobs" not in folder.plan(NIGHT).out
-    said = folder.explain("east/batch/Deployment/jobs", NIGHT)
-    assert "Closest is DownscalePolicy workers" in said.out
-    assert "exclude[0]: excludes jobs" in said.out
-
-
 def test_a_review_names_the_field_and_who_is_selected_no_more(folder):
     folder.write("base/all.yaml", policies())
     said = folder.plan(NIGHT, "--base", "base", "-o", "json", "--max-snapshot-age", "999d")

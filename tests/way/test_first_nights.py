@@ -91,19 +91,3 @@ def test_a_tenant_is_asked_once_too(fleet: Folder) -> None:
     fleet.write("policies/a/idle.yaml", f"{IDLING}  limits: {{workloads: 55}}\n")
     fleet.write("policies/fleet.yaml", FLEET + tenant.replace("}]", ", limits: {workloads: 55}}]"))
     assert planned(fleet, NIGHT) == (50, [])
-
-
-def test_policies_that_are_gone_delay_their_wakes_until_that_is_allowed(fleet: Folder) -> None:
-    fleet.apply(NIGHT, "--allow-exceed", "idle-dev")
-    names = ["one", "two", "three"]
-    for name in names:
-        fleet.write(f"policies/{name}.yaml", IDLING.replace("idle-dev", name).replace("team-*", f"team-{name}"))
-        fleet.write(f"snapshot/c00/{name}.yaml", deployments(range(1), f"team-{name}"))
-    (fleet.path / "policies/idle.yaml").unlink()
-    fleet.apply(NIGHT)
-    for name in names:
-        (fleet.path / f"policies/{name}.yaml").unlink()
-    fleet.write("policies/none.yaml", IDLING.replace("idle-dev", "none").replace("team-*", "nowhere"))
-    (why,) = planned(fleet, NIGHT)[1]
-    assert why.endswith("; to allow: once --allow-removed")
-    assert planned(fleet, NIGHT, "--allow-removed")[1] == []

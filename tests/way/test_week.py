@@ -138,41 +138,12 @@ def scale(folder: Folder, name: str, replicas: int, namespace: str = "dev-1") ->
     file.write_text(re.sub(r"^  replicas: \d+$", f"  replicas: {replicas}", file.read_text(), flags=re.M))
 
 
-def test_a_wake_by_hand_at_23_holds_until_the_window_ends_and_counts_no_longer_the_next_evening(week):
-    becomes(week, at("2026-11-17T20:00"), "dark")
-    scale(week, "api", 7)
-    for moment in ("23:00", "23:30"):
-        run(week, at(f"2026-11-17T{moment}"))
-    for hour in range(7):
-        run(week, at(f"2026-11-18T{hour:02}:15"))
-        assert week.replicas("dev", "dev-1", "Deployment", "api") == 7
-        assert week.replicas("dev", "dev-1", "Deployment", "web") == 0
-    becomes(week, at("2026-11-18T07:00"), "awake")
-    becomes(week, at("2026-11-18T20:00"), "dark")
-
-
 def test_when_the_policy_is_deleted_everything_is_up_again(week):
     week.write("policies/other.yaml", IDLING.format(name="idle-other", namespace="qa-*"))
     becomes(week, at("2026-11-17T20:00"), "dark")
     (week.path / "policies" / "dev.yaml").unlink()
     becomes(week, at("2026-11-17T22:00"), "awake")
     assert leftovers(week) == []
-
-
-def test_a_lost_folder_wakes_nobody_in_the_night_and_everybody_in_the_morning(week):
-    for number in range(2, 6):
-        week.write(f"policies/lost/dev-{number}.yaml", IDLING.format(name=f"idle-{number}", namespace=f"dev-{number}"))
-        week.write(f"snapshot/dev/dev-{number}.yaml", manifests(f"dev-{number}"))
-    spaces = [f"dev-{number}" for number in range(1, 6)]
-    run(week, at("2026-11-17T20:00"))
-    assert [state(week, space) for space in spaces] == ["dark"] * 5
-    for number in range(2, 6):
-        (week.path / "policies" / "lost" / f"dev-{number}.yaml").unlink()
-    run(week, at("2026-11-17T23:00"), code=4)
-    assert [state(week, space) for space in spaces] == ["dark"] * 5
-    said = week.apply(rfc3339(at("2026-11-18T07:00")))
-    assert said.code in (0, 4)
-    assert [state(week, space) for space in spaces] == ["awake"] * 5
 
 
 def test_a_typo_on_monday_at_ten_to_seven_does_not_keep_the_morning_dark(week):
