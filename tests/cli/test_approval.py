@@ -8,27 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.way.calls import Folder, Said
+from tests.way.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:00:00Z"
 APPLY = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW)
 RUNNER = "eu-west/ci/StatefulSet/runner"
 API = "eu-west/dev-a/Deployment/api"
-
-
-class Terminal:
-    """Somebody who does `meanwhile` before they answer."""
-
-    def __init__(self, answer: str, meanwhile: Callable[[], None] = lambda: None) -> None:
-        self._answer = answer
-        self._meanwhile = meanwhile
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        self._meanwhile()
-        return self._answer
 
 
 def replaced(folder: Folder, file: str, old: str, new: str) -> Callable[[], None]:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from tests.way.calls import Folder, Said
+from tests.way.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:20:00Z"
 AT = "2026-11-20T20:00:00Z"
@@ -355,14 +355,3 @@ def test_a_wake_in_vain_is_told(tmp_path):
     assert said.code == 6
     assert "Fleet one did not idle it (1 by Fleet two); in a protected namespace: scale it" in said.out
     assert folder.objects() == before
-
-
-class Terminal:
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        return self._answer

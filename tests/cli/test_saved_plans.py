@@ -17,7 +17,7 @@ from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.json import plan_from_dict
 from reconciler.untrusted_text import short
 from tests.scenarios.running import HERE, Scenario
-from tests.way.calls import Folder, Said
+from tests.way.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
@@ -548,20 +548,9 @@ def test_nothing_is_done_to_a_kind_that_cannot_be_checked_nor_to_its_group(quick
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0, "everything else is done"
 
 
-def on_a_terminal(monkeypatch, answer):
-    class Terminal:
-        def isatty(self):
-            return True
-
-        def readline(self):
-            return answer
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-
-
 @pytest.mark.parametrize(("answer", "code", "replicas"), [("yes\n", 0, 1), ("y\n", 1, 0), ("", 1, 0)])
 def test_differences_are_asked_about_on_a_terminal(quickstart, monkeypatch, answer, code, replicas):
-    on_a_terminal(monkeypatch, answer)
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
     said = edited(quickstart, to(1))
     assert (said.code, "Do these too?" in said.err) == (code, True), said
     assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == replicas

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,21 @@ class Said:
     code: int
     out: str
     err: str
+
+
+class Terminal:
+    """Somebody who does `meanwhile` before they answer."""
+
+    def __init__(self, answer: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self._answer = answer
+        self._meanwhile = meanwhile
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        self._meanwhile()
+        return self._answer
 
 
 @contextlib.contextmanager
