@@ -13,11 +13,14 @@ from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, fi
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
-from reconciler.decide.idling.conditions import Condition, MetCondition, custom_kind_selector, excluding_contest
-from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
+from reconciler.decide.idling.choices import Choice, choice_of
+from reconciler.decide.idling.conditions import Condition, MetCondition
+from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
+from reconciler.decide.idling.rules import KEEP_UP, IdleAction, Rule, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult, Evaluation, PolicyVerdict, schedules_of
+from reconciler.decide.idling.wake_conditions import excluding_contest
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import named_by

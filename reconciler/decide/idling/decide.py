@@ -5,7 +5,8 @@ Each decision goes one way; what a reader asks stands in the module named:
 - look: which workloads (`observed.py`), behind which Service (`service_targets.py`), idle by which record (`state.py`);
 - judge: which policies count (`selection.py`), what a schedule or a metric says, and all of that as one
   (`verdicts.py`);
-- choose: what holds besides, such as minAge, a rollout or a request (`conditions.py`), and the table (`rules.py`);
+- choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`keep_up_conditions.py`,
+  `wake_conditions.py`), the table (`rules.py`), and what it makes of one workload (`choices.py`);
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
   that leaves to the other jobs (`after_idling.py`);
 - write: decisions on all objects concerned (below, and `writes_*.py`); and what is said of it (`explanations.py`), with
@@ -21,10 +22,11 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb, group_name
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.after_idling import IdlingOutcome, claims
+from reconciler.decide.idling.choices import Choice, choices_of, guarded_choices
 from reconciler.decide.idling.explanations import explained
 from reconciler.decide.idling.idle_groups import federated_members, groups_of, idled_together, pods_to_read
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
-from reconciler.decide.idling.rules import Choice, IdleAction, choices_of, guarded_choices
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import is_recorded
 from reconciler.decide.idling.wake_times import owner_in, staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext

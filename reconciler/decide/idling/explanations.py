@@ -20,11 +20,13 @@ from reconciler.decide.decisions import (
     equal_priorities,
 )
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
-from reconciler.decide.idling.conditions import Condition, custom_kind_selector
+from reconciler.decide.idling.choices import Choice, deciding_names, idled_by, owner_policy
+from reconciler.decide.idling.conditions import Condition
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
+from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
-from reconciler.decide.idling.rules import Choice, IdleAction, deciding_names, idled_by, owner_policy
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason

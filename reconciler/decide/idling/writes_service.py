@@ -19,6 +19,7 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.records import (
     Record,
     ServiceRecord,
@@ -28,7 +29,7 @@ from reconciler.decide.idling.records import (
     service_record_annotations,
     targets_text,
 )
-from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.service_targets import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_times import tier

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.change_if import CHANGE_OF
-from reconciler.decide.idling.conditions import _CHECKS, Condition
+from reconciler.decide.idling.choices import CHECKS
+from reconciler.decide.idling.conditions import Condition
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
 from reconciler.decide.idling.verdicts import CriterionResult
@@ -130,7 +131,7 @@ def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
     """A new one without a check would never hold, and one without a change leaves `explain` silent."""
     own = set(Condition) - SET_BY_NEIGHBOURS
 
-    assert own - _CHECKS.keys() == set()
+    assert own - CHECKS.keys() == set()
     assert own - NOBODY_ENDS - CHANGE_OF.keys() == set()
 
 
