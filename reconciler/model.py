@@ -246,7 +246,9 @@ class Node(Struct, frozen=True):
 class HorizontalPodAutoscaler(Struct, frozen=True):
     """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1).
 
-    `bounds_writer` is who wrote one of its bounds last, None where nobody is recorded.
+    `bounds_writer` is who wrote one of its bounds last, None where nobody is recorded. `behavior` is spec.behavior as
+    it stands, empty where it is absent. `scaled_to_zero`: by its condition ScaledToZero it scaled its target to zero
+    itself. `may_be_zero`: it has a metric that is there without pods, without which its minimum cannot be 0.
     """
 
     ref: ObjectRef
@@ -260,6 +262,9 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
     has_annotations: bool = True
     bounds_writer: FieldWriter | None = None
     labels: Mapping[str, str] = NOTHING
+    behavior: Mapping[str, Any] = NOTHING
+    scaled_to_zero: bool = False
+    may_be_zero: bool = False
 
 
 class Event(Struct, frozen=True):

@@ -18,7 +18,8 @@ PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"  # at so many KEDA holds
 
 PREVIOUS_VALUE = "reconciler/previous-value"  # what stood at a switch, as JSON
 PREVIOUS_SUSPEND = "reconciler/previous-suspend"  # the same on a CronJob
-PREVIOUS_VALUES = (PREVIOUS_VALUE, PREVIOUS_SUSPEND)
+PREVIOUS_SCALE_UP = "reconciler/previous-scale-up"  # and on an autoscaler that is kept from scaling up
+PREVIOUS_VALUES = (PREVIOUS_VALUE, PREVIOUS_SUSPEND, PREVIOUS_SCALE_UP)
 
 PodOwner = Literal["Workload", "ReplicaSets", "Ordinals", "Controller", "None"]
 """Who owns the pods of a workload: it itself, its ReplicaSets, it itself in the order of their ordinals, a controller
@@ -170,6 +171,21 @@ SCALABLE_KINDS: Mapping[GroupKind, WorkloadKind] = {
 """What can be scaled without looking at CustomResourceDefinitions."""
 
 _CUSTOM = WorkloadKind("", "", "", "")
+
+SCALE_UP = WorkloadKind(
+    "autoscaling",
+    "v2",
+    "HorizontalPodAutoscaler",
+    "horizontalpodautoscalers",
+    ("spec", "behavior", "scaleUp", "selectPolicy"),
+    (),
+    "Switch",
+    "None",
+    custom=False,
+    off="Disabled",
+    record=PREVIOUS_SCALE_UP,
+)
+"""Whether an autoscaler scales up; no policy selects it, it stands for what it scales."""
 
 
 def workload_kind(kind: str) -> WorkloadKind:

@@ -97,7 +97,8 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
     idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
     if decision.verb is Verb.RELEASE:
         yield from (replace(one, **idle) for one in _by_hand(decision, run))
-    if decision.ref.kind in ("ConfigMap", "HorizontalPodAutoscaler") or effect_of(decision) not in _CHANGES:
+    beside = decision.ref.kind == "HorizontalPodAutoscaler" and decision.verb not in (Verb.IDLE, Verb.WAKE)
+    if beside or decision.ref.kind == "ConfigMap" or effect_of(decision) not in _CHANGES:
         return
     before, after = _numbers(decision)
     yield Change(
@@ -122,6 +123,8 @@ def _idle_until_now(decision: Decision) -> tuple[str, int]:
     """
     texts = {one.path[-1]: one.before for one in decision.changes if one.after != one.before}
     since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
+    if decision.ref.kind == "HorizontalPodAutoscaler":  # what it made of its minimum nobody knows
+        had = None
     if decision.idles or since is None:
         return "", 0
     return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))

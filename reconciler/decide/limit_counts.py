@@ -28,7 +28,7 @@ from reconciler.decide.annotations import (
     stated,
 )
 from reconciler.decide.decisions import Decision
-from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, Workload
+from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Workload
 from reconciler.policy.types import AllOf, AnyOf, Criterion, Fleet, IdlingPolicy, MetricCriterion
 
 PolicyKey = tuple[str, str]
@@ -67,7 +67,8 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
     tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
     idled: dict[ObjectRef, PolicyKey] = {}
     tenant_at = cache(fleet.tenant_at)
-    for workload in chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()):
+    workloads = list(chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()))
+    for workload in workloads:
         ref, annotations = workload.ref, workload.annotations
         owner = idling_owner(annotations) if annotations else None
         is_idle = owner is not None and owner[0] in fleets
@@ -76,9 +77,12 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
             for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
                 base["workloads"] += 1
                 base["replicas"] += 1 if is_idle else running[ref]
-        last = last_idled(annotations) if LAST_IDLED in annotations else None
+    steered = chain.from_iterable(cluster.autoscalers for cluster in state.clusters.values())
+    written: list[Workload | HorizontalPodAutoscaler] = [*workloads, *steered]
+    for one in written:
+        last = last_idled(one.annotations) if LAST_IDLED in one.annotations else None
         if last is not None and last.first is not None and run.now - DAY < last.first <= run.now:
-            idled[ref] = ("idling", last.policy)
+            idled[one.ref] = ("idling", last.policy)
     return LimitBases(running, clusters, tenants, idled)
 
 

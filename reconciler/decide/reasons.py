@@ -109,6 +109,13 @@ class ReasonCode(Code):
     LEFT_TO_AUTOSCALER = "LeftToAutoscaler", "left to {autoscaler}"
     KEDA_LEFT = "KEDALeft", "autoscalers.keda: Leave"
     HPA_LEFT = "HPALeft", "{autoscaler} controls it (autoscalers.hpa: Leave)"
+    HPA_WITHOUT_ZERO = (
+        "HPAWithoutZero",
+        "idleReplicas is 0, which {autoscaler} cannot have without an Object or External metric",
+    )
+    HPA_LOWERED = "HPALowered", "{autoscaler} scales it, from {minReplicas} up, before from {previous} up"
+    HPA_AT_ZERO = "HPAAtZero", "{autoscaler} scaled it to zero"
+    HPA_KEPT_AT_ZERO = "HPAKeptAtZero", "{autoscaler} scaled it to zero, and does not scale it up until it wakes"
     HPA_UNREADABLE = "HPAUnreadable", "{autoscaler}: {problem}"
     HPA_PINNED_BY_FLEET = "HPAPinnedByFleet", "Fleet {fleet} pins {autoscaler}, but did not idle it"
     SET_BY_OTHERS = "SetByOthers", "{annotation} is set by another writer"

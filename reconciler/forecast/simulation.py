@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, unlocked
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import Opened
-from reconciler.backends.protocols import MetricsSource
+from reconciler.backends.protocols import AUTOSCALERS, MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
+from reconciler.decide.autoscalers import lowered_by
 from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
@@ -28,6 +29,7 @@ from reconciler.forecast.moments import calendar_edges, recorded_moments
 from reconciler.kind_names import names_kind
 from reconciler.model import (
     NOTHING,
+    HorizontalPodAutoscaler,
     ObjectRef,
     ObservedState,
     PatchOperation,
@@ -57,7 +59,8 @@ class Step(Struct, frozen=True):
     """One run: at which time, what it planned, what became of that.
 
     `state` is what the run saw, `replicas` those of every workload after it (a CronJob 1, suspended 0). `targets` has
-    what each ScaledObject scales, and `had` the replicas of those that were idle by a pause of KEDA.
+    what each ScaledObject and each HorizontalPodAutoscaler scales, `had` the replicas of those that were idle by a
+    pause of KEDA, and `lowered` how much lower the minimum of an autoscaler is after it, by what it scales.
     """
 
     at: datetime
@@ -69,6 +72,7 @@ class Step(Struct, frozen=True):
     changes: int = 0  # how much was written so far, in all runs and by others
     targets: Mapping[ObjectRef, ObjectRef] = NOTHING
     had: Mapping[ObjectRef, int] = NOTHING
+    lowered: Mapping[ObjectRef, int] = NOTHING
 
 
 class Simulation:
@@ -104,7 +108,8 @@ class Simulation:
         state, made = plan_and_state(self._policies, self.world, request)
         applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
         workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
-        targets = _targets_of(workloads.values())
+        autoscalers = {one.ref: one for found in state.clusters.values() for one in found.autoscalers}
+        targets = _targets_of(workloads.values(), autoscalers.values())
         self._had |= _had_of(workloads, targets, at)
         if applied.outcomes:
             written = [action.ref for action in made.actions]
@@ -112,6 +117,10 @@ class Simulation:
             now = {ref: self._clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
             again = {**workloads, **now}
             workloads = {ref: one for ref, one in again.items() if one is not None}
+            for ref in autoscalers.keys() & set(written):
+                found = self._clusters[ref.cluster].list(AUTOSCALERS, namespace=ref.namespace)
+                autoscalers |= {one.ref: one for one in found}
+        lowered = ((targets[one.ref], lowered_by(one)) for one in autoscalers.values() if one.ref in targets)
         return Step(
             at=at,
             plan=made,
@@ -122,6 +131,7 @@ class Simulation:
             changes=self._changes(),
             targets=targets,
             had=dict(self._had),
+            lowered={target: by for target, by in lowered if by},
         )
 
     def play(self, start: datetime, end: datetime, also: Iterable[datetime] = ()) -> Iterator[Step]:
@@ -275,10 +285,13 @@ def _stated(value: Any) -> Any:
     return {key: _stated(inside) for key, inside in value.items() if inside is not None}
 
 
-def _targets_of(workloads: Iterable[Workload]) -> dict[ObjectRef, ObjectRef]:
-    """Return the target of each ScaledObject of `workloads` that is among them."""
+def _targets_of(
+    workloads: Iterable[Workload], autoscalers: Iterable[HorizontalPodAutoscaler]
+) -> dict[ObjectRef, ObjectRef]:
+    """Return the target of each of `autoscalers`, and of each ScaledObject of `workloads`, that is among them."""
     known = list(workloads)
-    steering = {one.ref: one.scale_target for one in known if one.scale_target is not None}
+    steering = {one.ref: one.target for one in autoscalers}
+    steering |= {one.ref: one.scale_target for one in known if one.scale_target is not None}
     if not steering:
         return {}
     by_name = {(one.ref.cluster, one.ref.namespace, one.ref.kind, one.ref.name): one.ref for one in known}

@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
-from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wake, WorkloadTimeline, total
+from reconciler.forecast.timelines import (
+    LOWER_MINIMUM,
+    Forecast,
+    HeldBackPeriod,
+    Segment,
+    Wake,
+    WorkloadTimeline,
+    total,
+)
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import Hours
@@ -267,6 +275,10 @@ def unknown_words(made: Forecast) -> Iterator[str]:
     if unstated:
         do = "requests" if unstated == 1 else "request"
         yield f"{counted(unstated, 'workload')} {do} no CPU and no memory: only replica-hours are counted"
+    lowered = sum(any(LOWER_MINIMUM in part.assumes for part in one.segments) for one in made.selected)
+    if lowered:
+        number = counted(lowered, "autoscaler")
+        yield f"{number} at a lower minimum: at most the difference of the minimums is saved, and counted as assumed"
 
 
 _CELLS = 84

@@ -28,6 +28,9 @@ from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.change_words import is_metadata
 
+LOWER_MINIMUM = "its autoscaler goes to its lower minimum"
+"""What is assumed where only that is lowered: at most the difference is saved."""
+
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 
 
@@ -197,9 +200,11 @@ class Recording:
         for ref, segments in self._segments.items():
             if ref not in step.replicas and segments and segments[-1].end == self._end:
                 self._cut(segments, step.at)
-        for ref, replicas in step.replicas.items():
-            policy = self._policy.get(ref, (0, ""))[1]
+        for ref, asked in step.replicas.items():
+            policy, replicas = self._policy.get(ref, (0, ""))[1], max(0, asked - step.lowered.get(ref, 0))
             assumes = self._assumptions.of(ref, policy, idle=replicas < self._without.get(ref, 0))
+            if ref in step.lowered:
+                assumes = ", ".join(filter(None, (assumes, LOWER_MINIMUM)))
             segments = self._segments.setdefault(ref, [])
             if segments and segments[-1].end == self._end:
                 last = segments[-1]

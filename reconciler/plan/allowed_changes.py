@@ -129,6 +129,10 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): {
         ("spec", "minReplicas"): _is_count,
         ("spec", "maxReplicas"): _is_count,
+        # Kept from scaling up while it is idle; of what was absent nothing else is stated.
+        ("spec", "behavior"): lambda value: value in (None, {"scaleUp": {"selectPolicy": "Disabled"}}),
+        ("spec", "behavior", "scaleUp"): lambda value: value == {"selectPolicy": "Disabled"},
+        ("spec", "behavior", "scaleUp", "selectPolicy"): lambda value: value in ("Disabled", "Max", "Min"),
     },
 }
 _FLUX = (*_ANNOTATIONS, FLUX_RECONCILE)

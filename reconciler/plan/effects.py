@@ -36,13 +36,13 @@ def effect_of(decision: Decision) -> Effect:
     """Return what `decision` means; a repair that changes replicas counts as the change it makes.
 
     The bounds of a HorizontalPodAutoscaler, changed so that its target can be idled or woken, are an update: the target
-    is what is idled. Adopting and releasing are updates too.
+    is what is idled. Adopting and releasing are updates too. One that stands for its target is idled itself.
     """
     if decision.ref.kind == "ConfigMap":
         return Effect.METADATA
     if decision.verb in _BY_VERB:
         return _BY_VERB[decision.verb]
-    if decision.verb in _STEPS and decision.ref.kind != "HorizontalPodAutoscaler":
+    if decision.verb in _STEPS:
         return _STEPS[decision.verb]
     if decision.verb not in _RECORDS and (decision.removed or added(decision)):
         return Effect.DOWN if decision.removed else Effect.UP

@@ -13,7 +13,7 @@ from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, fo
 from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted
-from reconciler.model import ObjectRef, ObservedState, Workload
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
@@ -90,11 +90,14 @@ def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[
 
 def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
     told = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
-    workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
+    workloads: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {}
+    for cluster in state.clusters.values():
+        workloads.update((one.ref, one) for one in cluster.workloads)
+        workloads.update((one.ref, one) for one in cluster.autoscalers)
     return tuple(_idle_object(workloads[ref], told[ref], plan.made_at) for ref in sorted(told) if ref in workloads)
 
 
-def _idle_object(workload: Workload, told: PolicyExplanation, now: datetime) -> IdleObject:
+def _idle_object(workload: Workload | HorizontalPodAutoscaler, told: PolicyExplanation, now: datetime) -> IdleObject:
     marks = workload.annotations
     since, until = read_time(marks.get(IDLED_AT)), read_time(marks.get(WAKE_DUE))
     is_due = any(why.code in _DUE for why in told.reasons)

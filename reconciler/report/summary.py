@@ -344,7 +344,7 @@ def _numbers(lines: Sequence[Line]) -> str:
 def _kinds(lines: Iterable[Line]) -> str:
     verbs: Counter[str] = Counter()
     for line in lines:
-        steered = line.decision.ref.kind == "HorizontalPodAutoscaler"
+        steered = line.decision.ref.kind == "HorizontalPodAutoscaler" and effect_of(line.decision) is Effect.UPDATE
         verbs["autoscaler" if steered else "move" if line.verb.startswith("move") else line.verb] += 1
     return _joined(*((verbs[verb], verb) for verb in _VERBS))
 

@@ -41,7 +41,7 @@ def test_what_somebody_else_acts_on(change, expected):
     [
         (Verb.IDLE, 3, 0, {}, Effect.IDLE),
         (Verb.WAKE, 0, 3, {}, Effect.WAKE),
-        (Verb.IDLE, None, None, {"ref": HPA, "changes": (OURS,)}, Effect.UPDATE),
+        (Verb.IDLE, None, None, {"ref": HPA, "changes": (OURS,)}, Effect.IDLE),
         (Verb.SCALE, 1, 3, {}, Effect.UP),
         (Verb.SCALE, 3, 1, {}, Effect.DOWN),
         (Verb.REPAIR, 3, 1, {}, Effect.DOWN),

@@ -163,8 +163,8 @@ def _config_map(ref: ObjectRef, metadata: Metadata, decoded: shapes.ConfigMap) -
 def _autoscaler(
     ref: ObjectRef, metadata: Metadata, decoded: shapes.HorizontalPodAutoscaler
 ) -> model.HorizontalPodAutoscaler:
-    spec = decoded.spec
-    rules = spec.behavior.scale_down if spec.behavior is not None else None
+    spec, behavior = decoded.spec, decoded.spec.behavior or NOTHING
+    conditions = decoded.status.conditions if decoded.status is not None else None
     return model.HorizontalPodAutoscaler(
         ref=ref,
         uid=metadata.uid or "",
@@ -172,10 +172,13 @@ def _autoscaler(
         maximum=spec.max_replicas,
         minimum=spec.min_replicas,
         annotations=metadata.annotations or NOTHING,
-        scale_down_disabled=rules is not None and rules.select_policy == "Disabled",
+        scale_down_disabled=(behavior.get("scaleDown") or NOTHING).get("selectPolicy") == "Disabled",
         has_annotations=metadata.annotations is not None,
         bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
         labels=metadata.labels or NOTHING,
+        behavior=behavior,
+        scaled_to_zero=any((one.type, one.status) == ("ScaledToZero", "True") for one in conditions or ()),
+        may_be_zero=any(one.type in ("Object", "External") for one in spec.metrics or ()),
     )
 
 

@@ -215,24 +215,26 @@ class Custom(Wire):
     status: dict[str, Any] | None = None
 
 
-class ScalingRules(Wire):
-    select_policy: str | None = None
-
-
-class ScalingBehavior(Wire):
-    scale_down: ScalingRules | None = None
+class MetricSpec(Wire):
+    type: str | None = None
 
 
 class AutoscalerSpec(Wire):
     scale_target_ref: ScaleTarget
     max_replicas: Count
     min_replicas: Count | None = None
-    behavior: ScalingBehavior | None = None
+    metrics: list[MetricSpec] | None = None
+    behavior: dict[str, dict[str, Any] | None] | None = None  # whole: what is changed in it is restored as it was
+
+
+class AutoscalerStatus(Wire):
+    conditions: list[StatusCondition] | None = None
 
 
 class HorizontalPodAutoscaler(Wire):
     metadata: CustomMetadata
     spec: AutoscalerSpec
+    status: AutoscalerStatus | None = None
 
 
 class ServicePort(Wire):

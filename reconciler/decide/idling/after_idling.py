@@ -118,7 +118,9 @@ def claims(choices: Mapping[ObjectRef, Choice], federated: Iterable[tuple[Object
     found: dict[ObjectRef, str] = {}
     for choice in choices.values():
         if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.was_idle:
-            found[choice.ref] = found[choice.subject.scale.runs.ref] = owner_policy(choice)
+            found[choice.ref] = owner_policy(choice)
+            if choice.subject.scale.steered != "Minimum":
+                found[choice.subject.scale.runs.ref] = found[choice.ref]
     for refs in federated:
         claimed = [found[ref] for ref in refs if ref in found]
         if claimed:

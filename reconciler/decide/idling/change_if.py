@@ -292,7 +292,7 @@ def _removed(annotation: str) -> ChangeIf:
 
 
 def _more_replicas(subject: Subject) -> ChangeIf:
-    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.verdict.idle_replicas)
+    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.idle_replicas)
 
 
 # What ends one condition.
@@ -366,6 +366,7 @@ _OF_REASON = {
     ReasonCode.UNREADABLE: change_if(ChangeIfCode.READABLE),
     ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
     ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
+    ReasonCode.HPA_WITHOUT_ZERO: field_is("idleReplicas", "at least 1"),
 }
 
 

@@ -116,22 +116,25 @@ class Choice(Struct, frozen=True):
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the floor of the policy that idles it."""
+        if self.subject.scale.steered == "Minimum":  # what it comes to is its autoscaler's
+            return True
         if self.stays_idle and self.state not in MAYBE_DOWN:
             return False
         replicas = self.next_replicas
-        return self._is_raised_from(replicas) or replicas > self.subject.verdict.idle_replicas
+        return self._is_raised_from(replicas) or replicas > self.subject.idle_replicas
 
     @property
     def holds_others_up(self) -> bool:
         """Whether what goes idle together with it stays up because of it; not where a policy would idle it too."""
-        return self.stays_up and self.action is not IdleAction.OBSERVE
+        return self.stays_up and (self.action is not IdleAction.OBSERVE or bool(self.subject.scale.steered))
 
     @property
     def next_replicas(self) -> int:
         """The replicas it has after this run, where it is not idled: a wake restores its record."""
         if self.action is IdleAction.WAKE and self.record is not None:
             return wake_count(self, self.record)
-        return self.subject.scale.replicas
+        scale = self.subject.scale
+        return scale.runs.spec_replicas if scale.steered else scale.replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
@@ -212,7 +215,9 @@ def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:
 
 def wake_count(choice: Choice, record: Record) -> int:
     """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    autoscaler = choice.autoscaler
+    autoscaler, hpa = choice.autoscaler, choice.subject.scale.hpa
+    if hpa is not None:
+        return min(record.replicas, hpa.maximum)
     if autoscaler is None or autoscaler.problem:
         return record.replicas
     return autoscaler.own_bounds.clamp(record.replicas)

@@ -48,6 +48,13 @@ _OUTCOMES = {
     IdleAction.OVERDUE: "stays idle",
     IdleAction.DEFER: "stays idle",
 }
+_OUTCOMES_OF_MINIMUM = {
+    IdleAction.IDLE: "gets a lower minimum",
+    IdleAction.OBSERVE: "would get a lower minimum",
+    IdleAction.KEEP: "keeps its lower minimum",
+    IdleAction.WAKE: "gets its minimum back",
+    IdleAction.RELEASE: "keeps the minimum that it was given",
+}
 
 
 def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run) -> DesiredState:
@@ -102,7 +109,7 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | Non
         job="idling",
         policy=owner,
         outcome=_outcome(choice),
-        reasons=choice.reasons,
+        reasons=(*choice.reasons, *_of_autoscaler(choice)),
         change=change,
         until=until,
         idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
@@ -110,12 +117,13 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | Non
         idled_at=choice.record.idled_at if choice.record is not None and choice.was_idle else None,
         requests=subject.scale.runs.requests,
         selected=False,
-        written=choice.ref if subject.scale.is_paused_kind else None,
+        written=choice.ref if subject.scale.is_paused_kind or subject.scale.steered else None,
         services=tuple(service.ref for service in subject.services if is_recorded(service)),
     )
     names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
     for name in names:
-        selected, reasons = name not in subject.left_out_by, _reasons_under(choice, name)
+        selected = name not in subject.left_out_by
+        reasons = (*_reasons_under(choice, name), *_of_autoscaler(choice))
         parts = _selected_by(subject, name) if selected else ()
         yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
     for why in subject.verdict.excluded:
@@ -126,9 +134,21 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | Non
 
 def _asleep(choice: Choice) -> int:
     record, scale = choice.record, choice.subject.scale
-    if record is None or not choice.was_idle or scale.kind.is_switch:
+    if record is None or not choice.was_idle or not scale.counts:
         return 0
     return max(0, record.replicas - scale.replicas)
+
+
+def _of_autoscaler(choice: Choice) -> Reasons:
+    """Return what an autoscaler that is changed in place of the workload does with it."""
+    scale, record = choice.subject.scale, choice.record
+    name = f"HorizontalPodAutoscaler/{choice.ref.name}"
+    if scale.steered == "ScaleUp":
+        kept = choice.stays_idle
+        return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
+    if scale.steered != "Minimum" or record is None or not (choice.was_idle and choice.stays_idle):
+        return ()
+    return (reason(ReasonCode.HPA_LOWERED, autoscaler=name, minReplicas=scale.replicas, previous=record.replicas),)
 
 
 def _reasons_under(choice: Choice, policy: str) -> Reasons:
@@ -154,6 +174,8 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(choice: Choice) -> str:
+    if choice.subject.scale.steered == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
+        return _OUTCOMES_OF_MINIMUM[choice.action]
     if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
         return _OUTCOMES[choice.action]
     return "left as it is" if choice.state in _LEFT else "stays awake"

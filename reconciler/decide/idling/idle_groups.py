@@ -75,7 +75,8 @@ def _spread(
         current = waiting.popleft()
         found = reasons[current]
         changed = {IdleAction.IDLE} if found.name is Condition.OBSERVED else _GOES_IDLE
-        for choice in [choices[ref] for ref in services[current].refs if choices[ref].action in changed]:
+        behind = [choices[ref] for ref in services[current].refs]
+        for choice in [one for one in behind if one.action in changed and not one.subject.scale.steered]:
             choices[choice.ref] = choice.with_condition(found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))

@@ -63,7 +63,8 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
-    for ref in (subject.scale.runs.ref, subject.scale.written.ref):
+    scale = subject.scale
+    for ref in (scale.runs.ref, scale.runs.ref if scale.steered else scale.written.ref):
         if (ref.group, ref.kind) in SCALABLE_KINDS:
             continue
         policies = subject.verdict.policies
@@ -91,17 +92,23 @@ def _autoscaled(case: Circumstances) -> MetCondition | None:
         return met(name, ReasonCode.KEDA_LEFT)
     if subject.scale.paused_by:
         return met(name, ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
+    if subject.scale.steered == "Minimum" and subject.scale.hpa is not None:
+        at_zero = subject.idle_replicas == 0 and not subject.scale.hpa.may_be_zero
+        steering = f"HorizontalPodAutoscaler/{subject.ref.name}"
+        return met(name, ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if at_zero else None
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
     if any(policy.autoscalers.hpa == "Leave" for policy in policies):
         return met(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
+    if subject.verdict.lowers_minimum:
+        problem = problem or "its minimum is not lowered before its workload is woken"
     return met(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
 
 
 def _at_idle_replicas(case: Circumstances) -> MetCondition | None:
     subject = case.subject
-    is_down = subject.target_is_idle or subject.scale.replicas <= subject.verdict.idle_replicas
+    is_down = subject.target_is_idle or subject.scale.replicas <= subject.idle_replicas
     return met(Condition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
 
 

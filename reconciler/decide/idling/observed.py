@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
+from reconciler.decide.annotations import (
+    IDLED_AT,
+    PREVIOUS_BOUNDS,
+    PREVIOUS_SCALE,
+    WAKE_REQUESTED_AT,
+    fleet_names,
+)
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     Autoscalers,
     PinnedAutoscaler,
+    SteeredBy,
+    as_workload,
     autoscalers_of,
     first_unread,
     pinned_autoscaler,
@@ -29,11 +37,23 @@ from reconciler.decide.idling.selection import ClusterVerdicts
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import Scale, ServiceState, Subject, WakeRequest
+from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
-from reconciler.model import NOTHING, Endpoints, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
+from reconciler.model import (
+    NOTHING,
+    Endpoints,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Run,
+    Service,
+    Workload,
+)
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
+from reconciler.workload_kinds import PREVIOUS_SCALE_UP
 
 _NEEDED = {
     "namespaces": "Namespaces",
@@ -89,6 +109,10 @@ def subjects_of(clusters: Iterable[IdlingCluster]) -> list[Subject]:
     return [subject for cluster in clusters for subject in cluster.subjects]
 
 
+_Behind = dict[ObjectRef, list[tuple[ServiceState, bool]]]
+"""The Services of each top object or listed scalable, and whether it is behind them now."""
+
+
 class _Observer:
     """Looks at one cluster; keeps what is looked up again and again."""
 
@@ -112,7 +136,7 @@ class _Observer:
     def found(self) -> IdlingCluster:
         services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)
         behind = self._services_by_scalable(services)
-        scales = self._scales(services)
+        scales = self._scales(services, behind)
         subjects = tuple(self._scalable(scales[ref], behind) for ref in sorted(scales))
         problems = tuple(self._verdicts.problems())
         return IdlingCluster(self._inventory, services, subjects, tuple(self._abandoned()), problems)
@@ -153,11 +177,9 @@ class _Observer:
 
     # what is behind them
 
-    def _services_by_scalable(
-        self, services: Iterable[ServiceState]
-    ) -> dict[ObjectRef, list[tuple[ServiceState, bool]]]:
+    def _services_by_scalable(self, services: Iterable[ServiceState]) -> _Behind:
         """Return for each top object or listed scalable its Services, and whether it is behind them now."""
-        result: dict[ObjectRef, list[tuple[ServiceState, bool]]] = {}
+        result: _Behind = {}
         for service in services:
             tops = [workload.ref for workload in service.found.workloads]
             for ref in tops:
@@ -183,17 +205,47 @@ class _Observer:
         ours = (reading is not None and reading.ours) or evidence.is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
 
-    def _scales(self, services: Iterable[ServiceState]) -> dict[ObjectRef, Scale]:
+    def _scales(self, services: Iterable[ServiceState], behind: _Behind) -> dict[ObjectRef, Scale]:
         by_ref = self._inventory.by_ref
         selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in self._verdicts.direct]
-        keda = self._autoscalers.keda  # a ScaledObject stands for what it scales
-        scales = [self._scale(keda.get(key_of(workload.ref), workload)) for workload in selected]
         marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
+        listed = {workload.ref for workload in marked}
+        scales = [self._selected_scale(workload, behind, listed) for workload in selected]
+        scales += self._recorded_autoscalers()
         marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
         marked += list(self._pinned_scalables())
         scales += [self._recorded_scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
+
+    def _selected_scale(self, workload: Workload, behind: _Behind, listed: Set[ObjectRef]) -> Scale:
+        """Return how `workload` is idled: its ScaledObject stands for it, or of its HorizontalPodAutoscaler a part."""
+        key = key_of(workload.ref)
+        hpa = self._autoscalers.horizontal.get(key)
+        if key in self._autoscalers.keda or hpa is None:
+            return self._scale(self._autoscalers.keda.get(key, workload))
+        part = _recorded_part(hpa)
+        idled = PREVIOUS_BOUNDS in hpa.annotations or read_record(workload, self._fleets) or workload.ref in listed
+        if not (part or idled):  # what was idled in another way is woken in that way
+            before = [service for service, is_behind in behind.get(workload.ref, ()) if is_behind]
+            part = _part_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
+        return self._steered(hpa, part) if part else self._scale(workload)
+
+    def _steered(self, hpa: HorizontalPodAutoscaler, part: SteeredBy) -> Scale:
+        written = as_workload(hpa, part)
+        target = self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target))
+        return Scale(written, target or written, part, hpa)
+
+    def _recorded_autoscalers(self) -> Iterator[Scale]:
+        """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
+        kinds = {kind: group for group, kind in self._inventory.kinds}
+        for hpa in self._cluster.autoscalers:
+            part = _recorded_part(hpa)
+            if part:
+                scale, group = self._steered(hpa, part), kinds.get(hpa.target[0])
+                is_known = group is not None and self._inventory.is_listed((group, hpa.target[0]))
+                if is_known or scale.runs is not scale.written:
+                    yield scale
 
     def _recorded_scale(self, workload: Workload) -> Scale:
         """Return how `workload`, which something is recorded of, is woken.
@@ -236,13 +288,14 @@ class _Observer:
 
     # scalables
 
-    def _scalable(self, scale: Scale, behind: Mapping[ObjectRef, list[tuple[ServiceState, bool]]]) -> Subject:
+    def _scalable(self, scale: Scale, behind: _Behind) -> Subject:
         own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
         around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
         services = tuple(around[ref][0] for ref in sorted(around))
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
-        on_target = None if scale.runs is scale.written else read_record(scale.runs, self._fleets)
+        is_own = scale.runs is scale.written or scale.steered
+        on_target = None if is_own else read_record(scale.runs, self._fleets)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         found = Subject(
             scale=scale,
@@ -278,7 +331,7 @@ class _Observer:
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
-        if key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
+        if scale.steered or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
 
@@ -310,6 +363,23 @@ class _Observer:
             if texts:
                 for found in exclusions(texts, now, kube_downscaler=kube_downscaler):
                     yield replace(found, on=f"{kind}/{name}")
+
+
+def _recorded_part(hpa: HorizontalPodAutoscaler) -> SteeredBy:
+    """Return what of `hpa` its idle record is about, "" where it has none."""
+    if PREVIOUS_BOUNDS in hpa.annotations:
+        return ""
+    if PREVIOUS_SCALE_UP in hpa.annotations:
+        return "ScaleUp"
+    return "Minimum" if IDLED_AT in hpa.annotations or PREVIOUS_SCALE in hpa.annotations else ""
+
+
+def _part_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> SteeredBy:
+    """Return what of `hpa` is changed where `workload` goes idle, "" where the workload itself is scaled."""
+    if verdict.lowers_minimum:
+        return "Minimum"
+    is_at_zero = hpa.scaled_to_zero and hpa.minimum == 0 and workload.spec_replicas == 0
+    return "ScaleUp" if is_at_zero and {one.autoscalers.hpa for one in verdict.policies} == {"Idle"} else ""
 
 
 def _listed(service: ServiceState) -> Iterator[ObjectRef]:

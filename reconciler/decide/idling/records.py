@@ -80,7 +80,8 @@ def _read(ours: bool, parse: Callable[[], R]) -> Reading[R]:
 
 
 class Record(Struct, frozen=True):
-    """How to wake one scalable. `replicas` is what it had (1 for what has a switch), at or below `idled_to` it is idle.
+    """How to wake one scalable. `replicas` is what it had (1 for what has a switch, the minimum for an autoscaler), at
+    or below `idled_to` it is idle.
 
     Of a switch `value` is what stood there, and `has_map` False says that not even a map was there to hold it.
 

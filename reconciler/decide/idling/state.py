@@ -104,6 +104,8 @@ def _is_stale(subject: Subject, record: Record) -> bool:
     woken = subject.awake_since
     if woken is not None and record.idled_at < woken:
         return True
+    if subject.scale.steered:  # no Service ever lists it
+        return False
     return not subject.listings and any(_would_list(service, subject, record) for service in subject.services)
 
 
@@ -157,4 +159,4 @@ def _unmarked(subject: Subject) -> IdleState:
 
 
 def _is_down(subject: Subject) -> bool:
-    return subject.scale.replicas <= subject.verdict.idle_replicas
+    return subject.scale.replicas <= subject.idle_replicas

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED
-from reconciler.decide.autoscalers import PinnedAutoscaler
+from reconciler.decide.autoscalers import PinnedAutoscaler, SteeredBy, scale_up_change
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.records import Evidence, Reading, Record, ServiceRecord, UnidleTarget, awake_since
 from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NOTHING, Endpoints, ObjectRef, Service, Switch, Workload
+from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Switch, Workload
 from reconciler.policy.types import FleetCluster
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
@@ -54,10 +54,15 @@ IDLE_STATES = frozenset(
 
 
 class Scale(Struct, frozen=True):
-    """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target)."""
+    """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target).
+
+    `steered`: that is what `hpa`, its HorizontalPodAutoscaler, scales, and of that this is changed in its place.
+    """
 
     written: Workload
     runs: Workload
+    steered: SteeredBy = ""
+    hpa: HorizontalPodAutoscaler | None = None
 
     @property
     def ref(self) -> ObjectRef:
@@ -73,9 +78,14 @@ class Scale(Struct, frozen=True):
         return self.kind.scaled_by == "Pause"
 
     @property
+    def counts(self) -> bool:
+        """Whether its replicas are what is changed; how many an autoscaler leaves nobody knows."""
+        return not (self.kind.is_switch or self.steered)
+
+    @property
     def replicas(self) -> int:
-        """Replicas asked for now; what has a switch has 0 while that is off, else 1."""
-        return self.runs.spec_replicas
+        """Replicas asked for now, or the minimum of its autoscaler; of a switch 0 while it is off, else 1."""
+        return self.written.spec_replicas if self.steered else self.runs.spec_replicas
 
     @property
     def problem(self) -> str:
@@ -101,7 +111,7 @@ class Scale(Struct, frozen=True):
         """Return the change that idles it to `count`."""
         path, switch = self.kind.replicas_path, self.written.switch
         if switch is not None:
-            return switch_change(switch, switch.kind.off)
+            return self._switched(switch, switch.kind.off)
         if self.is_paused_kind:
             return FieldChange(path, self.written.annotations.get(path[-1]), str(count))
         return replicas_change(self.written.replicas, count, self.written.replicas_path)
@@ -112,10 +122,13 @@ class Scale(Struct, frozen=True):
         """
         path, switch = self.kind.replicas_path, self.written.switch
         if switch is not None:
-            return switch_change(switch, record.value, has_map=record.has_map)
+            return self._switched(switch, record.value, has_map=record.has_map)
         if self.is_paused_kind:
             return FieldChange(path, self.written.annotations.get(path[-1]), None)
         return replicas_change(self.written.replicas, count, self.written.replicas_path)
+
+    def _switched(self, switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
+        return switch_change(switch, after, has_map=has_map) if self.hpa is None else scale_up_change(self.hpa, after)
 
     def unchanged(self) -> FieldChange:
         """Return a change that only tests that the scale is what was seen."""
@@ -254,7 +267,12 @@ class Subject(Struct, frozen=True):
     @property
     def has_target(self) -> bool:
         """Whether it is a ScaledObject, and what it scales was found."""
-        return self.scale.runs is not self.scale.written
+        return self.scale.runs is not self.scale.written and not self.scale.steered
+
+    @property
+    def idle_replicas(self) -> int:
+        """At how many replicas it counts as idle by its policies."""
+        return 0 if self.scale.steered == "ScaleUp" else self.verdict.idle_replicas
 
     @property
     def ref(self) -> ObjectRef:

@@ -401,6 +401,12 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return max((verdict.policy.idle_replicas for verdict in self.won), default=0)
 
     @cached_property
+    def lowers_minimum(self) -> bool:
+        """Whether only the minimum of its autoscaler is lowered: one policy says so, and none leaves it."""
+        said = {policy.autoscalers.hpa for policy in self.policies}
+        return "LowerMinimum" in said and "Leave" not in said
+
+    @cached_property
     def min_age(self) -> timedelta:
         return max((verdict.policy.min_age for verdict in self.won), default=timedelta(0))
 

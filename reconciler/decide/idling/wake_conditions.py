@@ -64,7 +64,7 @@ def _wake_when(case: Circumstances) -> MetCondition | None:
 
 
 def _floor(case: Circumstances) -> MetCondition | None:
-    idle_replicas, record = case.subject.verdict.idle_replicas, case.subject.record
+    idle_replicas, record = case.subject.idle_replicas, case.subject.record
     if record is None or idle_replicas < record.replicas:
         return None
     code = ReasonCode.IDLE_REPLICAS_TOO_HIGH

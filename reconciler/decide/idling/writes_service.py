@@ -64,7 +64,9 @@ class ServiceChoices(Struct, frozen=True):
 
     @property
     def idled(self) -> tuple[Choice, ...]:
-        return tuple(choice for choice in self.choices if choice.action is IdleAction.IDLE)
+        return tuple(
+            choice for choice in self.choices if choice.action is IdleAction.IDLE and not choice.subject.scale.steered
+        )
 
     @property
     def up(self) -> tuple[Choice, ...]:
@@ -130,7 +132,8 @@ def _service_choices(
 ) -> ServiceChoices:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
-    after = [(choice.ref, record_after(choice, context)) for choice in choices if adds or choice.ref in listed]
+    listing = [one for one in choices if one.ref in listed or (adds and not one.subject.scale.steered)]
+    after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.

@@ -60,7 +60,7 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
     return Record(
         idled_at=context.run.now,
         replicas=choice.subject.scale.replicas,
-        idled_to=verdict.idle_replicas,
+        idled_to=choice.subject.idle_replicas,
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
         wake_due=wake_deadline(verdict),
@@ -80,9 +80,11 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not verdict.observing and not verdict.equal_policies and not is_restricted
+    if subject.scale.steered or subject.autoscaler is not None:  # in another way it is idled once it was woken
+        decided &= verdict.lowers_minimum is (subject.scale.steered == "Minimum")
     return replace(
         record,
-        idled_to=verdict.idle_replicas if decided else record.idled_to,
+        idled_to=subject.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
         policy=record.policy if record.policy in names else verdict.policy.name,
         wake_due=wake_deadline(verdict, record),
@@ -141,15 +143,14 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         *annotation_changes(annotations, wanted),
         *annotation_tests(annotations, _TESTED),
     )
-    counted = not scale.kind.is_switch
     return _decision(
         choice,
         cause,
         context,
         changes=changes,
         phase=Phase.DECREASE,
-        replicas_before=scale.replicas if counted else None,
-        replicas_after=record.idled_to if counted else None,
+        replicas_before=scale.replicas if scale.counts else None,
+        replicas_after=record.idled_to if scale.counts else None,
         event="Idled",
         idles=True,
         known=is_known(hours, annotations, now),
@@ -175,7 +176,7 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **({} if undo is None else _undone(choice, record, undo, context)),
         **_held_until(context.hold_until),
     }
-    counted = scale.kind.counts
+    counted = scale.counts and scale.kind.counts
     reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
     if count != record.replicas:
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
@@ -213,6 +214,9 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
     autoscaler = choice.autoscaler
+    if choice.subject.scale.steered:
+        name = f"HorizontalPodAutoscaler/{choice.ref.name}"
+        return reason(ReasonCode.HPA_CHANGED_BY, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
     if undo.autoscaler and autoscaler is not None:
         restored = autoscaler.previous in (None, autoscaler.bounds)
         code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
@@ -251,7 +255,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
     """
     scale, now = choice.subject.scale, context.run.now
     annotations = scale.written.annotations
-    known = not scale.kind.counts or SCALE_PREVIOUS in annotations
+    known = not (scale.counts and scale.kind.counts) or SCALE_PREVIOUS in annotations
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
         **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
@@ -313,8 +317,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         context,
         changes=changes,
         phase=Phase.DECREASE if goes_lower(choice, record) else Phase.REPAIR,
-        replicas_before=None if scale.kind.is_switch else scale.replicas,
-        replicas_after=None if scale.kind.is_switch else record.idled_to,
+        replicas_before=scale.replicas if scale.counts else None,
+        replicas_after=record.idled_to if scale.counts else None,
     )
 
 

@@ -38,6 +38,7 @@ from reconciler.policy.kinds.fields import (
 from reconciler.policy.kinds.selector import ExclusionFields, Selector, SelectorFields, exclusions_of, selector_of
 from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.untrusted_text import LARGEST
+from reconciler.workload_kinds import workload_kind
 
 
 class WakeOrder(Fields, frozen=True):
@@ -56,9 +57,10 @@ class WakeOrder(Fields, frozen=True):
 class Autoscalers(Fields, frozen=True):
     """Autoscalers of workloads that are idled."""
 
-    hpa: Literal["Idle", "Leave"] = "Idle"
-    """hpa is Idle: a HorizontalPodAutoscaler is idled together with its target; or Leave: a workload that has one is
-    not idled."""
+    hpa: Literal["Idle", "LowerMinimum", "Leave"] = "Idle"
+    """hpa is Idle: a HorizontalPodAutoscaler is idled together with its target; LowerMinimum: its minReplicas are
+    lowered to idleReplicas, and it goes on scaling its target, which is not scaled otherwise; or Leave: a workload that
+    has one is not idled. Of several policies Leave wins over LowerMinimum, and that over Idle."""
     keda: Literal["Pause", "Leave"] = "Pause"
     """keda is Pause: a ScaledObject is paused while its target is idle; or Leave: a workload that has one is not idled.
     """
@@ -201,6 +203,8 @@ def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> N
             "has services and workloads, which add up: what workloads selects is idled, and what is behind a selected "
             "Service too, whether workloads selects that or not",
         )
+    if policy.autoscalers.hpa == "LowerMinimum":
+        _check_lower_minimum(document, policy)
     if broken:
         return
     inside = list(leaves(policy.idle_when))
@@ -213,6 +217,23 @@ def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> N
             ("spec", "idleWhen"),
             "has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, "
             "or wake: OnSignal",
+        )
+
+
+def _check_lower_minimum(document: PolicyDocument, policy: IdlingPolicy) -> None:
+    path, workloads = ("spec", "autoscalers", "hpa"), policy.selector.workloads
+    kinds = () if workloads is None or policy.selector.services is not None else workloads.kinds
+    if kinds and not any(workload_kind(kind).counts for kind in kinds):
+        words = f"no autoscaler scales {' and '.join(kinds)}, expected a selector of other kinds"
+        document.add(path, f'is "LowerMinimum", and {words}')
+    if policy.idle_replicas == 0 and document.get(("spec", "idleReplicas")) is None:
+        at_zero = "or 0 for autoscalers with an Object or External metric, which Kubernetes scales to zero since 1.37"
+        document.add(path, f'is "LowerMinimum" without idleReplicas, expected at least 1 there, {at_zero}')
+    elif policy.idle_replicas == 0:
+        document.warn(
+            ("spec", "idleReplicas"),
+            "is 0, which the API server takes as a minimum only with HPAScaleToZero (on since Kubernetes 1.37), and of "
+            "an autoscaler with an Object or External metric; others keep their minimum",
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
 from msgspec.structs import replace
@@ -286,10 +288,18 @@ class World:
                 self._keda(found)
 
     def _autoscale(self, hpa: HorizontalPodAutoscaler) -> None:
+        """Hold it within its bounds; what it scaled to zero itself it scales up to one, as there is traffic.
+
+        Source: kubernetes pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler.
+        """
         ref = next((r for r in self.objects if _name(r) == _target_name(hpa)), None)
-        if ref is None or self.objects[ref].spec_replicas == 0:
+        count = 0 if ref is None else self.objects[ref].spec_replicas
+        up = hpa.minimum != 0 or (hpa.behavior.get("scaleUp") or {}).get("selectPolicy") != "Disabled"
+        if ref is None or (count == 0 and not (hpa.scaled_to_zero and up)):
             return
-        wanted = min(max(self.objects[ref].spec_replicas, hpa.minimum or 1), hpa.maximum)
+        if hpa.scaled_to_zero:
+            self.objects[hpa.ref] = replace(hpa, scaled_to_zero=False)
+        wanted = min(max(count, hpa.minimum or 1), hpa.maximum)
         if wanted != self.objects[ref].spec_replicas:
             self.scale(ref, wanted, "kube-controller-manager")
 
@@ -434,6 +444,8 @@ def _created(decision: Decision, uid: str) -> Any:
 
 def read_field(found: Any, path: tuple[str, ...]) -> Any:
     """What stands at `path` of an object, None where nothing does."""
+    if path[:2] == ("spec", "behavior"):
+        return reduce(lambda value, key: (value or {}).get(key), path[2:], found.behavior or None)
     attribute, key = _place(path)
     value = getattr(found, attribute)
     if attribute == "switch":
@@ -443,6 +455,12 @@ def read_field(found: Any, path: tuple[str, ...]) -> Any:
 
 def with_field(found: Any, change: FieldChange) -> Any:
     """The object after `change`."""
+    if change.path[:2] == ("spec", "behavior"):
+        *above, last = ("", *change.path[2:])
+        whole = {"": copy.deepcopy(dict(found.behavior))}
+        inside: dict[str, Any] = reduce(lambda value, key: value[key], above, whole)
+        inside[last] = change.after
+        return replace(found, behavior=whole[""] or {})
     attribute, key = _place(change.path)
     if attribute == "switch":
         return replace(found, switch=replace(found.switch, value=change.after))

@@ -1,0 +1,291 @@
+"""Autoscalers that are changed in place of their workload: a lower minimum, and what they scaled to zero themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.decide.idling.after_idling import IdlingOutcome
+from reconciler.decide.idling.restore import Restoration, decide_restore
+from reconciler.decide.reasons import text_of
+from reconciler.model import FieldWriter, ObjectRef, Run
+from reconciler.policy.types import Autoscalers
+from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
+from tests.decide.idling.idling_policies import (
+    MONDAY,
+    NIGHT,
+    NOON,
+    a_policy,
+    decided,
+    run_in,
+    verbs,
+    workloads_selector,
+    written,
+)
+from tests.decide.idling.world import World, a_world
+
+WEB, API = a_ref("web"), a_ref("api")
+HPA = a_ref(kind="HorizontalPodAutoscaler")
+SERVICE = a_ref("web", kind="Service")
+IDLED_AT, PREVIOUS = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/previous-scale"
+PREVIOUS_UP = "reconciler/previous-scale-up"
+LOWERED = a_policy(idle_replicas=1, autoscalers=Autoscalers("LowerMinimum"))
+DISABLED = {"scaleUp": {"selectPolicy": "Disabled"}}
+
+
+def said_of(outcome: IdlingOutcome, ref: ObjectRef = WEB) -> tuple[str, str]:
+    """What becomes of a workload, and why."""
+    found = next(one for one in outcome.desired.explanations if one.ref == ref)
+    return found.outcome, text_of(found.reasons)
+
+
+class TestALowerMinimum:
+    def world(self, **hpa: Any) -> World:
+        return a_world(a_service(), a_workload(replicas=5), an_hpa(**({"minimum": 3} | hpa)), now=NIGHT)
+
+    def bounds(self, world: World) -> tuple[int | None, int]:
+        return world.objects[HPA].minimum, world.objects[HPA].maximum
+
+    def test_record_and_minimum_in_one_write_and_nothing_else(self):
+        world = self.world()
+        (lower,) = decided(world.state(), LOWERED).desired.decisions
+        assert (str(lower.verb), lower.ref, lower.replicas_before, lower.replicas_after) == ("idle", HPA, None, None)
+        changed = written(lower)
+        assert changed["minReplicas"] == 1
+        assert (changed[PREVIOUS], changed["reconciler/idled-to"]) == ("3", "1")
+        assert "maxReplicas" not in changed
+
+    def test_a_night(self):
+        world = self.world()
+        assert said_of(run_in(world, LOWERED))[0] == "gets a lower minimum"
+        assert (self.bounds(world), world.replicas(WEB)) == ((1, 10), 5)
+        assert not world.objects[WEB].annotations
+        assert not world.objects[SERVICE].annotations
+        world.scale(WEB, 1, "kube-controller-manager")  # the load is low, and high after that
+        world.scale(WEB, 7, "kube-controller-manager")
+        outcome = run_in(world, LOWERED)
+        assert outcome.desired.decisions == ()
+        assert said_of(outcome) == (
+            "keeps its lower minimum",
+            "schedule office-hours-off until 2026-11-23T06:00:00Z, "
+            "HorizontalPodAutoscaler/web scales it, from 1 up, before from 3 up",
+        )
+        world.now = MONDAY
+        outcome = run_in(world, LOWERED)
+        assert verbs(outcome) == [("wake", "HorizontalPodAutoscaler/web")]
+        assert said_of(outcome)[0] == "gets its minimum back"
+        assert (self.bounds(world), world.replicas(WEB)) == ((3, 10), 7)
+        assert not any(key in world.objects[HPA].annotations for key in (IDLED_AT, PREVIOUS, "reconciler/owner"))
+        assert run_in(world, LOWERED).desired.decisions == ()
+
+    def test_what_idling_leaves_of_it_runs(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        outcome = run_in(world, LOWERED)
+        assert WEB not in outcome.after(world.state(), frozenset({"production"}))
+
+    def test_one_without_an_autoscaler_goes_idle_unless_it_shares_a_service(self):
+        world = self.world().add(a_workload("api", replicas=4, template_labels={"app": "api"}))
+        policy = replace(LOWERED, selector=workloads_selector())
+        run_in(world, policy)
+        assert (self.bounds(world), world.replicas(API)) == ((1, 10), 1)
+        world = self.world().add(a_workload("api", replicas=4, template_labels={"app": "web"}))
+        outcome = run_in(world, LOWERED)
+        assert (self.bounds(world), world.replicas(API)) == ((1, 10), 4)
+        assert said_of(outcome, API)[1].startswith("Deployment/web behind Service/web stays awake")
+
+    @pytest.mark.parametrize(
+        ("others", "minimum", "replicas"),
+        [
+            pytest.param("Leave", 3, 5, id="one that leaves autoscalers alone wins"),
+            pytest.param("Idle", 1, 5, id="one that idles them does not"),
+        ],
+    )
+    def test_of_several_policies(self, others, minimum, replicas):
+        world = self.world()
+        other = a_policy("other", selector=workloads_selector(), autoscalers=Autoscalers(others))
+        run_in(world, LOWERED, other)
+        assert (world.objects[HPA].minimum, world.replicas(WEB)) == (minimum, replicas)
+
+    @pytest.mark.parametrize(
+        ("may_be_zero", "minimum"), [(True, 0), (False, 3)], ids=["with an external metric", "with none"]
+    )
+    def test_to_zero_where_its_metrics_allow_that(self, may_be_zero, minimum):
+        world = self.world(may_be_zero=may_be_zero)
+        outcome = run_in(world, replace(LOWERED, idle_replicas=0))
+        assert world.objects[HPA].minimum == minimum
+        no_metric = (
+            "idleReplicas is 0, which HorizontalPodAutoscaler/web cannot have without an Object or External metric"
+        )
+        assert (said_of(outcome) == ("stays awake", no_metric)) is not may_be_zero
+
+    def test_one_that_is_low_already_stays(self):
+        world = self.world(minimum=1)
+        outcome = run_in(world, LOWERED)
+        assert outcome.desired.decisions == ()
+        assert said_of(outcome)[0] == "left as it is"
+
+    def test_a_wake_stays_within_a_maximum_that_somebody_lowered(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        world.objects[HPA] = replace(world.objects[HPA], maximum=2)
+        world.now = MONDAY
+        run_in(world, LOWERED)
+        assert self.bounds(world) == (2, 2)
+
+    def test_somebody_who_raises_it_is_respected_for_the_night(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        world.objects[HPA] = replace(world.objects[HPA], minimum=4, bounds_writer=FieldWriter("kubectl", NIGHT))
+        outcome = run_in(world, LOWERED)
+        assert verbs(outcome) == [("release", "HorizontalPodAutoscaler/web")]
+        assert outcome.desired.decisions[0].cause.why == "kubectl changed the bounds of HorizontalPodAutoscaler/web"
+        assert run_in(world, LOWERED).desired.decisions == ()
+        assert self.bounds(world) == (4, 10)
+
+    @pytest.mark.parametrize("on", [WEB, HPA, SERVICE], ids=["Deployment", "autoscaler", "Service"])
+    def test_a_wake_request_gives_its_minimum_back(self, on):
+        world = self.world()
+        run_in(world, LOWERED)
+        world.annotate(on, "reconciler/wake-requested-at", "2026-11-20T23:00:00Z")
+        world.now = NIGHT.replace(hour=23)
+        run_in(world, LOWERED)
+        assert self.bounds(world) == (3, 10)
+
+    def test_restored_by_hand(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        run = Run(now=world.now)
+        world.apply(decide_restore(a_fleet(), world.state(), run, Restoration(lambda ref: ref == WEB)).decisions)
+        assert self.bounds(world) == (3, 10)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            pytest.param(LOWERED, a_policy(idle_replicas=0), id="to the workload"),
+            pytest.param(a_policy(idle_replicas=0), LOWERED, id="to its minimum"),
+        ],
+    )
+    def test_another_way_begins_with_the_next_night(self, before, after):
+        world = self.world()
+        run_in(world, before)
+        idle = (self.bounds(world), world.replicas(WEB))
+        run_in(world, after)
+        assert (self.bounds(world), world.replicas(WEB)) == idle
+        world.now = MONDAY
+        run_in(world, after)
+        assert (self.bounds(world), world.replicas(WEB)) == ((3, 10), 5)
+
+    def test_a_policy_that_is_gone_and_a_workload_that_is_gone(self):
+        for gone in (True, False):
+            world = self.world()
+            run_in(world, LOWERED)
+            if gone:
+                del world.objects[WEB]
+            run_in(world, *(() if gone else (a_policy(selector=workloads_selector("CronJob")),)))
+            assert self.bounds(world) == (3, 10)
+
+
+class TestScaledToZeroByItself:
+    """Since Kubernetes 1.36 no bound keeps such an autoscaler at zero: only that it does not scale up at all."""
+
+    IDLE = a_policy(idle_replicas=1)
+
+    def world(self, **hpa: Any) -> World:
+        fields = {"minimum": 0, "scaled_to_zero": True, "may_be_zero": True}
+        return a_world(a_service(), a_workload(replicas=0), an_hpa(**(fields | hpa)), now=NIGHT)
+
+    def test_a_night(self):
+        world = self.world()
+        (hold,) = run_in(world, self.IDLE).desired.decisions
+        changed = written(hold)
+        assert (hold.ref, changed["behavior"], changed[PREVIOUS_UP]) == (HPA, DISABLED, "null")
+        assert PREVIOUS not in changed
+        world.controllers()  # the metric rises
+        outcome = run_in(world, self.IDLE)
+        assert (outcome.desired.decisions, world.replicas(WEB)) == ((), 0)
+        assert said_of(outcome) == (
+            "stays idle",
+            "schedule office-hours-off until 2026-11-23T06:00:00Z, "
+            "HorizontalPodAutoscaler/web scaled it to zero, and does not scale it up until it wakes",
+        )
+        world.now = MONDAY
+        assert verbs(run_in(world, self.IDLE)) == [("wake", "HorizontalPodAutoscaler/web")]
+        assert (world.objects[HPA].behavior, world.replicas(WEB)) == ({}, 0)
+        assert PREVIOUS_UP not in world.objects[HPA].annotations
+        world.controllers()
+        assert world.replicas(WEB) == 1
+
+    def test_by_day_it_is_its_own(self):
+        world = self.world()
+        world.now = NOON
+        outcome = run_in(world, self.IDLE)
+        assert outcome.desired.decisions == ()
+        assert said_of(outcome)[1].endswith("HorizontalPodAutoscaler/web scaled it to zero")
+
+    @pytest.mark.parametrize(
+        "hpa", [{"scaled_to_zero": False}, {"minimum": 1}, {"behavior": DISABLED}],
+        ids=["scaled to zero by somebody else", "about to be scaled up", "not scaled up anyway"],
+    )  # fmt: skip
+    def test_what_is_left_as_it_is(self, hpa):
+        assert run_in(self.world(**hpa), self.IDLE).desired.decisions == ()
+
+    @pytest.mark.parametrize("hpa", ["Leave", "LowerMinimum"])
+    def test_policies_that_leave_it_autoscaled(self, hpa):
+        policy = replace(self.IDLE, autoscalers=Autoscalers(hpa))
+        assert run_in(self.world(), policy).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        ("behavior", "meanwhile", "after"),
+        [
+            pytest.param({}, DISABLED, {}, id="none"),
+            pytest.param(
+                {},
+                {
+                    "scaleUp": {
+                        "selectPolicy": "Disabled",
+                        "stabilizationWindowSeconds": 0,
+                        "policies": [
+                            {"type": "Pods", "value": 4, "periodSeconds": 15},
+                            {"type": "Percent", "value": 100, "periodSeconds": 15},
+                        ],
+                    },
+                    "scaleDown": {
+                        "selectPolicy": "Max",
+                        "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+                    },
+                },
+                {},
+                id="none, with the defaults of the API server",
+            ),
+            pytest.param(
+                {},
+                {"scaleDown": {"selectPolicy": "Min"}, **DISABLED},
+                {"scaleDown": {"selectPolicy": "Min"}, "scaleUp": {"selectPolicy": "Max"}},
+                id="none, and somebody stated one meanwhile",
+            ),
+            pytest.param(
+                {"scaleUp": {"selectPolicy": "Min", "policies": []}},
+                {"scaleUp": {"selectPolicy": "Disabled", "policies": []}},
+                {"scaleUp": {"selectPolicy": "Min", "policies": []}},
+                id="stated",
+            ),
+        ],
+    )
+    def test_its_behavior_is_restored(self, behavior, meanwhile, after):
+        world = self.world(behavior=behavior)
+        run_in(world, self.IDLE)
+        assert world.objects[HPA].behavior["scaleUp"]["selectPolicy"] == "Disabled"
+        world.objects[HPA] = replace(world.objects[HPA], behavior=meanwhile)
+        world.now = MONDAY
+        run_in(world, self.IDLE)
+        assert world.objects[HPA].behavior == after
+
+    def test_somebody_who_lets_it_scale_up_is_respected(self):
+        world = self.world()
+        run_in(world, self.IDLE)
+        world.objects[HPA] = replace(world.objects[HPA], behavior={})
+        assert verbs(run_in(world, self.IDLE)) == [("release", "HorizontalPodAutoscaler/web")]
+        assert run_in(world, self.IDLE).desired.decisions == ()
