@@ -18,7 +18,7 @@ from reconciler.decide.idling.conditions import Condition, MetCondition
 from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
 from reconciler.decide.idling.rules import KEEP_UP, IdleAction, Rule, choose
 from reconciler.decide.idling.state import classify
-from reconciler.decide.idling.subjects import IdleState, Subject
+from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.idling.verdicts import CriterionResult, Evaluation, PolicyVerdict, schedules_of
 from reconciler.decide.idling.wake_conditions import excluding_contest
 from reconciler.decide.reasons import ReasonCode
@@ -38,7 +38,8 @@ _OF_STATE = {
     IdleState.FOREIGN: _A_WAKE_REQUEST,
     IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
 }
-_BY_NEIGHBOURS = frozenset({Condition.RUNS_ELSEWHERE, Condition.SERVICE_RUNS, Condition.OBSERVED})
+_NOT_OWN = (Condition.RUNS_ELSEWHERE, Condition.SERVICE_RUNS, Condition.PODS_UNREAD)
+_OF_NEIGHBOURS = (*_NOT_OWN, Condition.OBSERVED, Condition.CLUSTER_UNREAD, Condition.FEDERATED_PAUSED)
 """What ends when others are decided otherwise, where it names them."""
 
 
@@ -51,9 +52,9 @@ def change_if_of(choice: Choice, choices: Choices) -> ChangeIf | None:
         return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
     if choice.action not in (IdleAction.LEAVE, IdleAction.OBSERVE):
         return _together((choice,))
-    observed = choice.action is IdleAction.OBSERVE
+    concerned = {IdleAction.OBSERVE} if choice.action is IdleAction.OBSERVE else set()
     others = [one for one in _going_idle_together(choice, choices) if one is not choice]
-    return _together((choice, *(one for one in others if one.holds_others_up or (observed and _is_observed(one)))))
+    return _together((choice, *(one for one in others if one.holds_others_up or one.action in concerned)))
 
 
 def kept_up_until(choice: Choice) -> datetime | None:
@@ -72,19 +73,6 @@ def kept_up_until(choice: Choice) -> datetime | None:
     return parse_time(str(change.values["at"])) if _is_time(change) else None
 
 
-def _is_observed(choice: Choice) -> bool:
-    return choice.action is IdleAction.OBSERVE
-
-
-_OF_NEIGHBOURS = (
-    *_BY_NEIGHBOURS,
-    Condition.PODS_UNREAD,
-    Condition.CLUSTER_UNREAD,
-    Condition.FEDERATED_PAUSED,
-)
-_NOT_OWN = (Condition.RUNS_ELSEWHERE, Condition.SERVICE_RUNS, Condition.PODS_UNREAD)
-
-
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
     """Return `choice`, and all that it goes idle together with: behind Services, and what its conditions name."""
     behind: dict[ObjectRef, list[Choice]] = {}
@@ -95,7 +83,7 @@ def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
     waiting = [choice]
     while waiting:
         current = waiting.pop()
-        named = [choices[ref] for name in _BY_NEIGHBOURS for ref in _neighbours(name, current)]
+        named = [choices[ref] for name in _OF_NEIGHBOURS for ref in _neighbours(name, current)]
         others = [one for service in current.subject.behind for one in behind[service.ref]]
         new = {one.ref: one for one in (*named, *others) if one.ref not in found}
         found |= new
@@ -141,9 +129,8 @@ def _without_its_record(choice: Choice, name: str) -> Iterator[ChangeIf | None]:
     if state is IdleState.FOREIGN:  # by the record of its Service, which is named as what keeps it up
         state, record = IdleState.AWAKE, None
     without = choice_of(replace(subject, state=state, record=record), choice.conditions.guards, choice.conditions.now)
-    for name_ in _OF_NEIGHBOURS:
-        condition = choice.conditions.get(name_)
-        without = without if condition is None else without.with_condition(condition)
+    for condition in filter(None, map(choice.conditions.get, _OF_NEIGHBOURS)):
+        without = without.with_condition(condition)
     yield from _changes_of_causes(replace(without, action=choice.action))
 
 
@@ -174,7 +161,8 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             yield from (_OF_STATE[state], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_STATE[state],)
             return
         if name is not None:
-            yield _change_of(choice.conditions.get(name), choice)
+            condition = choice.conditions.get(name)
+            yield None if condition is None else _change_of(condition, choice)
             held.remove(name)
             result = _not_busy(choice) if name is Condition.BUSY else result
         elif state is IdleState.CONTESTED:
@@ -192,7 +180,7 @@ def _last(choice: Choice, rule: Rule, held: Container[Condition]) -> Iterator[Ch
     """Yield what makes another action where neither state nor conditions are the cause."""
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:
-        yield _more_replicas(choice.subject)
+        yield _more_replicas(choice)
     elif rule.reason is not None:
         yield None
     elif rule.action is IdleAction.WAKE:
@@ -287,31 +275,24 @@ def after(at: datetime, annotation: str = "") -> ChangeIf:
     return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
-def _removed(annotation: str) -> ChangeIf:
-    return change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=annotation)
-
-
-def _more_replicas(subject: Subject) -> ChangeIf:
-    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.idle_replicas)
+def _more_replicas(choice: Choice) -> ChangeIf:
+    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=choice.subject.idle_replicas)
 
 
 # What ends one condition.
 
 
-def _change_of(condition: MetCondition | None, choice: Choice) -> ChangeIf | None:
-    find = None if condition is None else CHANGE_OF.get(condition.name)
-    return None if condition is None or find is None else find(condition, choice)
+def _change_of(condition: MetCondition, choice: Choice) -> ChangeIf | None:
+    found = CHANGE_OF.get(condition.name)
+    return found(condition, choice) if callable(found) else found
 
 
 def _of_time(condition: MetCondition, _choice: Choice) -> ChangeIf | None:
-    return (
-        None
-        if condition.until is None
-        else after(condition.until, AWAKE_UNTIL if condition.name is Condition.KEPT_AWAKE else "")
-    )
+    annotation = AWAKE_UNTIL if condition.name is Condition.KEPT_AWAKE else ""
+    return None if condition.until is None else after(condition.until, annotation)
 
 
-def _of_exclusion(_fact: MetCondition, choice: Choice) -> ChangeIf | None:
+def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
     """Return what ends every exclusion; the object that has it is named where it is not the one in question."""
     subject = choice.subject
     ends = [
@@ -323,7 +304,7 @@ def _of_exclusion(_fact: MetCondition, choice: Choice) -> ChangeIf | None:
     return _all(ends)
 
 
-def _of_busy(_fact: MetCondition, choice: Choice) -> ChangeIf | None:
+def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
     return _all(change_of_criteria(one.evaluation, _NOT_BUSY) for one in _busy(choice))
 
 
@@ -354,7 +335,7 @@ def _of_reason(condition: MetCondition, _choice: Choice) -> ChangeIf | None:
     if first.code in _OF_SERVICE:
         return change_if(_OF_SERVICE[first.code], object=f"Service/{first.values['service']}")
     if first.code is ReasonCode.SET_BY_OTHERS:
-        return _removed(first.values["annotation"])
+        return change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=first.values["annotation"])
     return _OF_REASON.get(first.code)
 
 
@@ -370,11 +351,7 @@ _OF_REASON = {
 }
 
 
-def _always(change: ChangeIf) -> Callable[[MetCondition, Choice], ChangeIf]:
-    return lambda _fact, _choice: change
-
-
-CHANGE_OF: Mapping[Condition, Callable[[MetCondition, Choice], ChangeIf | None]] = {
+CHANGE_OF: Mapping[Condition, ChangeIf | Callable[[MetCondition, Choice], ChangeIf | None]] = {
     Condition.REQUESTED: _of_time,
     Condition.EXCLUDED: _of_exclusion,
     Condition.BUSY: _of_busy,
@@ -382,24 +359,24 @@ CHANGE_OF: Mapping[Condition, Callable[[MetCondition, Choice], ChangeIf | None]]
     Condition.FLOOR: lambda condition, _choice: field_is(
         "idleReplicas", f"below {condition.why[0].values['replicas']}"
     ),
-    Condition.GUARDED: _always(change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG)),
-    Condition.PROTECTED: _always(change_if(ChangeIfCode.UNPROTECTED)),
-    Condition.BOUNDS: _always(change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet")),
-    Condition.INSISTS: lambda _fact, choice: field_is(
+    Condition.GUARDED: change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG),
+    Condition.PROTECTED: change_if(ChangeIfCode.UNPROTECTED),
+    Condition.BOUNDS: change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet"),
+    Condition.INSISTS: lambda _condition, choice: field_is(
         "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
     ),
-    Condition.PRODUCTION: lambda _fact, choice: named_by(choice.subject.left_out_by),
-    Condition.RESTRICTED: lambda _fact, choice: change_if_restricted(choice.subject.cluster),
-    Condition.EQUAL_PRIORITIES: _always(change_if(ChangeIfCode.DIFFERENT_PRIORITIES)),
+    Condition.PRODUCTION: lambda _condition, choice: named_by(choice.subject.left_out_by),
+    Condition.RESTRICTED: lambda _condition, choice: change_if_restricted(choice.subject.cluster),
+    Condition.EQUAL_PRIORITIES: change_if(ChangeIfCode.DIFFERENT_PRIORITIES),
     Condition.UNREADABLE: _of_reason,
     Condition.CUSTOM_KIND: _of_custom_kind,
     Condition.AUTOSCALED: _of_reason,
-    Condition.AT_IDLE_REPLICAS: lambda _fact, choice: _more_replicas(choice.subject),
-    Condition.TIME_UNREADABLE: _always(change_if(ChangeIfCode.TIME_READABLE)),
+    Condition.AT_IDLE_REPLICAS: lambda _condition, choice: _more_replicas(choice),
+    Condition.TIME_UNREADABLE: change_if(ChangeIfCode.TIME_READABLE),
     Condition.MIN_AWAKE: _of_time,
     Condition.KEPT_AWAKE: _of_time,
     Condition.MIN_AGE: _of_time,
-    Condition.ROLLOUT: _always(change_if(ChangeIfCode.ROLLOUT_ENDS)),
+    Condition.ROLLOUT: change_if(ChangeIfCode.ROLLOUT_ENDS),
     Condition.MAY_WAKE: _of_wake_when,
     Condition.OBSERVED: _of_observing,
 }
