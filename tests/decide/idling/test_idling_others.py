@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -209,6 +210,24 @@ class TestRestore:
         desired = restored(world)
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["setAside"]
+
+    def test_what_runs_is_only_freed_of_its_record(self):
+        world = an_idle_world()
+        world.scale(WEB, 7)
+        restored(world)
+        assert world.replicas(WEB) == 7
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+
+    def test_a_record_that_came_back_on_a_running_object_goes(self):
+        world = an_idle_world()
+        record = world.objects[WEB].annotations
+        restored(world)
+        world.objects[WEB] = replace(
+            world.objects[WEB], annotations=record | {"reconciler/awake-since": "2026-11-20T22:00:30Z"}
+        )
+        restored(world)
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+        assert "reconciler/undone" not in world.objects[WEB].annotations
 
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()
