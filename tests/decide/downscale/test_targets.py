@@ -344,6 +344,12 @@ def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, An
     assert (desired.decisions, notice.kind, notice.subject, notice.partial) == ((), "exclusion", subject, False)
 
 
+def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
+    workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
+    fleet = a_fleet(kube_downscaler_annotations="Ignore")
+    assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
+
+
 @pytest.mark.parametrize("what", ["namespaces", "horizontalpodautoscalers", "scaledobjects"])
 def test_what_could_not_be_read_may_be_there(what: str) -> None:
     desired = decided(a_downscale_policy(), unreadable={what: "forbidden"})

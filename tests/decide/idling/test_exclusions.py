@@ -136,11 +136,6 @@ def test_whatever_excludes_a_target_keeps_its_service_awake_and_is_told(db: Work
     assert why in notices_of(outcome, "heldTogether")[0]
 
 
-def test_an_excluded_target_that_is_down_already_holds_nothing_back():
-    down = replace(DB, replicas=0, status_replicas=0, ready_replicas=0)
-    assert idled(decided(world(API, down, SERVICE), a_policy(exclude=(named("db"),)))) == ["Deployment/api"]
-
-
 def test_another_policy_may_still_select_what_one_excludes():
     one = a_policy(selector=workloads_selector(), exclude=(named("alone"),), priority=5)
     other = a_policy("others", selector=named("alone"))

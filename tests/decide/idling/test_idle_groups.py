@@ -429,10 +429,6 @@ class TestWithoutSelector:
         state = behind(self.service, WEB, endpoint_slices=slices, endpoints=(endpoints,))
         assert idled(decided(state)) == ([] if slices else ["web"])
 
-    def test_endpoints_that_cannot_be_read_leave_it_undecided(self):
-        outcome = decided(behind(self.service, WEB, endpoint_slices=(), unreadable={"endpoints": "forbidden"}))
-        assert "its Endpoints cannot be read" in outcome.desired.undecided[0].why
-
     def test_one_of_which_nothing_can_be_found_says_so(self):
         outcome = decided(behind(self.service, endpoint_slices=(), by_labels=()))
         (told,) = notices_of(outcome, "nothingBehind")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO, WAKE_DUE
+from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.records import Record, ServiceRecord, UnidleTarget, scaled_at
@@ -107,23 +107,6 @@ class TestCriteria:
         busy = Evaluation(CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
         assert any_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
         assert all_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
-
-    @pytest.mark.parametrize(
-        ("idle_when", "due"),
-        [
-            pytest.param(AllOf((until(3), until(8))), 3, id="all"),
-            pytest.param(AllOf((AnyOf((until(3), until(8))),)), 8, id="any"),
-            pytest.param(AllOf((AnyOf((until(3), until(8))), until(5))), 5, id="any of two, and one that ends before"),
-            pytest.param(AllOf((AnyOf((until(3), until(8))), until(9))), 8, id="any of two, and one that ends after"),
-        ],
-    )
-    def test_a_morning_is_the_one_that_is_written_on_the_workload(self, idle_when, due):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, a_policy(idle_when=idle_when))
-        assert world.objects[WEB].annotations[WAKE_DUE] == text_of(due)
-        world.now = NIGHT + due * HOUR
-        run_in(world, a_policy(idle_when=idle_when))
-        assert world.replicas(WEB) == 3
 
     def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
         policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
@@ -329,26 +312,6 @@ class TestSeveralLists:
             },
         )  # fmt: skip
         return decided(a_state(a_cluster(services=services, workloads=(web, copy))), now=NOON)
-
-    def woken_to(self, outcome) -> list[int]:
-        return [one.replicas_after for one in outcome.desired.decisions if one.ref == WEB and one.verb == "wake"]
-
-    @pytest.mark.parametrize(
-        ("first", "second"), [((LATER, 3), (THEN, 5)), ((THEN, 5), (LATER, 3))], ids=["first", "second"]
-    )
-    def test_the_newest_counts(self, first, second):
-        services = (listing(name, *said) for name, said in (("one", first), ("two", second)))
-        assert self.woken_to(self.outcome(*services)) == [3]
-
-    def test_of_one_moment_the_higher_counts(self):
-        assert self.woken_to(self.outcome(listing("one", THEN, 3), listing("two", THEN, 5))) == [5]
-
-    @pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
-    def test_of_one_list_the_higher_counts(self, counts):
-        assert self.woken_to(self.outcome(listing("one", THEN, *counts))) == [5]
-
-    def test_a_copy_of_another_fleet_bears_nothing_out(self):
-        assert self.woken_to(self.outcome(listing("one", THEN, 5), fleet="staging")) == [1]
 
     def test_what_is_told_is_the_list_that_says_most(self):
         low, high = listing("one", THEN, 1), listing("two", THEN, 5)

@@ -319,12 +319,6 @@ class TestKeda:
         assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
         assert run_in(world).desired.decisions == ()
 
-    def test_a_pause_of_too_many_digits_is_a_hand(self):
-        world = self.world()
-        run_in(world)
-        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", "9" * 5000)
-        assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
-
     def test_its_zeros_are_its_own(self):
         world = self.world()
         world.scale(WEB, 0, "keda-operator")

@@ -127,6 +127,12 @@ class TestForeign:
         assert verbs(run_in(world)) == [("wake", "Deployment/web")]
         assert world.replicas(a_ref("api")) == 0
 
+    def test_what_is_behind_a_service_that_somebody_else_marked_is_not_idled(self):
+        world = a_foreign_world(SEED | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
+        outcome = run_in(world)
+        assert outcome.desired.decisions == ()
+        assert "Service/web was idled by somebody else" in outcome.desired.explanations[0].why
+
     def test_a_mark_of_another_fleet_names_the_fleet(self):
         world = a_foreign_world(SEED | STAGING | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
         assert "Service/web was idled by Fleet staging" in run_in(world).desired.explanations[0].why

@@ -23,12 +23,10 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
-    change_if_of,
 )
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
-    NOON,
     a_metric,
     a_policy,
     answers,
@@ -38,7 +36,6 @@ from tests.decide.idling.idling_policies import (
     run_in,
     services_selector,
     verbs,
-    why_of,
     workloads_selector,
 )
 from tests.decide.idling.world import a_world
@@ -54,35 +51,10 @@ def never(name: str = "never", **fields):
     return a_policy(name, a_metric(query="never"), **fields)
 
 
-BUSY = answers(("web", 1), policy="never", query="never")
-
-
 def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
     for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
         selector = services_selector(namespaces=ObjectSelector(("*",), exclude=exclude))
         assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected
-
-
-class TestPriorities:
-    @pytest.mark.parametrize(
-        ("idle_priority", "expected", "wish"),
-        [(1, IDLE, "awake"), (-1, [], "idle")],
-        ids=["the higher idles", "the higher does not"],
-    )
-    def test_the_higher_priority_wins_and_the_other_is_told(self, idle_priority, expected, wish):
-        state = replace(SIMPLE, answers=BUSY)
-        outcome = decided(state, a_policy(priority=idle_priority), never())
-        assert verbs(outcome) == expected
-        (lost,) = outcome.desired.overridden
-        assert (str(lost.ref), lost.wish) == ("east/shop/Deployment/web", wish)
-        assert {lost.policy, lost.winner} == {"idle-dev", "never"}
-
-    def test_equal_priorities_decide_nothing_new(self):
-        outcome = decided(SIMPLE, a_policy("a"), a_policy("b"))
-        assert outcome.desired.decisions == ()
-        (notice,) = outcome.desired.notices
-        assert (notice.kind, notice.subject, notice.partial) == ("equalPriorities", "a and b", False)
-        assert "a and b have the same priority" in why_of(outcome)
 
 
 class TestObserve:
@@ -109,13 +81,6 @@ class TestObserve:
             {"web"},
             {"api"},
         ]
-
-    def test_it_never_stands_in_the_way_of_a_policy_that_enforces(self):
-        state = replace(SIMPLE, answers=BUSY)
-        outcome = decided(state, a_policy(), never(mode="Observe", priority=9))
-        assert verbs(outcome) == IDLE
-        (lost,) = outcome.desired.overridden
-        assert (lost.policy, lost.why) == ("never", "it only observes")
 
     def test_a_scalable_that_one_policy_only_observes_is_not_idled(self):
         state = a_state(
@@ -173,19 +138,6 @@ class TestSharedServices:
         listed = world.objects[a_ref("all", kind="Service")].annotations["idling.kubernetes.io/unidle-targets"]
         assert listed == '[{"kind":"Deployment","name":"api","group":"apps","replicas":3}]'
         assert run_in(world, self.policy).desired.decisions == ()
-
-
-def test_a_workload_selected_directly_and_behind_a_service_of_the_same_policy_is_judged_by_the_service():
-    selector = replace(services_selector(), workloads=workloads_selector().workloads)
-    policy = a_policy("idle-dev", a_metric(), selector=selector)
-    assert verbs(decided(replace(SIMPLE, answers=answers(("web", 0))), policy)) == IDLE
-
-
-def test_a_workload_selected_directly_without_a_service_has_no_metric():
-    policy = a_policy("idle-dev", a_metric(), selector=workloads_selector())
-    outcome = decided(replace(SIMPLE, answers=answers(("web", 0))), policy)
-    assert outcome.desired.decisions == ()
-    assert "a metric needs a Service" in why_of(outcome)
 
 
 def fed(**fields) -> FederatedReplicaSet:
@@ -273,6 +225,10 @@ class TestFederated:
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
         self.run(world, a_policy(idle_replicas=1))
         assert self.replicas(world) == [3, 2]
+
+    def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
+        outcome = self.run(self.world(), a_policy(mode="Observe"))
+        assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
 
     def test_the_wake_of_one_cluster_does_not_stand_or_fall_with_another(self):
         world = self.world()
@@ -380,11 +336,6 @@ class TestGuard:
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)
 
-    def test_it_is_allowed_once(self):
-        world = self.world()
-        self.lost(world, run=a_run(world.now, allow_removed=True))
-        assert world.replicas(a_ref("a")) == 3
-
     def test_after_a_day_it_wakes_all_the_same(self):
         world = self.world()
         repairs = [one.cause.why for one in self.lost(world).desired.decisions if one.ref == a_ref("a")]
@@ -435,26 +386,6 @@ class TestGuard:
 NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
 
 
-def test_everything_selected_is_considered_also_when_nothing_changes():
-    outcome = decided(SIMPLE, now=NOON)
-    (one,) = outcome.desired.explanations
-    assert (str(one.ref), one.policy, one.outcome) == ("east/shop/Deployment/web", "idle-dev", "stays awake")
-    assert one.why == "schedule office-hours-off closed until 2026-11-20T19:00:00Z"
-    assert change_if_of(one) == "it is 2026-11-20T19:00:00Z or later"
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [({}, "not evaluated"), (answers(warnings=("half",)), "partial: half")],
-    ids=["not in the snapshot", "partial"],
-)
-def test_a_whole_query_that_is_unknown_is_told(said, words):
-    outcome = decided(replace(SIMPLE, answers=said), a_policy("idle-dev", a_metric()))
-    (notice,) = outcome.desired.notices
-    assert (notice.kind, notice.subject, notice.partial) == ("unknownQuery", "east/idle-dev", False)
-    assert words in notice.text
-
-
 def test_a_query_that_failed_is_told_once_among_what_is_unknown():
     state, policy = replace(SIMPLE, answers=answers(error="refused")), a_policy("idle-dev", a_metric())
     outcome = decided(state, policy)
@@ -476,13 +407,6 @@ def test_each_policy_says_its_own_reason_before_that_of_the_one_that_decides():
         "traffic": ("stays awake", "5 above 0 in 30m"),
         "night": ("stays awake", BUSY_AND_IDLE.format("traffic")),
     }
-
-
-def test_what_is_unknown_of_one_workload_is_undecided():
-    outcome = decided(replace(SIMPLE, answers=answers()), a_policy("idle-dev", a_metric()))
-    (one,) = outcome.desired.undecided
-    assert (one.subject, one.policy, one.why) == (str(WEB), "idle-dev", "metric unknown in 30m: no series")
-    assert outcome.desired.notices == ()
 
 
 def test_what_is_unknown_of_one_policy_is_told_with_that_policy():

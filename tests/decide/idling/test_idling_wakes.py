@@ -29,7 +29,6 @@ from tests.decide.idling.idling_policies import (
     notices_of,
     of_state,
     run_in,
-    services_selector,
     verbs,
     workloads_selector,
     written,
@@ -39,7 +38,6 @@ from tests.decide.idling.world import a_world
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
-OTHER = services_selector(namespaces=replace(services_selector().namespaces, include=("other",)))
 AT = "2026-11-20T22:00:00Z"
 REQUESTED = "reconciler/wake-requested-at"
 WAKE_DUE = "reconciler/wake-due"
@@ -197,17 +195,6 @@ class TestSignals:
         world.events["east"] = [event]
         assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
 
-    @pytest.mark.parametrize("ref", [WEB, SERVICE], ids=["on the scalable", "on the Service"])
-    @pytest.mark.parametrize(
-        ("text", "wakes"),
-        [(AT, True), ("2026-11-20T23:00:00+01:00", True), ("2026-11-20T21:59:59Z", False), ("now", False)],
-        ids=["at the mark", "another zone", "before the mark", "no time"],
-    )
-    def test_wake_requested_at(self, ref, text, wakes):
-        world = an_idle_world()
-        world.annotate(ref, "reconciler/wake-requested-at", text)
-        assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
-
     @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
     @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
     def test_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken):
@@ -264,11 +251,6 @@ class TestSignals:
 
 
 class TestWithoutAPolicy:
-    def test_the_cause_still_says_where_the_policy_was(self):
-        world = an_idle_world()
-        decision = decided(world.state(), a_policy("another", selector=OTHER), now=world.now).desired.decisions[0]
-        assert (decision.cause.policy, decision.cause.at) == ("idle-dev", "policies/idle-dev.yaml:4")
-
     @pytest.mark.parametrize(
         ("owner", "policies", "why"),
         [
@@ -507,15 +489,6 @@ class TestWakeOrder:
         world.now = MONDAY
         run_in(world, policy, fleet=a_fleet("east", "west"))
         assert [world.replicas(a_ref(cluster=cluster)) for cluster in ("east", "west")] == [3, 3]
-
-
-def test_wakes_run_while_another_cluster_is_down():
-    world = a_world(a_service(cluster="west"), a_workload(cluster="west"), a_service(), now=NIGHT)
-    fleet = a_fleet("east", "west")
-    run_in(world, fleet=fleet)
-    world.now, world.unreachable = MONDAY, {"east"}
-    run_in(world, fleet=fleet)
-    assert world.replicas(a_ref(cluster="west")) == 3
 
 
 def test_a_cron_job_is_suspended_and_resumed():

@@ -97,10 +97,6 @@ def test_what_the_annotation_says(said, known):
     assert is_known("h", annotations, NIGHT + 2 * DAY) is known
 
 
-def test_a_later_release_knows_what_an_earlier_one_idled():
-    assert hours_of(BEFORE) == "95914415f26f1f64"
-
-
 def test_what_slept_for_long_is_known_when_it_wakes():
     said = '{"hours":{"h":"2026-09-01T22:00:00Z","x":"2026-08-01T22:00:00Z"}}'
     for hours, woken, known in (
