@@ -42,8 +42,8 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "S3CRET"
 
 
-def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
-    """Write a kubeconfig with the one context east; JSON is YAML."""
+def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None, **parts: Any) -> str:
+    """Write a kubeconfig with the one context east, but for `parts` of it; JSON is YAML."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -52,7 +52,7 @@ def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | Non
         "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
         "users": [{"name": "u", "user": user}],
     }
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content | parts))
     return str(path)
 
 
@@ -380,85 +380,6 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp
         assert not is_running(process)
 
 
-def _missing(folder: Path) -> str:
-    return str(folder / "nowhere")
-
-
-def _no_yaml(folder: Path) -> str:
-    (folder / "config").write_text("{")
-    return str(folder / "config")
-
-
-def _empty(folder: Path) -> str:
-    (folder / "config").write_text("")
-    return str(folder / "config")
-
-
-def _a_list(folder: Path) -> str:
-    (folder / "config").write_text("[]")
-    return str(folder / "config")
-
-
-def _half(folder: Path) -> str:
-    (folder / "config").write_text('{"contexts": [{"name": "east", "context": {"cluster": "c"}}]}')
-    return str(folder / "config")
-
-
-def _no_context(folder: Path) -> str:
-    content = json.loads(Path(a_kubeconfig(folder / "config", {})).read_text())
-    content["contexts"][0]["name"] = "other"
-    (folder / "config").write_text(json.dumps(content))
-    return str(folder / "config")
-
-
-def _no_user(folder: Path) -> str:
-    content = json.loads(Path(a_kubeconfig(folder / "config", {})).read_text())
-    content["users"][0]["name"] = "other"
-    (folder / "config").write_text(json.dumps(content))
-    return str(folder / "config")
-
-
-def _arguments_on_one_line(folder: Path) -> str:
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login", "args": "get-token"}}
-    return a_kubeconfig(folder / "config", user)
-
-
-def _an_empty_authority(folder: Path) -> str:
-    return a_kubeconfig(folder / "config", {}, {"certificate-authority-data": "="})
-
-
-def _no_server(folder: Path) -> str:
-    return a_kubeconfig(folder / "config", {}, {"server": None})
-
-
-def _no_authority(folder: Path) -> str:
-    return a_kubeconfig(folder / "config", {}, {"certificate-authority": str(folder / "ca.crt")})
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        pytest.param(_missing, "expected a kubeconfig", id="no such file"),
-        pytest.param(_no_yaml, "expected a kubeconfig in YAML", id="no YAML"),
-        pytest.param(_empty, "empty", id="an empty file"),
-        pytest.param(_a_list, "expected a well-formed kubeconfig", id="no mapping"),
-        pytest.param(_half, "clusters", id="no clusters"),
-        pytest.param(_no_context, "east in ", id="no such context"),
-        pytest.param(_no_user, "no u in users of ", id="no such user"),
-        pytest.param(_arguments_on_one_line, "/user/exec is no list of texts", id="arguments on one line"),
-        pytest.param(_no_authority, "ca.crt", id="no such certificate file"),
-        pytest.param(_an_empty_authority, "certificate-authority-data of ", id="an authority of nothing"),
-        pytest.param(_no_server, "no key server in ", id="no server"),
-    ],
-)
-def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, make: Any, words: str) -> None:
-    with pytest.raises(ClusterError) as raised:
-        a_connection(make(tmp_path)).header(soon())
-    assert str(raised.value).startswith("east: ")
-    assert words in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 def an_id_token(expires: int) -> str:
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, {"exp": expires}))
     return ".".join([*(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts), "c2ln"])
@@ -472,6 +393,66 @@ def an_oidc_user(**config: str) -> dict[str, Any]:
         "idp-issuer-url": "https://127.0.0.1:1",
     }
     return {"auth-provider": {"name": "oidc", "config": {**given, **config}}}
+
+
+ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env": [{"name": SECRET}, {"name": "B"}]}
+BEGINNING = (
+    "contexts: [{name: east, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: a}}]\n"
+    "users: [{name: u, user: {"
+)
+
+
+NO_FILE: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(NO_FILE, "expected a kubeconfig", id="no such file"),
+        pytest.param("{", "expected a kubeconfig in YAML", id="no YAML"),
+        pytest.param("", "empty", id="an empty file"),
+        pytest.param("[]", "expected a well-formed kubeconfig", id="no mapping"),
+        pytest.param('{"contexts": [{"name": "east", "context": {"cluster": "c"}}]}', "clusters", id="no clusters"),
+        pytest.param({"contexts": [{"name": "other", "context": {}}]}, "east in ", id="no such context"),
+        pytest.param({"users": [{"name": "other", "user": {}}]}, "no u in users of ", id="no such user"),
+        pytest.param(
+            {"user": {"exec": {**ENV, "args": "get-token"}}},
+            "/user/exec is no list of texts",
+            id="arguments on one line",
+        ),
+        pytest.param({"cluster": {"certificate-authority": "ca.crt"}}, "ca.crt", id="no such certificate file"),
+        pytest.param(
+            {"cluster": {"certificate-authority-data": "="}},
+            "certificate-authority-data of ",
+            id="an authority of nothing",
+        ),
+        pytest.param({"cluster": {"server": None}}, "no key server in ", id="no server"),
+        pytest.param({"user": an_oidc_user()}, "Expected key id-token in ", id="no id-token"),
+        pytest.param(
+            {"user": {"client-key": f"LS0tLS1CRUdJTi{SECRET}"}},
+            "is no name of a file; call it client-key-data",
+            id="a key for a file's name",
+        ),
+        pytest.param({"users": [{"name": "u", "token": SECRET}]}, "no key user in ", id="one level too high"),
+        pytest.param({"user": {"exec": ENV}}, "no key value in ", id="env without value"),
+        pytest.param(f"{BEGINNING}password: !{SECRET}}}}}]\n", "is no YAML from line 3, ", id="a tag"),
+        pytest.param(f"{BEGINNING}password: *{SECRET}}}}}]\n", "is no YAML from line 3, ", id="an alias"),
+        pytest.param(f"{BEGINNING}password: '{SECRET}}}}}]\n", "is no YAML from line ", id="an open quote"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_told_without_what_is_in_it(
+    tmp_path: Path, content: str | dict[str, Any], words: str
+) -> None:
+    if isinstance(content, str):
+        (tmp_path / "config").write_text(content)
+    elif content is not NO_FILE:
+        a_kubeconfig(tmp_path / "config", **{"user": {}, **content})
+    with pytest.raises(ClusterError) as raised:
+        a_connection(str(tmp_path / "config")).header(soon())
+    assert str(raised.value).startswith("east: ")
+    assert words in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert not {"{", "\n"} & set(str(raised.value))
 
 
 def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
@@ -535,48 +516,6 @@ def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
     provider = {"name": "gcp", "config": {"access-token": SECRET, "expiry": "2020-01-01T00:00:00Z"}}
     with pytest.raises(UnauthorisedError, match="its access token has expired"):
         a_connection(a_kubeconfig(tmp_path / "config", {"auth-provider": provider})).header(soon())
-
-
-def _with(folder: Path, **user: Any) -> str:
-    content = json.loads(Path(a_kubeconfig(folder / "config", {})).read_text())
-    content["users"] = [{"name": "u", **user}]
-    (folder / "config").write_text(json.dumps(content))
-    return str(folder / "config")
-
-
-def _broken(folder: Path, user: str) -> str:
-    text = "contexts: [{name: east, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: a}}]\n"
-    (folder / "config").write_text(f"{text}users: [{{name: u, user: {{{user}}}}}]\n")
-    return str(folder / "config")
-
-
-ENV = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "env": [{"name": SECRET}, {"name": "B"}]}
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        pytest.param(lambda folder: _with(folder, user=an_oidc_user()), "Expected key id-token in ", id="no id-token"),
-        pytest.param(
-            lambda folder: _with(folder, user={"client-key": f"LS0tLS1CRUdJTi{SECRET}"}),
-            "is no name of a file; call it client-key-data",
-            id="a key for a file's name",
-        ),
-        pytest.param(lambda folder: _with(folder, token=SECRET), "no key user in ", id="one level too high"),
-        pytest.param(lambda folder: _with(folder, user={"exec": ENV}), "no key value in ", id="env without value"),
-        pytest.param(lambda folder: _broken(folder, f"password: !{SECRET}"), "is no YAML from line 3, ", id="a tag"),
-        pytest.param(lambda folder: _broken(folder, f"password: *{SECRET}"), "is no YAML from line 3, ", id="an alias"),
-        pytest.param(
-            lambda folder: _broken(folder, f"password: '{SECRET}"), "is no YAML from line ", id="an open quote"
-        ),
-    ],
-)
-def test_a_malformed_kubeconfig_is_told_without_what_is_in_it(tmp_path: Path, make: Any, words: str) -> None:
-    with pytest.raises(ClusterError) as raised:
-        a_connection(make(tmp_path)).header(soon())
-    assert words in str(raised.value)
-    assert SECRET not in str(raised.value)
-    assert "{" not in str(raised.value)
 
 
 OPENED: list[str] = []
