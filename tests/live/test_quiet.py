@@ -69,17 +69,6 @@ def test_more_objects_are_more_pages_of_the_same_list(empty_stage):
     begin(empty_stage, {})
 
 
-def test_a_world_that_has_come_to_rest_is_left_alone(stage):
-    for _ in range(3):
-        assert stage.apply().code == 0
-        stage.settle()
-        stage.clear()
-    said = stage.apply()
-    assert (said.code, said.out.splitlines()[-1].partition(". ")[0]) == (0, "No changes")
-    assert stage.writes() == []
-    assert {one.method for one in stage.requests() if "leases" in one.path} <= {"GET"}, "no lock is taken"
-
-
 def begin(stage: Stage, world: dict[str, list[Object]]) -> None:
     stage.write_policies(SMALL)
     stage.fill(world)

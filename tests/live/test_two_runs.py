@@ -64,21 +64,6 @@ def test_each_cluster_is_written_by_one_of_two_runs(stage, other):
     assert work(stage)["east"] > 20
 
 
-def test_with_one_lock_left_the_second_writes_there_only(stage, other):
-    """The first holds the lock of one cluster; what lies on the other alone is done by the second."""
-    go_on = hold(stage, at=1)
-    first = stage.start(*stage.apply_words("--cluster", "west", "-n", "dev"))
-    assert go_on.waiting.wait(OUTLAST)
-    said = other.start(*other.apply_words("--lock-timeout", "1")).ended()
-    assert (said.code, said.err) == (6, "")
-    assert work(other)["west"] == 0
-    assert work(other)["east"] > 20
-    go_on.event.set()
-    assert first.ended().code == 0
-    assert work(stage)["east"] == 0
-    assert work(stage)["west"] > 0
-
-
 def test_two_that_start_together_both_end_and_what_is_left_is_nothing(stage, other):
     runs = [stage.start(*stage.apply_words()), other.start(*other.apply_words())]
     codes = [run.ended().code for run in runs]

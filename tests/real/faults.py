@@ -93,17 +93,6 @@ def gzipped_zeros(count: int) -> bytes:
     return head + block * pieces + end + struct.pack("<LL", checksum, count % 2**32)
 
 
-def flood(length: int) -> Fault:
-    """Answer with so many bytes as they are; the real server never sees the request."""
-
-    def fault(exchange: Exchange) -> None:
-        exchange.answer(200, b"", {}, length=length)
-        for _ in range(length >> 20):
-            exchange.send(bytes(1 << 20))
-
-    return fault
-
-
 def answer(
     status: int, body: bytes | None = None, *, retry_after: int | None = None, headers: Mapping[str, str] | None = None
 ) -> Fault:

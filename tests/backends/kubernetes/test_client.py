@@ -90,17 +90,6 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
         assert not requests.is_away
 
 
-def test_h5_an_answer_that_is_too_long_is_the_fault_of_what_was_asked_for(tmp_path: Path) -> None:
-    def flood(client: socket.socket) -> None:
-        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
-        client.sendall(bytes(99999999))
-
-    with Server(flood) as server:
-        with pytest.raises(MalformedAnswerError, match="get /version: the answer is longer than 32 MiB, expected"):
-            requests_to(server.url, tmp_path, RequestSettings()).send(READ)
-        assert len(server.requests) == 1
-
-
 def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
     limit = TimeLimit()
     with Server(hang) as server:

@@ -89,18 +89,6 @@ def test_whether_nobody_had_it_since_we_looked(api_server: ControlPlane, api_nam
     assert not passed(one), "another one had it when we looked"
 
 
-def test_a_lease_is_renewed_while_it_is_held(
-    api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.1)
-    holder = Holder(api_server, api_namespace, "first")
-    holder.lock.acquire(TimeLimit(0))
-    first = a_lease(api_server, api_namespace)["renewTime"]
-    wait_until(lambda: a_lease(api_server, api_namespace)["renewTime"] != first, "the lease is renewed", 10)
-    assert holder.lock.held()
-    holder.lock.release()
-
-
 def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,17 +185,6 @@ def test_a_server_that_does_not_know_the_time(
         assert holder.lock.held()
         holder.lock.release()
         assert Preflight(holder.requests, holder.connection).server().version
-
-
-def test_a_holder_that_may_live_is_waited_for(api_server: ControlPlane, api_namespace: str) -> None:
-    first, second = (Holder(api_server, api_namespace, name) for name in ("first", "second"))
-    first.lock.acquire(TimeLimit(0))
-    with pytest.raises(LockHeldError, match=f"east: Lease {api_namespace}/{NAME} is held by first, expected it free"):
-        second.lock.acquire(TimeLimit(0.2))
-    first.lock.release()
-    second.lock.acquire(TimeLimit(0.2))
-    assert second.lock.held()
-    second.lock.release()
 
 
 def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
