@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from tests.live import deployed, rights_world
-from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN
 from tests.live.scene import Scene
 from tests.real.fixtures import started
@@ -56,20 +55,6 @@ def granted(scene: Scene) -> Iterator[Any]:
     yield grant
     for one in made:
         scene.api.delete(paths.of(one))
-
-
-def test_runs_with_all_features_need_all_that_is_printed_and_no_more(scene: Scene, granted: Any) -> None:
-    rights = granted(rights_world.POLICIES, "--activator")
-    scene.fill()
-
-    said = scene.apply(APPLY)
-
-    assert said.code == 0, said.out + said.err
-    again = {("get", "events"), ("patch", "events")}  # where a change fails once more
-    every = {(one.group, one.resource, one.verb, one.own, one.name) for one in rights}
-    assert {one for one in every if (one[2], one[1]) not in again} == kinds(scene.proxy.requests, deployed.OWN)
-    assert [request for request in scene.proxy.requests if request.status == 403] == []
-    scene.come_to_rest()
 
 
 def test_kinds_that_no_policy_names_are_no_business_of_a_run(scene: Scene, granted: Any) -> None:

@@ -67,6 +67,8 @@ def test_a_week_saved_what_its_forecast_said(week: Folder) -> None:
     counted = []
     metrics = week.path / "metrics.prom"
     for hour in range(7 * 24 + 1):
+        if (START.hour + hour) % 24 not in (7, 12, 20):  # nothing happens in between
+            continue
         run(week, START + timedelta(hours=hour), "--metrics-file", str(metrics))
         counted.append(totals(metrics).get("reconciler_saved_replica_hours_total", 0.0))
     end = START + timedelta(days=7)
