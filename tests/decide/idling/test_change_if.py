@@ -51,7 +51,7 @@ from tests.decide.idling.idling_policies import (
     run_in,
     services_selector,
 )
-from tests.decide.idling.test_idling_others import RECORD, STAGING
+from tests.decide.idling.test_idled_by_others import RECORD, STAGING
 from tests.decide.idling.world import a_world
 from tests.laws import tries
 
