@@ -300,6 +300,8 @@ def _on_autoscalers() -> Iterator[Attempt]:
     yield _patch("another target of an autoscaler", SCALED, bounds, {"spec": {"scaleTargetRef": {"name": "db"}}})
     down = {"spec": {"behavior": {"scaleUp": {"selectPolicy": "Disabled"}}}}
     yield _patch("an autoscaler that never scales up", SCALED, bounds, down)
+    recorded = {**down, **_annotated("reconciler/previous-scale-up", "null")}
+    yield _patch("one with pods that never scales up, as if it had been idled", SCALED, bounds, recorded)
     yield _delete("an autoscaler deleted", OTHERS, bounds)
     yield _patch("another trigger", SCALED, queue, {"spec": {"triggers": []}})
     yield _patch("paused for ever", SCALED, queue, _annotated("autoscaling.keda.sh/paused", "true"))

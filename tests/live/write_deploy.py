@@ -14,7 +14,7 @@ from tests.live import chart
 from tests.live.deployed import DEPLOY
 
 BEGIN, END = "# From reconciler/workload_kinds.py: ", "# To here."
-OWN_VALUES = {"horizontalpodautoscalers": "spec[.](minReplicas|maxReplicas)"}
+OWN_VALUES = {"horizontalpodautoscalers": "spec[.](minReplicas|maxReplicas|behavior)"}
 """What admission lets us write on kinds that are scaled and are no workloads."""
 
 Section = Callable[[], Iterator[str]]

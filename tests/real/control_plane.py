@@ -65,9 +65,16 @@ class ControlPlane:
     """One control plane in a folder of its own, which must be fresh."""
 
     def __init__(
-        self, folder: Path, parts: Collection[str] = EVERYTHING, flags: Sequence[str] = (), *, issuer: str = ISSUER
+        self,
+        folder: Path,
+        parts: Collection[str] = EVERYTHING,
+        flags: Sequence[str] = (),
+        *,
+        controller_flags: Sequence[str] = (),
+        issuer: str = ISSUER,
     ) -> None:
-        """`parts` run beside etcd and the API server; `flags` are added to those of the API server.
+        """`parts` run beside etcd and the API server; `flags` are added to those of the API server, and
+        `controller_flags` to those of the controllers.
 
         `issuer` is that of its tokens of ServiceAccounts.
         """
@@ -77,7 +84,7 @@ class ControlPlane:
         self.parts = frozenset(parts)
         self.admin_token = secrets.token_hex(16)
         self.ca_file = folder / "ca.crt"
-        self._flags = tuple(flags)
+        self._flags, self._controller_flags = tuple(flags), tuple(controller_flags)
         self._port = 0
         self._etcd_url = ""
         self._processes: list[Process] = []
@@ -244,6 +251,7 @@ class ControlPlane:
                 *alone,
                 f"--service-account-private-key-file={self.folder / 'sa.key'}",
                 f"--controllers={_CONTROLLERS_THAT_RUN}",
+                *self._controller_flags,
             ],
             SCHEDULER: ["kube-scheduler", *client, *alone],
             NODES: [
