@@ -75,7 +75,7 @@ def rbac_command(options: RbacOptions) -> None:
     cluster of the Fleet. The bindings are for its ServiceAccounts reconciler-plan, which may only plan, and reconciler.
     """
     policies, writes = _chosen(read_policies(options.path), options.cluster)
-    served = [*BY_KIND.values(), *options.kinds]
+    served = [*BY_KIND.values(), *policies.fleet.switch_kinds, *options.kinds]
     unknown = sorted(policies.kinds - {kind.kind for kind in served})
     if unknown:
         flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)

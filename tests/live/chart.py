@@ -21,6 +21,7 @@ CHART = DEPLOY / "chart"
 COMPONENTS: Mapping[str, str] = {
     "placement": "placement",
     "clone-sets": "cloneSets",
+    "switches": "switches",
     "activator": "activator",
     "tenants": "tenants",
     "freeze": "freeze",
@@ -38,7 +39,8 @@ COMPONENTS: Mapping[str, str] = {
 
 _ADMISSION, _ROLES = ".Values.admission.enabled", ".Values.roles.create"
 _OF_RUNS = frozenset(
-    f"components/{name}" for name in ("placement/rights.yaml", "clone-sets/rights.yaml", "activator/run-rights.yaml")
+    f"components/{name}"
+    for name in ("placement/rights.yaml", "clone-sets/rights.yaml", "switches/rights.yaml", "activator/run-rights.yaml")
 )
 """The roles that `reconciler rbac` prints, besides those of member/."""
 
@@ -114,6 +116,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "member/admission/own.yaml": {_PROTECTED: _PROTECTED + _MORE_PROTECTED},
     "components/placement/admission.yaml": {_PROTECTED: _PROTECTED + _MORE_PROTECTED},
     "components/clone-sets/admission.yaml": {_PROTECTED: _PROTECTED + _MORE_PROTECTED},
+    "components/switches/admission.yaml": {_PROTECTED: _PROTECTED + _MORE_PROTECTED},
     "base/cronjob.yaml": {
         '"*/10 * * * *"': "{{ .Values.cronJob.schedule | quote }}",
         _POD.format(indent=" " * 10): _PLACED.format(indent=" " * 10, deeper=12, of=_RUNS)

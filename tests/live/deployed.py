@@ -32,6 +32,7 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MEMBER = [DEPLOY / "member" / file for file in ("namespace.yaml", "service-accounts.yaml", "plan.yaml", "apply.yaml")]
 PLACEMENT = DEPLOY / "components" / "placement" / "rights.yaml"
 CLONE_SETS = DEPLOY / "components" / "clone-sets" / "rights.yaml"
+SWITCHES = DEPLOY / "components" / "switches" / "rights.yaml"
 ACTIVATOR_RUN = DEPLOY / "components" / "activator" / "run-rights.yaml"
 ACTIVATOR_RIGHTS = DEPLOY / "components" / "activator" / "rights.yaml"
 ACTIVATOR = DEPLOY / "components" / "activator" / "deployment.yaml"

@@ -168,12 +168,14 @@ def test_the_roles_that_rbac_prints_can_be_left_to_it(rendered: Any, tmp_path: P
     printed = {key[:1] + key[2:] for key in without_helms(yaml.safe_load_all(Folder(tmp_path).call("rbac").out))}
 
     gone = {(kind, name) for kind, _, name in with_all.keys() - without.keys()}
-    assert {one for one in gone if not one[1].endswith(("-placement", "-clone-sets", "-activator"))} == printed
+    assert {
+        one for one in gone if not one[1].endswith(("-placement", "-clone-sets", "-switches", "-activator"))
+    } == printed
     assert {role["metadata"]["name"] for role in deployed_roles()} == {name for _, name in gone}
 
 
 def deployed_roles() -> list[Any]:
-    return [one for one in manifests(*deployed.RIGHTS) if one["kind"] in ("Role", "ClusterRole")]
+    return [one for one in manifests(*deployed.RIGHTS, deployed.SWITCHES) if one["kind"] in ("Role", "ClusterRole")]
 
 
 @pytest.mark.real

@@ -269,6 +269,7 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
         (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
         (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
         (["picker"], deployed.OF_PICKER, ("member/admission",)),
+        (["switches"], [deployed.SWITCHES], ("member/admission", "components/switches")),
         (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
         (["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
         (["no-admission"], [], ()),
@@ -351,7 +352,8 @@ def test_the_documentation_tells_what_each_right_is_for() -> None:
     told = [right for line in DOCUMENT.read_text().splitlines() for right in rights_of_row(line)]
 
     assert sorted(told) == sorted(
-        (one.role, one.own, f"{one.verb} {one.full_name} {one.name}".strip()) for one in deployed.every_grant()
+        (one.role, one.own, f"{one.verb} {one.full_name} {one.name}".strip())
+        for one in deployed.grants(manifests(*deployed.RIGHTS, deployed.SWITCHES))
     )
 
 

@@ -9,13 +9,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from reconciler.switches import SWITCHES
 from reconciler.workload_kinds import SCALABLE_KINDS
 from tests.live import chart
 from tests.live.deployed import DEPLOY
 
-BEGIN, END = "# From reconciler/workload_kinds.py: ", "# To here."
+BEGIN, END = "# From reconciler/", "# To here."
 OWN_VALUES = {"horizontalpodautoscalers": "spec[.](minReplicas|maxReplicas|behavior)"}
 """What admission lets us write on kinds that are scaled and are no workloads."""
+
+_KINDS = "workload_kinds.py"
+_COUNTED_BY_SERVER = {"DaemonSet": ("metadata[.]annotations[.]deprecated[.]daemonset[.]template[.]generation",)}
+"""What the API server itself changes with a switch."""
 
 Section = Callable[[], Iterator[str]]
 
@@ -63,13 +68,77 @@ def scale_fields() -> Iterator[str]:
     yield from ("- name: fields", "  expression: >-", "    {", *",\n".join(rows).split("\n"), "    }")
 
 
+def switches() -> dict[str, list[str]]:
+    """Return the resources of all switches that are known, by API group."""
+    found: dict[str, list[str]] = {}
+    for group, kind in SWITCHES:
+        found.setdefault(group, []).append(SWITCHES[group, kind].plural)
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def role_of_switches(verbs: str) -> Section:
+    """Return the rules of a role that has `verbs` on everything with a switch."""
+    return lambda: (line for group, names in switches().items() for line in rule(group, names, verbs=f"[{verbs}]"))
+
+
+def switches_looked_at() -> Iterator[str]:
+    """Yield the rules of what the admission policy of switches looks at."""
+    for group, names in switches().items():
+        yield from rule(group, names, apiVersions='["*"]', operations="[UPDATE]")
+
+
+def exemptions() -> Iterator[str]:
+    """Yield the operations that take them out of the policy of everything else."""
+    for group, names in switches().items():
+        yield from ("- op: add", "  path: /spec/matchConstraints/excludeResourceRules/-", "  value:")
+        (first, *others) = rule(group, names, apiVersions='["*"]', operations="[UPDATE]")
+        yield from (f"    {line[2:]}" for line in (first, *others))
+
+
+def switch_paths() -> Iterator[str]:
+    """Yield the variables that hold the parts of objects in which switches stand, and the paths of each kind."""
+    parents = {kind.replicas_path[:depth] for kind in SWITCHES.values() for depth in range(1, len(kind.replicas_path))}
+    parents |= {(), ("metadata",), ("metadata", "labels")}
+    yield from ("- name: parts", "  expression: >-", "    [")
+    rows = []
+    for parent in sorted(parents, key=lambda one: (len(one), one)):
+        path = "".join(f"{key}." for key in parent)
+        below = ".metadata" if len(parent) == 1 and parent[0] == "metadata" else "".join(f".?{key}" for key in parent)
+        value = "{}" + below.replace(".?metadata", ".metadata") + (".orValue({{}})" if "?" in below else "")
+        value = value.replace("{{}}", "\0").replace("{}", "%s").replace("\0", "{}")
+        rows.append(f"    {{'path': dyn('{path}'), 'now': {value % 'object'},\n    'was': {value % 'oldObject'}}}")
+    yield from ",\n".join(rows).split("\n")
+    yield from ("    ]", "- name: switches", "  expression: >-", "    {")
+    allowed = []
+    for (group, _), kind in sorted(SWITCHES.items(), key=lambda one: one[1].plural):
+        path = kind.replicas_path
+        least = 2 if path[0] == "spec" else 3
+        counted = _COUNTED_BY_SERVER.get(kind.kind, ())
+        paths = (*counted, *(".".join(path[:depth]).replace(".", "[.]") for depth in range(least, len(path) + 1)))
+        allowed.append(f"    '{kind.plural}.{group}': '{''.join(f'|{one}' for one in paths)}'")
+    yield from ",\n".join(allowed).split("\n")
+    yield "    }"
+
+
 SECTIONS: Mapping[str, Mapping[str, Section]] = {
-    "member/plan.yaml": {"the workloads": role("list")},
-    "member/apply.yaml": {"the workloads": role("get, patch", on_scale="patch")},
-    "one-namespace/rights.yaml": {"the workloads": role("list")},
-    "components/activator/rights.yaml": {"the workloads": role("get, list, patch")},
-    "member/admission/scaled.yaml": {"the workloads": looked_at, "where their scale stands": scale_fields},
-    "member/admission/others.yaml": {"the workloads": looked_at},
+    "member/plan.yaml": {f"{_KINDS}: the workloads": role("list")},
+    "member/apply.yaml": {f"{_KINDS}: the workloads": role("get, patch", on_scale="patch")},
+    "one-namespace/rights.yaml": {f"{_KINDS}: the workloads": role("list")},
+    "components/activator/rights.yaml": {f"{_KINDS}: the workloads": role("get, list, patch")},
+    "member/admission/scaled.yaml": {
+        f"{_KINDS}: the workloads": looked_at,
+        f"{_KINDS}: where their scale stands": scale_fields,
+    },
+    "member/admission/others.yaml": {f"{_KINDS}: the workloads": looked_at},
+    "components/switches/rights.yaml": {
+        "switches.py: the kinds": role_of_switches("list"),
+        "switches.py: the kinds that runs write": role_of_switches("get, patch"),
+    },
+    "components/switches/admission.yaml": {
+        "switches.py: the kinds": switches_looked_at,
+        "switches.py: where their switches stand": switch_paths,
+    },
+    "components/switches/kustomization.yaml": {"switches.py: what another policy looks at": exemptions},
 }
 
 

@@ -1,0 +1,317 @@
+"""Kinds that are switched off in place of being scaled, on a real API server, with the rights of deploy/: each off, on,
+exactly as before, whatever a run is killed at, and beside Argo CD.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from reconciler.switches import SWITCHES
+from tests.live import deployed, switched
+from tests.live.children import called
+from tests.live.stage import CHILDREN, Run
+from tests.live.switched import NAMESPACE, as_stated, switch_of
+from tests.live.test_kills import unanswered, unseen
+from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
+from tests.real.fixtures import started
+from tests.real.objects import a_namespace, an_object
+from tests.real.proxy import Fault, Proxy, is_write
+from tests.real.worlds import Paths, create, create_missing
+from tests.way.calls import Folder
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+
+pytestmark = pytest.mark.real
+
+OFF_AT, ON_AT = "T22:00:00Z", "T07:30:00Z"
+DAYS = ("2035-11-19", "2035-11-20", "2035-11-21", "2035-11-22", "2035-11-23")
+EVENING, MORNING = DAYS[0] + OFF_AT, DAYS[1] + ON_AT
+WRITES = 62
+"""How many writes a run makes at most that switches all of them."""
+
+EVERY = 12
+"""Of how many writes `make test` takes one."""
+
+ALL = [one.kind for one in SWITCHES.values()]
+
+
+@dataclass
+class Desk:
+    """A cluster with objects of every kind, behind a proxy, and the command line on it as our ServiceAccount."""
+
+    plane: ControlPlane
+    proxy: Proxy
+    folder: Folder
+    runs: int = 0
+
+    @property
+    def api(self) -> Api:
+        return self.plane.api
+
+    def write(self, *kinds: str, **spec: Any) -> None:
+        switches = [{"apiVersion": one.api_version, "kind": one.kind} for one in SWITCHES.values()]
+        connection = {"kubeconfig": str(self.folder.path / "kubeconfig.yaml")}
+        fleet = {
+            "home": "member",
+            "clusters": [{"name": "member", "connection": connection}],
+            "limits": {"default": {"perCluster": {"share": "100%"}, "fleet": {"share": "100%"}}},
+            "switches": switches,
+        }
+        idling = {
+            "selector": {"namespaces": {"include": [NAMESPACE]}, "workloads": {"kinds": list(kinds or ALL)}},
+            "idleWhen": [{"schedule": {"timeZone": "UTC", "uptime": ["Mon-Sun 07:00-20:00"]}}],
+            "minAge": "0s",
+            **spec,
+        }
+        documents = [a_policy("Fleet", "mine", fleet), a_policy("IdlingPolicy", "nights", idling)]
+        self.folder.write("policies/all.yaml", yaml.safe_dump_all(documents))
+
+    def words(self, now: str) -> tuple[str, ...]:
+        return ("apply", "policies", "--now", now, "--auto-approve", "--quiet")
+
+    def apply(self, now: str) -> str:
+        said = self.folder.call(*self.words(now))
+        assert [f"{one}" for one in self.proxy.requests if one.status == 403] == []
+        assert said.code == 0, said.out + said.err
+        return said.out
+
+    def start(self, now: str) -> Run:
+        """Apply in a process of its own."""
+        self.runs += 1
+        out, err = self.folder.path / f"run-{self.runs}.out", self.folder.path / f"run-{self.runs}.err"
+        words = (str(self.folder.path), self.words(now), str(out), str(err))
+        process = CHILDREN.Process(target=called, args=words)
+        process.start()
+        return Run(process, out, err)
+
+    def fill(self) -> dict[str, Object]:
+        """Make all objects anew, and return them as they are stated."""
+        self.proxy.reset()
+        paths = Paths(self.api)
+        made = list(switched.objects())
+        for one in (*made, *self.ours()):
+            if self.api.find(paths.of(one)) is not None:
+                self.api.delete(paths.of(one), propagationPolicy="Background", gracePeriodSeconds=0)
+        create(self.api, made)
+        return self.stated()
+
+    def ours(self) -> list[Object]:
+        found = []
+        for version, kind, path in (("v1", "ConfigMap", "/api/v1"), LEASE):
+            listed = self.api.items(f"{path}/namespaces/{deployed.OWN}/{kind.lower()}s")
+            names = [one["metadata"]["name"] for one in listed if "kube" not in one["metadata"]["name"]]
+            found += [an_object(version, kind, name, {"namespace": deployed.OWN}) for name in names]
+        return found
+
+    def objects(self) -> dict[str, Object]:
+        paths, known = Paths(self.api), list(switched.objects())
+        return {one["metadata"]["name"]: {**one, **self.api.get(paths.of(one))} for one in known}
+
+    def stated(self) -> dict[str, Object]:
+        return {name: as_stated(one) for name, one in self.objects().items()}
+
+    def expire_lease(self) -> None:
+        path = f"{LEASE[2]}/namespaces/{deployed.OWN}/leases/reconciler"
+        if self.api.find(path) is not None:
+            change = {"op": "add", "path": "/spec/renewTime", "value": "2001-01-01T00:00:00.000000Z"}
+            self.api.patch(path, [change], JSON_PATCH)
+
+
+LEASE = ("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1")
+
+
+def a_policy(kind: str, name: str, spec: Any) -> Any:
+    return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    from tests.real.control_plane import API_ONLY, ControlPlane
+
+    folder = tmp_path_factory.mktemp("switches")
+    with started(ControlPlane(folder, API_ONLY)) as plane, Proxy(plane.access(), folder / "proxy") as proxy:
+        create(plane.api, switched.definitions())
+        create_missing(plane.api, deployed.manifests(*deployed.RIGHTS, deployed.SWITCHES))
+        deployed.admit(plane.api, deployed.admission(*deployed.ADMISSION, "components/switches"))
+        create_missing(plane.api, [a_namespace(NAMESPACE)])
+        from tests.real.kubeconfig import write_kubeconfig
+
+        write_kubeconfig(folder / "kubeconfig.yaml", {"member": proxy.access(deployed.token(plane))})
+        yield Desk(plane, proxy, Folder(folder))
+
+
+@pytest.fixture
+def desk(cluster: Desk) -> Desk:
+    cluster.write()
+    return cluster
+
+
+def test_each_goes_off_and_comes_back_exactly_as_it_was(desk: Desk) -> None:
+    before = desk.fill()
+    assert len(before) > 2 * len(SWITCHES)
+    desk.apply(EVENING)
+    asleep = desk.objects()
+    offs = {one.kind: one.off for one in SWITCHES.values()}
+    assert {name: switch_of(one) for name, one in asleep.items()} == {
+        name: offs[one["kind"]] for name, one in asleep.items()
+    }
+    assert len([one for one in desk.proxy.writes() if not one.path.startswith("/api/v1")]) < WRITES
+    desk.proxy.reset()
+    desk.apply(EVENING)
+    assert [one for one in desk.proxy.writes() if NAMESPACE in one.path] == []
+    desk.apply(MORNING)
+    assert desk.stated() == before
+
+
+def lost(before: dict[str, Object], now: dict[str, Object]) -> list[str]:
+    """Return what is neither as it was, nor off with a record of what it was."""
+    return [name for name, one in now.items() if as_stated(one) != before[name] and not _is_recorded(before[name], one)]
+
+
+def _is_recorded(was: Object, one: Object) -> bool:
+    kind = SWITCHES[one["apiVersion"].rpartition("/")[0], one["kind"]]
+    texts = one["metadata"].get("annotations", {})
+    value = switch_of({**one, "metadata": {"annotations": was["annotations"]}, "spec": was["spec"]})
+    recorded = json.loads(texts.get("reconciler/previous-value", '"lost"'))
+    return switch_of(one) == kind.off and recorded in (value, {}) and type(recorded) in (type(value), dict)
+
+
+def kills() -> Iterator[Any]:
+    ways: dict[str, Callable[[Run], Fault]] = {"unseen": unseen, "unanswered": unanswered}
+    for first, (name, way) in enumerate(ways.items()):
+        for wakes in (False, True):
+            for number in range(1, WRITES + 1):
+                is_taken = (number - 5 * first) % EVERY == 0
+                marks = () if is_taken else (pytest.mark.soak,)
+                yield pytest.param(way, wakes, number, id=f"{name}-{'on' if wakes else 'off'}-{number}", marks=marks)
+
+
+@pytest.mark.parametrize(("way", "wakes", "number"), list(kills()))
+def test_killed_at_a_write_nothing_is_lost(desk: Desk, way: Callable[[Run], Fault], wakes: bool, number: int) -> None:
+    before = desk.fill()
+    if wakes:
+        desk.apply(EVENING)
+        desk.proxy.reset()
+    run = desk.start(MORNING if wakes else EVENING)
+    rule = desk.proxy.rule(way(run), at=number, matching=is_write)
+    said = run.ended()
+    assert said.code == (-signal.SIGKILL if rule.acted else 0), said
+    assert lost(before, desk.objects()) == []
+    desk.proxy.reset()
+    desk.expire_lease()
+    if not wakes:
+        desk.apply(EVENING)
+        assert all(switch_of(one) is not None for one in desk.objects().values())
+        assert lost(before, desk.objects()) == []
+    desk.apply(MORNING)
+    assert desk.stated() == before
+
+
+def test_what_somebody_changed_since_it_was_planned_is_a_conflict(desk: Desk) -> None:
+    desk.fill()
+    path = Paths(desk.api).of(next(one for one in switched.objects() if one["kind"] == "VirtualMachine"))
+    assert desk.folder.call("plan", "policies", "--now", EVENING, "--quiet", "--out", "plan.json").code == 0
+    desk.api.patch(path, {"spec": {"runStrategy": "Manual"}}, fieldManager="kubectl-edit")
+    words = ("apply", "plan.json", "--policies", "policies", "--now", EVENING, "--quiet", "--approve-differences")
+    said = desk.folder.call(*words)
+    assert "VirtualMachine/virtualmachine" in said.out + said.err
+    assert desk.api.get(path)["spec"]["runStrategy"] == "Manual"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("DaemonSet", {"spec": {"template": {"spec": {"hostPID": True}}}}),
+        ("DaemonSet", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
+        ("Job", {"spec": {"activeDeadlineSeconds": 5}}),
+        ("VirtualMachine", {"spec": {"template": {"spec": {"hostname": "other"}}}}),
+        ("Cluster", {"spec": {"instances": 1}}),
+        ("Cluster", {"metadata": {"annotations": {"cnpg.io/other": "x"}}}),
+        ("Application", {"spec": {"source": {"repoURL": "https://evil.example"}}}),
+        ("Application", {"spec": {"syncPolicy": {"automated": {"prune": False}}}}),
+        ("RayCluster", {"metadata": {"labels": {"a": "b"}}}),
+    ],
+)
+def test_our_accounts_change_nothing_else_of_them(desk: Desk, kind: str, change: Any) -> None:
+    desk.fill()
+    path = Paths(desk.api).of(next(one for one in switched.objects() if one["kind"] == kind))
+    thief = deployed.with_every_right(desk.api, deployed.APPLY)
+    content_type = "application/merge-patch+json"
+    said = deployed.refusal(thief, "PATCH", f"{path}?dryRun=All", change, content_type)
+    assert said.startswith("403 "), said
+    assert "ValidatingAdmissionPolicy 'reconciler-switches'" in said
+
+
+ARGO = "argocd-controller"
+
+
+def declared(kind: str) -> tuple[str, Object]:
+    """Return an object as git declares it, with its path."""
+    (found,) = [one for one in switched.objects() if one["kind"] == kind and one["metadata"]["name"] == kind.lower()]
+    return found["metadata"]["name"], found
+
+
+class ArgoCd:
+    """Heals a VirtualMachine, from the server's side and by force, while its Application says so."""
+
+    def __init__(self, desk: Desk) -> None:
+        paths = Paths(desk.api)
+        self._desk, self._application = desk, paths.of(declared("Application")[1])
+        self.machine, self._declared = paths.of(declared("VirtualMachine")[1]), declared("VirtualMachine")[1]
+
+    def heal(self) -> bool:
+        """Apply what git declares, unless the Application is switched off; return whether it did."""
+        automated = self._desk.api.get(self._application)["spec"]["syncPolicy"]["automated"]
+        if automated.get("enabled") is False:
+            return False
+        self._desk.api.patch(self.machine, self._declared, APPLY_PATCH, fieldManager=ARGO, force="true")
+        return True
+
+    @property
+    def runs(self) -> str:
+        return str(self._desk.api.get(self.machine)["spec"]["runStrategy"])
+
+
+def test_argo_cd_heals_nothing_while_its_application_is_off(desk: Desk) -> None:
+    desk.fill()
+    desk.write("Application", "VirtualMachine")
+    argo = ArgoCd(desk)
+    assert argo.heal()
+    before = desk.stated()
+    for day, next_day in pairwise(DAYS):
+        desk.apply(day + OFF_AT)
+        assert not argo.heal()
+        for time in ("T23:00:00Z", "T23:30:00Z"):
+            said = desk.apply(day + time)
+            assert "contested" not in said
+            assert (argo.heal(), argo.runs) == (False, "Halted")
+        desk.apply(next_day + ON_AT)
+        assert (argo.heal(), argo.runs) == (True, "RerunOnFailure")
+    assert desk.stated() == before
+
+
+def test_argo_cd_that_heals_each_night_ends_contested_and_is_left_alone(desk: Desk) -> None:
+    desk.fill()
+    desk.write("VirtualMachine")
+    argo = ArgoCd(desk)
+    argo.heal()
+    for number, (day, next_day) in enumerate(pairwise(DAYS)):
+        desk.apply(day + OFF_AT)
+        assert argo.runs == ("Halted" if number < 2 else "RerunOnFailure")
+        argo.heal()
+        said = desk.apply(day + "T22:05:00Z")
+        assert argo.runs == "RerunOnFailure"
+        desk.apply(next_day + ON_AT)
+    contest = json.loads(desk.api.get(argo.machine)["metadata"]["annotations"]["reconciler/contested"])
+    assert contest["by"] == ARGO
+    advice = "ignoreDifferences: [{group: kubevirt.io, kind: VirtualMachine, jsonPointers: [/spec/runStrategy]}]"
+    assert advice in said
