@@ -18,7 +18,8 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
+from reconciler.exit_codes import ExitCode
 from reconciler.messages import nearest
 from reconciler.picker.picker import Picker, ReviewedCluster
 from reconciler.picker.webhook import CertificateFiles, Webhook
@@ -29,8 +30,6 @@ _PORT = click.IntRange(1, 65_535)
 
 
 class PickerOptions(RunOptions):
-    """Those of `picker`."""
-
     own_cluster: str | None = option(
         "This cluster of the Fleet.",
         "--cluster",
