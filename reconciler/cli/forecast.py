@@ -96,9 +96,9 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
     if options.snapshot is not None:
         yield options
         return
-    from reconciler.cli.snapshot import Past, recorded, write_snapshot
+    from reconciler.cli.snapshot import recorded, write_snapshot
 
-    recorders, made = recorded(options, policies, Past(past, options.tick))
+    recorders, made = recorded(options, policies, past)
     if not made.clusters:
         raise SnapshotError("no cluster answers, expected one to replay")
     with TemporaryDirectory(prefix="reconciler-replay-") as folder:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.decode.wire import Wire
@@ -70,8 +69,7 @@ def snapshot_command(options: SnapshotOptions) -> int:
     _check(options)
     target = Path(options.directory)
     check_target(target, options.overwrite)
-    past = None if options.past is None else Past(options.past, options.tick)
-    recorders, made = recorded(options, options.policies(), past)
+    recorders, made = recorded(options, options.policies(), options.past)
     if not (options.quiet and made.clusters):
         for what in sorted(made.unknown):
             say(f"warning: {what}: {made.unknown[what]}")
@@ -94,17 +92,13 @@ def _check(options: RunOptions) -> None:
         raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
 
 
-class Past(Struct, frozen=True):
-    """How long ago the recorded answers to queries begin, and how far they are apart."""
-
-    length: timedelta
-    step: timedelta
-
-
-def recorded(options: RunOptions, policies: PolicySet, past: Past | None = None) -> tuple[Mapping[str, Recorder], Plan]:
+def recorded(
+    options: RunOptions, policies: PolicySet, past: timedelta | None = None
+) -> tuple[Mapping[str, Recorder], Plan]:
     """Make a plan of live clusters as `plan` does; return what was read for it, by cluster, and the plan.
 
-    With `past`, the answers to the queries over that time, and all pods, are read too: these tell start times.
+    With `past`, the answers to the queries over that time, one each tick, and all pods, are read too: these tell start
+    times.
 
     Raises:
         UsageError: no cluster has a Prometheus that could be asked.
@@ -125,10 +119,11 @@ def recorded(options: RunOptions, policies: PolicySet, past: Past | None = None)
         what = "no cluster has a Prometheus, expected prometheus: {url: ...} in one"
         raise UsageError(f"{policies.fleet.place}: {what}; without it nobody knows what was measured")
     failures: dict[str, str] = {}
-    count, end = past.length // past.step, _EPOCH + (options.now - _EPOCH) // past.step * past.step
+    step = options.tick
+    count, end = past // step, _EPOCH + (options.now - _EPOCH) // step * step
     for name, metrics in asked.items():
         queries = [render_query(key) for key in policies.query_keys(name)]
-        found = recorded_history(metrics, queries, end - count * past.step, count, past.step)
+        found = recorded_history(metrics, queries, end - count * step, count, step)
         recorders[name].history = found
         failures |= {f"{name}: history of {one}": said.error for one, said in found.answers.items() if said.error}
         with suppress(ClusterError):
