@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigEntry,
@@ -28,9 +26,8 @@ from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
-from reconciler.cli.rotation import rotate, shown_on_failure, verified_access
+from reconciler.cli.rotation import rotate, shown_on_failure, verified_client
 from reconciler.cli.run_options import SERVER, RunOptions
-from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.exit_codes import ExitCode
@@ -93,7 +90,11 @@ def connect_command(options: ConnectOptions) -> int:
     terminal_or(options.auto_approve, "connect")
     policies = options.policies()
     setup = _Setup(_member(policies, subject), policies, options, options.admin_context)
-    place = KubeconfigFile(str(file)) if hub is None else _secret_of(hub, secret or _SECRET, policies, options)
+    if hub is None:
+        place: KubeconfigPlace = KubeconfigFile(str(file))
+    else:
+        client, *_ = verified_client(hub, options)
+        place = KubeconfigSecret(Manifests(client), policies.fleet.namespace, secret or _SECRET)
     wanted = setup.wanted(activator=options.activator, own_token=not options.no_rotation)
     return _connected(setup, place, wanted, options.life, asks=not options.auto_approve)
 
@@ -114,32 +115,21 @@ def _member(policies: PolicySet, name: str) -> FleetCluster:
     return cluster
 
 
-def _secret_of(hub: str, name: str, policies: PolicySet, options: RunOptions) -> KubeconfigSecret:
-    settings = ClusterConnection(hub, sources=CredentialSources(None, options.sources.plugins))
-    connection = Connection(settings)
-    verified_access(hub, connection, options)
-    requests = ApiClient(connection, options.settings)
-    return KubeconfigSecret(Manifests(requests), policies.fleet.namespace, name)
-
-
 class _Setup:
     """A member that is set up with the rights of `context`, None: the one of its name."""
 
     def __init__(self, member: FleetCluster, policies: PolicySet, options: RunOptions, context: str | None) -> None:
         name = member.name
-        settings = ClusterConnection(name, context=context, sources=CredentialSources(None, options.sources.plugins))
-        connection = Connection(settings)
-        requests = ApiClient(connection, options.settings)
-        self.manifests = Manifests(requests)
+        client, connection, self.access = verified_client(name, options, context=context)
+        self.manifests = Manifests(client)
         self.now = options.now
         self.account = ServiceAccount(policies.fleet.namespace, RUN)
         self.entry_name = member.connection.context or name
-        self.access = verified_access(name, connection, options)
         self.title = f"Connect {name} with {connection.context}, {self.access.server}:"
         self._member = member
         self._policies = policies.on(member)
-        self._cluster = KubernetesCluster(name, requests)
-        self._preflight = Preflight(requests, connection)
+        self._cluster = KubernetesCluster(name, client)
+        self._preflight = Preflight(client, connection)
 
     def expiry_of(self, entry: KubeconfigEntry | None) -> datetime | None:
         """Return when the token in `entry` expires; None where another one is needed, or another server.

@@ -14,7 +14,7 @@ from reconciler.pipeline import plan_and_state
 from reconciler.plan.model import Plan
 from reconciler.policy.explain import SCHEMA_KINDS, explain_field, fields, heading, kind_named
 from reconciler.policy.load import read_fleet
-from reconciler.policy.types import PolicySet, Tenant
+from reconciler.policy.types import PolicySet
 from reconciler.report.closest_selector import closest_selector
 from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
@@ -49,7 +49,10 @@ def explain_command(options: ExplainOptions) -> None:
     """
     subject, output, recursive = options.subject, options.output, options.recursive
     if "/" not in subject and not _names_cluster(options, subject):
-        _check_kind(subject)
+        try:
+            kind_named(subject.partition(".")[0])
+        except UsageError as error:
+            raise UsageError(f"{error}; an OBJECT is {EXPECTED}") from None
         if output != "text":
             raise UsageError(
                 f"-o {output}: is for an OBJECT only; `reconciler schema` prints the schema of a kind as JSON"
@@ -78,13 +81,6 @@ def _names_cluster(options: RunOptions, subject: str) -> bool:
         return False
 
 
-def _check_kind(subject: str) -> None:
-    try:
-        kind_named(subject.partition(".")[0])
-    except UsageError as error:
-        raise UsageError(f"{error}; an OBJECT is {EXPECTED}") from None
-
-
 def _recursive(subject: str) -> Iterator[str]:
     """Yield what a kind or a field is, and every field below it as a tree."""
     from textwrap import wrap
@@ -109,7 +105,10 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
     name = object_name(subject)
     if not federated:
         known_cluster(policies.fleet, name, subject)
-        _check_its_own(policies.only, name, subject)
+        tenant = policies.only
+        if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
+            words = f"no namespace of tenant {tenant.name}, expected one of {', '.join(tenant.namespaces)}"
+            raise UsageError(f"{subject}: {name.namespace} is {words}")
     state, made = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
     found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
     if not found:
@@ -117,17 +116,6 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     return made, found
-
-
-def _check_its_own(tenant: Tenant | None, name: ObjectArgument, subject: str) -> None:
-    """Check that an object lies where the tenant of --tenant is looked at.
-
-    Raises:
-        UsageError: it does not.
-    """
-    if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
-        words = f"expected one of {', '.join(tenant.namespaces)}"
-        raise UsageError(f"{subject}: {name.namespace} is no namespace of tenant {tenant.name}, {words}")
 
 
 def _federated(policies: PolicySet, subject: str) -> str:

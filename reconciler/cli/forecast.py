@@ -68,26 +68,16 @@ def forecast_command(options: ForecastOptions) -> int:
     stated, policies = prices_of(options.price), options.policies()
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     if past is None:
-        made = played_forecast(policies, options, timedelta(days=options.days))
+        opened, until = opened_snapshot(options, policies), options.now + timedelta(days=options.days)
+        for warning in () if options.quiet else opened.warnings():
+            say(f"warning: {warning}")
+        made = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
     else:
         with past_snapshot(options, past, policies) as with_history:
             made = replayed(policies, with_history, past)
     check_grouping(made, style.by)
     show(_rendered(made, options.output, style), options.output)
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
-
-
-def played_forecast(policies: PolicySet, options: RunOptions, length: timedelta) -> Forecast:
-    """Return what the runs from the time of `options` on come to, played on its snapshot.
-
-    Raises:
-        SnapshotError: it cannot be read.
-    """
-    opened = opened_snapshot(options, policies)
-    if not options.quiet:
-        for warning in opened.warnings():
-            say(f"warning: {warning}")
-    return forecast(policies, Simulation(policies, opened, options.tick), options.now, options.now + length)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
-from reconciler.backends.protocols import NAMESPACES, Cluster
+from reconciler.backends.protocols import NAMESPACES
 from reconciler.cli.fleet_source import user_of_this_machine
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
@@ -61,14 +61,27 @@ def freeze_command(options: FreezeOptions) -> int:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
     records = FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
-    freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
+    until = records.now + options.length
+    freeze = Freeze(records.cluster, records.namespace, until, reason, by)
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
         return (*(one for one in freezes if not records.is_of(one)), freeze)
 
     written, failures = records.written(change)
     named = scope_of(freeze, records.fleet)
-    _show(options.output, freeze, f"{named}: {freeze_reason(freeze)}", written)
+    if options.output == "json":
+        value = {
+            "cluster": freeze.cluster,
+            "namespace": freeze.namespace,
+            "until": format_time(until),
+            "reason": reason,
+            "by": by,
+            "writtenTo": written,
+        }
+        show_document("Freeze", value, options.output)
+    else:
+        where = f"{counted(len(written), 'cluster')}: {', '.join(written) or 'none'}"
+        show(f"{named}: {freeze_reason(freeze)}\nWritten to {where}.\n")
     return ended(written, failures)
 
 
@@ -99,28 +112,26 @@ class FreezeRecords(Struct, frozen=True):
         return cls(fleet, world, options.now, *_named(options.subject, fleet, world))
 
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
-        """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others."""
+        """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others.
+
+        Freezes that are over go.
+        """
         done: list[str] = []
         failures: list[str] = []
         for cluster in self.fleet.clusters:
             if self.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
                 continue
             try:
-                _write(self.world.access(cluster.name).cluster, self.fleet.namespace, change, self.now)
+                store = ConfigMapStore(self.world.access(cluster.name).cluster, self.fleet.namespace, CONFIG_MAP)
+                found = store.read(KEY)
+                before = () if found is None else read_freezes({KEY: found})
+                after = change(tuple(one for one in before if one.until is not None and self.now < one.until))
+                if after or found is not None:
+                    store.write(KEY, freezes_text(after), found)
                 done.append(cluster.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
                 failures.append(reason_on(cluster.name, error))
         return done, failures
-
-
-def _write(cluster: Cluster, namespace: str, change: FreezesChange, now: datetime) -> None:
-    """Write what becomes of the freezes on one cluster; those that are over go."""
-    store = ConfigMapStore(cluster, namespace, CONFIG_MAP)
-    found = store.read(KEY)
-    before = () if found is None else read_freezes({KEY: found})
-    after = change(tuple(one for one in before if one.until is not None and now < one.until))
-    if after or found is not None:
-        store.write(KEY, freezes_text(after), found)
 
 
 def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
@@ -155,21 +166,6 @@ def _check_namespace(
     if namespace and namespace not in known:
         hint = nearest(namespace, [*known, *also])
         raise UsageError(f"{text}: neither a cluster nor a namespace is called so{hint}")
-
-
-def _show(output: str, freeze: Freeze, text: str, written: Sequence[str]) -> None:
-    if output == "json":
-        value = {
-            "cluster": freeze.cluster,
-            "namespace": freeze.namespace,
-            "until": "" if freeze.until is None else format_time(freeze.until),
-            "reason": freeze.reason,
-            "by": freeze.by,
-            "writtenTo": list(written),
-        }
-        show_document("Freeze", value, output)
-    else:
-        show(f"{text}\nWritten to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}.\n", output)
 
 
 def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:

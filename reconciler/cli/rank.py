@@ -39,7 +39,10 @@ def rank_command(options: RankOptions) -> None:
     state = observe(found, world.sources, scope=options.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, rank_questions(workload, state), world.sources)
-    _check_fewer(workload, state, to)
+    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
+    there = sum(map(is_active, pods)) or workload.spec_replicas  # as far as any pods are known
+    if to is not None and to > there:
+        raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
     ranking = ranking_of(workload, found, state, Run(options.now), to)
     if output == "json":
         show_document("Ranking", _values(ranking), output)
@@ -62,18 +65,6 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
         named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
     return found[0]
-
-
-def _check_fewer(workload: Workload, state: ObservedState, to: int | None) -> None:
-    """Check that `to` is no more than the replicas that `workload` has: its active pods, as far as any are known.
-
-    Raises:
-        UsageError: it is more.
-    """
-    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
-    there = sum(map(is_active, pods)) or workload.spec_replicas
-    if to is not None and to > there:
-        raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
 
 
 def _lines(ranking: Ranking) -> list[str]:

@@ -105,25 +105,25 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
     until = format_time(claims.expires)
     if options.now < claims.half_life:
         return Renewal(f"left as it is until {format_time(claims.half_life)}, its token expires at {until}")
-    sources = CredentialSources(None, options.sources.plugins)
-    settings = ClusterConnection(entry.context, kubeconfig=file, context=entry.context, sources=sources)
-    connection = Connection(settings)
-    verified_access(entry.context, connection, options)
-    client = ApiClient(connection, options.settings)
+    client, *_ = verified_client(entry.context, options, context=entry.context, kubeconfig=file)
     issued = request_token(client, claims.account, claims.life)
     if issued.expires <= claims.expires:
         return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
     return Renewal(f"renewed, its token expires at {format_time(issued.expires)}", issued.token)
 
 
-def verified_access(name: str, connection: Connection, options: RunOptions) -> ServerAccess:
-    """Return how `connection` reaches the cluster `name`.
+def verified_client(
+    name: str, options: RunOptions, *, context: str | None = None, kubeconfig: str | None = None
+) -> tuple[ApiClient, Connection, ServerAccess]:
+    """Return a client of the cluster `name`, and how it reaches that: by `context`, or the one of its name.
 
     Raises:
         UsageError: whoever answers there is not verified, and would get a token.
     """
+    sources = CredentialSources(None, options.sources.plugins)
+    connection = Connection(ClusterConnection(name, kubeconfig=kubeconfig, context=context, sources=sources))
     access = connection.access(options.settings.limit)
     weakness = weakness_of(access)
     if weakness:
         raise UsageError(f"{name}: {connection.context}: {WEAKNESSES[weakness]}, expected https:// and an authority")
-    return access
+    return ApiClient(connection, options.settings), connection, access

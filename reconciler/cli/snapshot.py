@@ -66,7 +66,11 @@ def snapshot_command(options: SnapshotOptions) -> int:
 
     With the same --now, a plan from the snapshot is the plan from the clusters.
     """
-    _check(options)
+    if options.snapshot is not None:
+        words = "is a snapshot already, expected live clusters; copy the folder"
+        raise UsageError(f"--snapshot: {options.snapshot} {words}")
+    if options.namespace and options.context is None:
+        raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
     target = Path(options.directory)
     check_target(target, options.overwrite)
     recorders, made = recorded(options, options.policies(), options.past)
@@ -81,15 +85,6 @@ def snapshot_command(options: SnapshotOptions) -> int:
     if not options.quiet:
         show_lines(_told(target, recorders, at))
     return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
-
-
-def _check(options: RunOptions) -> None:
-    if options.snapshot is not None:
-        raise UsageError(
-            f"--snapshot: {options.snapshot} is a snapshot already, expected live clusters; copy the folder"
-        )
-    if options.filters.namespaces and options.context is None:
-        raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
 
 
 def recorded(

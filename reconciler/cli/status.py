@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 
 import msgspec
 
@@ -128,7 +128,14 @@ def history_command(options: HistoryOptions) -> int:
     """
     name = None if options.subject is None else object_name(options.subject)
     since = options.now - options.since
-    days, failures = _kept(options, since) if options.folder is None else _in_files(options.folder, since)
+    if options.folder is not None:
+        read = read_changes(options.folder, since)
+        days, failures = [Day(read.changes)], list(read.failures)
+    else:
+        fleet = options.fleet()
+        if name is not None:
+            known_cluster(fleet, name, str(options.subject))
+        days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
     found = [one for one in chosen(days, name) if since <= one.time <= options.now]
     for failure in failures:
         say(f"error: {one_line(failure)}")
@@ -140,19 +147,6 @@ def history_command(options: HistoryOptions) -> int:
     else:
         show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
-
-
-def _kept(options: HistoryOptions, since: datetime) -> tuple[list[Day], list[str]]:
-    """Return what the clusters keep from the day of `since` on, and what could not be read."""
-    fleet = options.fleet()
-    if options.subject is not None:
-        known_cluster(fleet, object_name(options.subject), options.subject)
-    return read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
-
-
-def _in_files(folder: str, since: datetime) -> tuple[list[Day], list[str]]:
-    found = read_changes(folder, since)
-    return [Day(found.changes)], list(found.failures)
 
 
 def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:

@@ -86,8 +86,8 @@ def wake_command(options: WakeOptions) -> int:
     asks = asks or (len(waking.found) > MANY and sys.stdin.isatty() and not options.auto_approve)
     approval = Approval(options.output, options, ask=asks)
     world = world.without(state.unreachable)
-    if asks:
-        approve(waking, found, world, options, approval)
+    if asks and not approval.approve(plan(PolicySet(found), world, options.request(), waking.decide_once_asked)):
+        raise ReconcilerError(DECLINED)
     failed = requested(waking, world, quiet=options.quiet)
     with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         control = options.by_hand(Control(shown.counted(approval.choose_all), shown.writing))
@@ -103,13 +103,6 @@ def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...
         return ()  # what cannot be read may be idle
     found: list[Service | Workload] = [*cluster.services, *(one for one in cluster.workloads if one.owner is None)]
     return tuple(IdleWorkload(one) for one in found if name.matches(one.ref))
-
-
-def annotating(waking: _RequestedWake) -> str:
-    """Return which annotations are written, and on what: they come before the plan, which follows from them."""
-    refs = [str(one.asked.ref) for one in waking.found if not one.problem]
-    where = refs[0] if len(refs) == 1 else f"{len(refs)} objects"
-    return f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}"
 
 
 def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
@@ -165,16 +158,6 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mappin
     )
 
 
-def approve(waking: _RequestedWake, fleet: Fleet, world: World, options: WakeOptions, approval: Approval) -> None:
-    """Show what would wake, and ask.
-
-    Raises:
-        ReconcilerError: somebody said no.
-    """
-    if not approval.approve(plan(PolicySet(fleet), world, options.request(), waking.decide_once_asked)):
-        raise ReconcilerError(DECLINED)
-
-
 def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:
     """Check that something idle was found, or at least looked for.
 
@@ -201,25 +184,22 @@ def requests(now: datetime, until: datetime | None) -> dict[str, str]:
 
 
 def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[ExitCode]:
-    """Write the requests, and report them and what could not be written; return the exit codes that this leads to."""
-    if not quiet and not all(one.problem for one in waking.found):
-        say(annotating(waking))
-    failures = request_wakes(waking, world)
+    """Write the requests on everything found, without a lock; report what could not be written, or is in vain, and
+    return the exit codes that this leads to.
+    """
+    asked = [one.asked for one in waking.found if not one.problem]
+    if asked and not quiet:
+        where = str(asked[0].ref) if len(asked) == 1 else f"{len(asked)} objects"
+        say(f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}")
+    failures = [f"{one.asked.ref}: {one.problem}" for one in waking.found if one.problem]
+    for one in asked:
+        try:
+            world.accesses[one.ref.cluster].cluster.write(request_of(one, waking.wanted))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
+            failures.append(reason_of(error))
     for failure in failures:
         say(f"error: {failure}")
     return [ExitCode.PARTIAL] if failures else []
-
-
-def request_wakes(waking: _RequestedWake, world: World) -> tuple[str, ...]:
-    """Write the request on everything found, without a lock; return what could not be written, or is in vain."""
-    failures = [f"{one.asked.ref}: {one.problem}" for one in waking.found if one.problem]
-    for one in waking.found:
-        try:
-            if not one.problem:
-                world.accesses[one.asked.ref.cluster].cluster.write(request_of(one.asked, waking.wanted))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
-            failures.append(reason_of(error))
-    return tuple(failures)
 
 
 def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
