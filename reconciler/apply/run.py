@@ -180,9 +180,11 @@ class ActionRuns:
         except (StoppedError, LockLostError) as error:
             return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
         except (StaleError, NotFoundError, AlreadyExistsError) as error:
-            if not _has_no_namespace(action, error):
-                return Outcome(action.id, OutcomeStatus.STALE, str(error))
-            return replace(failed(action.id, error), refused=True)
+            if isinstance(error, NotFoundError) and action.decision.verb is Verb.CREATE:
+                # Its namespace is missing: a refusal, which does not mend itself.
+                # Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
+                return replace(failed(action.id, error), refused=True)
+            return Outcome(action.id, OutcomeStatus.STALE, str(error))
         except ReconcilerError as error:
             return failed(action.id, error)
 
@@ -206,11 +208,3 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
     return (
         replace(outcome, message="; ".join(part for part in (outcome.message, remark) if part)) if remark else outcome
     )
-
-
-def _has_no_namespace(action: Action, error: ReconcilerError) -> bool:
-    """Return whether a create failed for want of its namespace: that is a refusal, which does not mend itself.
-
-    Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
-    """
-    return isinstance(error, NotFoundError) and action.decision.verb is Verb.CREATE

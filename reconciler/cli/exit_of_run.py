@@ -156,10 +156,10 @@ def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterato
 
 
 def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
-    written = any(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
-    if _locked_out(applied.outcomes) and not written:
+    skipped = bool(applied.outcomes) and all(one.status is OutcomeStatus.SKIPPED for one in applied.outcomes)
+    if skipped and all(one.locked for one in applied.outcomes):
         yield ExitCode.LOCKED
-    if applied.outcomes and not written and all(_left_undone(outcome) for outcome in applied.outcomes):
+    if skipped and not any(one.locked for one in applied.outcomes):
         yield ExitCode.NOTHING_DONE
     if applied.dropped or any(map(_is_undone, applied.outcomes)):
         yield ExitCode.PARTIAL
@@ -168,11 +168,3 @@ def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
 def _is_undone(outcome: Outcome) -> bool:
     """Return whether a change was not made that should be; what a tenant may not do is the fault of that tenant."""
     return outcome.status is not OutcomeStatus.APPLIED and not outcome.tenant
-
-
-def _left_undone(outcome: Outcome) -> bool:
-    return outcome.status is OutcomeStatus.SKIPPED and not outcome.locked
-
-
-def _locked_out(outcomes: Sequence[Outcome]) -> bool:
-    return bool(outcomes) and all(outcome.status is OutcomeStatus.SKIPPED and outcome.locked for outcome in outcomes)

@@ -108,13 +108,9 @@ def roles(
     What a plan needs is granted to both ServiceAccounts, and where nothing is written nothing else but, with
     `own_token`, to renew that. A Secret that no Role can be made for is said.
     """
-    every = _roles(policies, rights) if writes else (one for one in _roles(policies, rights) if _is_of_plan(one))
+    every = [one for one in _roles(policies, rights) if writes or one["metadata"]["name"] == _PLAN]
     run = ServiceAccount(policies.fleet.namespace, RUN)
     return [*every, *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ())]
-
-
-def _is_of_plan(one: Mapping[str, Any]) -> bool:
-    return bool(one["metadata"]["name"] == _PLAN)
 
 
 def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:

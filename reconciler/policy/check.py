@@ -39,7 +39,9 @@ def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
     """
     fleet = next(one.policy for one in built if one.kind == "Fleet")
     for one in built:
-        _warn_of_clusters(one, fleet)
+        for selected, selector in _selectors(one):
+            if not any(map(selector.selects_cluster, fleet.clusters)):
+                one.warn((*selected, "clusters"), "selects no cluster of the Fleet")
         for path, namespace in _namespaces(one):
             if namespace in fleet.protected:
                 one.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
@@ -60,12 +62,6 @@ def conflicts(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
                 f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; "
                 f"what both select {POLICY_KINDS[kind].equals}",
             )
-
-
-def _warn_of_clusters(one: PolicyDocument, fleet: Fleet) -> None:
-    for path, selector in _selectors(one):
-        if not any(selector.selects_cluster(cluster) for cluster in fleet.clusters):
-            one.warn((*path, "clusters"), "selects no cluster of the Fleet")
 
 
 def _selectors(one: PolicyDocument) -> Iterator[tuple[Path, Selector]]:

@@ -299,7 +299,10 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
     for one in kept:
         sets.setdefault(POLICY_KINDS[one.kind].into, []).append(one.policy)
     (fleet,) = sets.pop("fleet")
-    in_order: Any = {into: tuple(sorted(those, key=_namespace_and_name)) for into, those in sets.items()}
+    in_order: Any = {
+        into: tuple(sorted(those, key=lambda one: (getattr(one, "namespace", ""), one.name)))
+        for into, those in sets.items()
+    }
     return PolicySet(
         fleet=fleet,
         **in_order,
@@ -310,7 +313,3 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )
-
-
-def _namespace_and_name(policy: Any) -> tuple[str, str]:
-    return (getattr(policy, "namespace", ""), policy.name)

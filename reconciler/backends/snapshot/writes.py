@@ -234,7 +234,8 @@ class Controllers:
             self._scale(replica_set, share)
         pods = self._active(entry)
         chosen = _pods_to_delete(manifest)
-        self._remove(self._victims(entry, pods, wanted, chosen))
+        for victim in self._victims(entry, pods, wanted, chosen):
+            self._changes.remove(victim)
         left = [pod for owner in (entry, *sets) for pod in self._active(owner)]
         unready = sum(not pod.ready for _, pod in left)
         return with_settled_status(_without_gone(manifest, chosen), scale, wanted, unready)
@@ -297,10 +298,6 @@ class Controllers:
         if count <= 0:
             return first
         return first + [by_name[pod.name] for pod in self._victim_order(rest, count, bool(owner_references(entry)))]
-
-    def _remove(self, victims: Sequence[ManifestEntry]) -> None:
-        for victim in victims:
-            self._changes.remove(victim)
 
 
 def settle_endpoints(index: Index, changes: Changes) -> None:

@@ -286,7 +286,8 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
     texts = given(fields.uptime if stated_as == "uptime" else fields.downtime) or ()
     stated = tuple(_windows(document, (*path, stated_as), texts))
     windows = stated if stated_as == "downtime" else the_rest_of_the_week(stated)
-    words = weekend_warnings(windows) if stated_as == "downtime" else _uptime_warnings(windows)
+    never = [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
+    words = weekend_warnings(windows) if stated_as == "downtime" else never
     for one in (*words, *_inverted(windows, stated_as)):
         document.warn((*path, stated_as), one)
     zone_name = given(fields.time_zone) or ""
@@ -301,11 +302,6 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
         texts=texts,
         place=document.place,
     )
-
-
-def _uptime_warnings(windows: tuple[WeeklyWindow | AbsoluteWindow, ...]) -> list[str]:
-    """Return what is probably a mistake in an uptime that leaves `windows`; its weekends are as somebody wrote them."""
-    return [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
 
 
 def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) -> list[str]:
