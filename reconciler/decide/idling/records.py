@@ -45,11 +45,11 @@ from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
-from reconciler.workload_kinds import PREVIOUS_VALUES, Scalar, WorkloadKind, same_scalar
+from reconciler.workload_kinds import PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
-_OF_RECORD = (*_RECORD, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
+_OF_RECORD = (*_RECORD, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
 SOMEBODY_ELSE = "somebody else"
@@ -182,13 +182,14 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
     kind = workload.kind
     previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
     previous |= {kind.record: _previous_text(record, kind)} if kind.is_switch else {}
+    has_scale = kind.counts and workload.ref.kind != SCALE_UP.kind  # the minimum of an autoscaler is none
     return {
         IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),
         PREVIOUS_SCALE: None if kind.is_switch else str(record.replicas),
         **previous,
         SCALE_REASON: IDLED,
-        SCALE_PREVIOUS: None,
+        SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
         IDLED_TO: str(record.idled_to),
         idling_owner_key(workload.annotations): idling_owner_text(record.fleet, record.policy),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),

@@ -255,10 +255,10 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
     """
     scale, now = choice.subject.scale, context.run.now
     annotations = scale.written.annotations
-    known = not (scale.counts and scale.kind.counts) or SCALE_PREVIOUS in annotations
+    previous = annotations.get(SCALE_PREVIOUS, str(record.replicas))
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
-        **({} if known else {SCALE_PREVIOUS: str(record.replicas)}),
+        **({SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}),
         AWAKE_SINCE: format_time(now),
         AWAKE_UNTIL: format_time(awake_until(choice, record, now)),
     }

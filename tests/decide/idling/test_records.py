@@ -62,6 +62,7 @@ def test_the_marks_are_written_as_the_seed_has_them():
             **both,
             "replicas": 0,
             "idling.kubernetes.io/previous-scale": "3",
+            "scale.kubernetes.io/previous-scale": "3",
             "scale.kubernetes.io/scale-reason": "Idled",
             "scale.kubernetes.io/scale-time": "2026-11-20T22:00:00Z",
             "reconciler/last-idled": (

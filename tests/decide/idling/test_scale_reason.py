@@ -68,7 +68,7 @@ def test_once_its_writer_scales_it_up_it_is_idled_again_another_night():
     run_in(world)
     annotations = world.objects[WEB].annotations
     assert (world.replicas(WEB), annotations[REASON], world.remembered(WEB)) == (0, "Idled", 4)
-    assert PREVIOUS not in annotations
+    assert annotations[PREVIOUS] == "4"
 
 
 def test_a_hand_above_the_floor_keeps_its_reason():
@@ -78,6 +78,7 @@ def test_a_hand_above_the_floor_keeps_its_reason():
     assert ("release", "Deployment/web") in verbs(run_in(world))
     annotations = world.objects[WEB].annotations
     assert (annotations[REASON], annotations[TIME]) == ("Maintenance", "2026-11-20T22:00:40Z")
+    assert PREVIOUS not in annotations  # it is up, and nobody scaled it down
 
 
 @pytest.mark.parametrize("floor", [1, 2], ids=["below its minimum", "at its minimum"])
