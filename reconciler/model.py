@@ -78,17 +78,19 @@ class FieldWriter(Struct, frozen=True):
 class Switch(Struct, frozen=True):
     """How an object is switched off: `kind` says where and by which value; `value` is what stands there now.
 
-    `has_map` False: the map that would hold it is absent. `alone`: nothing else stands in that map.
+    `has_map` False: the map that would hold it is absent. `alone`: nothing else stands in that map. `finished`: the
+    object never runs again, which is as good as off.
     """
 
     kind: WorkloadKind
     value: Scalar = None
     has_map: bool = True
     alone: bool = False
+    finished: bool = False
 
     @property
     def is_off(self) -> bool:
-        return same_scalar(self.value, self.kind.off)
+        return self.finished or same_scalar(self.value, self.kind.off)
 
 
 class Workload(Struct, frozen=True):

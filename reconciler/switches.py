@@ -29,7 +29,7 @@ def _annotation(key: str) -> tuple[str, ...]:
 
 _ROWS = (
     # kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job": its active pods are deleted.
-    switch_kind("batch/v1", "Job jobs", _SUSPEND, True),
+    switch_kind("batch/v1", "Job jobs", _SUSPEND, True, finished=("Complete", "Failed")),
     # A node that has this label does not exist, so that the controller deletes its pods. Source: kubernetes
     # pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
     switch_kind(
@@ -69,7 +69,7 @@ _ROWS = (
         ready=Ready(path=("status", "state"), value="ready"),
     ),
     # kubernetes-sigs/jobset api/jobset/v1alpha2/jobset_types.go, JobSetSpec: all its Jobs are suspended.
-    switch_kind("jobset.x-k8s.io/v1alpha2", "JobSet jobsets", _SUSPEND, True),
+    switch_kind("jobset.x-k8s.io/v1alpha2", "JobSet jobsets", _SUSPEND, True, finished=("Completed", "Failed")),
     # kubeflow/kubeflow components/notebook-controller/pkg/culler: that the annotation is there stops it, at any value.
     switch_kind(
         "kubeflow.org/v1",

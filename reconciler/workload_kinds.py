@@ -59,8 +59,9 @@ class WorkloadKind(Struct, frozen=True):
     `follow` are the fields of its status that say the replicas too, once it is settled. `custom`: a
     CustomResourceDefinition, or a Fleet, has to say where its scale is.
 
-    Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before, and
-    `in_map` says that the last part of the path is a key of a map, which is made where it is absent.
+    Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before;
+    `in_map` says that the last part of the path is a key of a map, which is made where it is absent; `finished` are
+    conditions of an object that never runs again.
     """
 
     group: str
@@ -78,6 +79,7 @@ class WorkloadKind(Struct, frozen=True):
     record: str = PREVIOUS_VALUE
     in_map: bool = False
     ready: Ready | None = None
+    finished: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:

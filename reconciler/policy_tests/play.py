@@ -17,7 +17,7 @@ from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
 from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
-from reconciler.model import ObjectRef, QueryAnswer, Sample
+from reconciler.model import QueryAnswer, Sample
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, SeriesFields
 from reconciler.policy.types import PolicySet
@@ -25,7 +25,7 @@ from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
 from reconciler.report.change_words import name_of
 from reconciler.report.reason_words import common_zone
-from reconciler.workload_kinds import workload_kind
+from reconciler.workload_kinds import WorkloadKind, workload_kind
 from reconciler.world import victim_order
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,17 +105,18 @@ def _happened(
     if ref is None:
         return named, "an object", "none of that name"
     try:
-        simulation.change(ref, _change(event, ref, now))
+        scaled = simulation.clusters[ref.cluster].workload(ref)
+        kind = workload_kind(ref.kind) if scaled is None else scaled.kind
+        simulation.change(ref, _change(event, kind, now))
     except ClusterError as error:
         return name_of(ref), "the change is possible", str(error)
     return None
 
 
-def _change(event: GivenFields, ref: ObjectRef, now: datetime) -> Mapping[str, object]:
+def _change(event: GivenFields, kind: WorkloadKind, now: datetime) -> Mapping[str, object]:
     """Return what happens to an object, as a merge patch."""
     replicas, fields = given(event.replicas), given(event.fields)
     if replicas is not None:
-        kind = workload_kind(ref.kind)
         value: Any = kind.value_at(replicas)
         for key in reversed(kind.replicas_path):
             value = {key: value}

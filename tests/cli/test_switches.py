@@ -226,3 +226,82 @@ def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk)
     text = (desk.path / "policies" / "all.yaml").read_text()
     desk.write("policies/all.yaml", text.replace("selector: {workloads:", "selector: {services: {}, workloads:"))
     assert "Notebook/it has a switch and is not woken by traffic; select it by its kind" in desk.plan(EVENING).out
+
+
+DONE = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+def test_a_job_that_finished_is_left_alone(desk):
+    job = {**an_object(SWITCHES["batch", "Job"]), "status": DONE}
+    put(desk, job)
+    assert "No changes." in desk.plan(EVENING).out
+
+
+def test_a_job_of_a_cron_job_is_left_alone(desk):
+    job = an_object(SWITCHES["batch", "Job"])
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u-1", "controller": True}
+    job["metadata"]["ownerReferences"] = [owner]
+    put(desk, job)
+    assert "No changes." in desk.plan(EVENING).out
+
+
+TIERS = """
+---
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: later}
+spec:
+  selector: {workloads: {kinds: [Job]}}
+  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
+  minAge: 0s
+  wakeOrder: {group: shop, tier: 10}
+"""
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_later_tier_waits_until_it_is_ready(desk, up):
+    widget = {**WIDGET, "spec": {"power": {"level": 7}}, "status": {"up": up}}
+    switches = (WIDGETS, {"apiVersion": "batch/v1", "kind": "Job"})
+    put(desk, widget, an_object(SWITCHES["batch", "Job"]), switches=switches, kinds="Widget")
+    text = (desk.path / "policies" / "all.yaml").read_text()
+    text = text.replace("  minAge: 0s", "  minAge: 0s\n  wakeOrder: {group: shop, tier: 0}")
+    desk.write("policies/all.yaml", text + TIERS)
+    desk.applied(EVENING)
+    said = desk.apply(MORNING)
+    assert ("not ready" in said.out) is not up, said.out
+
+
+def test_policies_that_cannot_be_used_still_wake_what_is_due(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.applied(EVENING)
+    text = (desk.path / "policies" / "all.yaml").read_text()
+    desk.write("policies/all.yaml", text.replace("minAge: 0s", "minAge: soon"))
+    assert desk.apply(MORNING).code == 3
+    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
+
+
+def test_a_forecast_counts_no_replicas_of_it(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    said = desk.call("forecast", "policies", "--snapshot", "snapshot", "--now", EVENING, "--days", "2")
+    assert said.code == 0, said
+    assert "Widget" in said.out
+
+
+POLICY_TEST = """
+snapshot: ../snapshot
+cases:
+  - name: off at night, on by hand
+    at: 2026-11-26T22:00:00Z
+    expect: [{object: east/dev/Widget/w, state: idle, replicas: 0, policy: nights}]
+    then:
+      - at: 2026-11-26T23:00:00Z
+        given: [{scale: east/dev/Widget/w, replicas: 1}]
+        expect: [{object: east/dev/Widget/w, state: awake, replicas: 1}]
+"""
+
+
+def test_a_policy_test_says_that_it_is_off_and_that_a_hand_switches_it_on(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.write("policies/widgets_test.yaml", POLICY_TEST)
+    said = desk.call("test", "policies")
+    assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said

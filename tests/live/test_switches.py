@@ -22,6 +22,7 @@ from tests.live.switched import NAMESPACE, as_stated, switch_of
 from tests.live.test_kills import unanswered, unseen
 from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
 from tests.real.fixtures import started
+from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_namespace, an_object
 from tests.real.proxy import Fault, Proxy, is_write
 from tests.real.worlds import Paths, create, create_missing
@@ -143,8 +144,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         create_missing(plane.api, deployed.manifests(*deployed.RIGHTS, deployed.SWITCHES))
         deployed.admit(plane.api, deployed.admission(*deployed.ADMISSION, "components/switches"))
         create_missing(plane.api, [a_namespace(NAMESPACE)])
-        from tests.real.kubeconfig import write_kubeconfig
-
         write_kubeconfig(folder / "kubeconfig.yaml", {"member": proxy.access(deployed.token(plane))})
         yield Desk(plane, proxy, Folder(folder))
 
@@ -249,6 +248,40 @@ def test_our_accounts_change_nothing_else_of_them(desk: Desk, kind: str, change:
     said = deployed.refusal(thief, "PATCH", f"{path}?dryRun=All", change, content_type)
     assert said.startswith("403 "), said
     assert "ValidatingAdmissionPolicy 'reconciler-switches'" in said
+
+
+def test_a_snapshot_says_of_them_what_the_cluster_does(desk: Desk) -> None:
+    desk.fill()
+    for now in (EVENING, MORNING):
+        said = desk.folder.call("snapshot", f"at{now[:10]}", "--policies", "policies", "--now", now, "--overwrite")
+        assert said.code == 0, said
+        at = ("policies", "--now", now, "--run-id", "one", "-o", "json")
+        live, read = (
+            json.loads(desk.folder.call("plan", *at, *more).out)["actions"]
+            for more in ((), ("--snapshot", f"at{now[:10]}"))
+        )
+        assert len(live) == len(list(switched.objects()))
+        shown = ("object", "verb", "before", "after")
+        assert [{key: one[key] for key in shown} for one in read] == [{key: one[key] for key in shown} for one in live]
+        desk.apply(now)
+
+
+def test_doctor_finds_that_nothing_is_missing(desk: Desk) -> None:
+    said = desk.folder.call("doctor", "policies")
+    assert "plan and apply have all rights" in said.out, said
+
+
+def test_uninstall_switches_all_on_and_takes_every_mark_off(desk: Desk) -> None:
+    before = desk.fill()
+    desk.apply(EVENING)
+    file = desk.folder.path / "kubeconfig.yaml"
+    write_kubeconfig(file, {"member": desk.plane.access()})
+    said = desk.folder.call("uninstall", "--policies", "policies", "--now", EVENING, "--yes")
+    write_kubeconfig(file, {"member": desk.proxy.access(deployed.token(desk.plane))})
+    assert said.code == 0, said
+    assert desk.stated() == before
+    left = [key for one in desk.objects().values() for key in one["metadata"].get("annotations", {})]
+    assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
 
 
 ARGO = "argocd-controller"

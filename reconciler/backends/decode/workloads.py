@@ -186,6 +186,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             None if strange else found,
             has_map=holder is not None,
             alone=isinstance(holder, Mapping) and holder.keys() == {key},
+            finished=any(is_ready(value, Ready(type=one)) for one in kind.finished),
         ),
         "no_place": f"{'.'.join(kind.replicas_path)} with a single value" if strange else missing or beyond,
         "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),

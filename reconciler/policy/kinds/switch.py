@@ -131,7 +131,9 @@ def _kind_of(one: SwitchFields, group: str, version: str) -> WorkloadKind:
         path, in_map = path_of(text), "[" in text
         off: Scalar = None if one.off is UNSET else one.off
         kind = switch_kind(one.api_version, f"{one.kind} {one.kind.lower()}s", path, off, in_map=in_map)
-        known = kind if known is None else structs.replace(kind, plural=known.plural, ready=known.ready)
+        if known is not None:
+            kind = structs.replace(kind, plural=known.plural, ready=known.ready, finished=known.finished)
+        known = kind
     assert known is not None
     more: dict[str, Any] = {"version": version}
     more |= {} if plural is None else {"plural": plural}
