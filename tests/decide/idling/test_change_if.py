@@ -14,7 +14,7 @@ from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.idling.change_if import after, all_changes
-from reconciler.model import ObservedState
+from reconciler.model import ObservedState, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -127,7 +127,7 @@ def asked(at: str) -> dict[str, Any]:
         pytest.param(EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed", id="an exclusion too"),
         pytest.param(ROLLING, {}, f"{OPENS} and the rollout ends", id="a rollout too"),
         pytest.param({}, {"hpa": "Leave"}, f"{OPENS} and autoscalers.hpa is Idle", id="an autoscaler too"),
-        pytest.param({"terminating": True}, {}, "", id="what nobody lifts"),
+        pytest.param({"terminating": True}, {}, "", id="what nobody ends"),
         pytest.param(asked("2026-11-20T18:00:00Z"), {}, OPENS, id="a request that is over by then"),
         pytest.param(asked("2026-11-20T23:00:00Z"), {}, "it is 2026-11-20T23:00:00Z or later", id="a later request"),
         pytest.param(asked("2026-11-23T09:00:00Z"), {}, "", id="a request of after the window"),
@@ -254,7 +254,7 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
         pytest.param({"reconciler/exclude-until": ENDS}, "reconciler/exclude-until is removed", id="past the window"),
     ],
 )
-def test_of_all_that_time_lifts_the_latest_counts(annotations, change):
+def test_of_all_that_time_ends_the_latest_counts(annotations, change):
     assert told(up(annotations=annotations)) == ("stays awake", change)
 
 
@@ -318,7 +318,7 @@ UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
 def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service, namespace, change):
     state = a_state(
         a_cluster(
-            services=(a_service(annotations=service),),
+            services=(a_service(annotations=service), a_service("web2", selector={"app": "web"})),
             workloads=(a_workload(annotations=workload),),
             namespaces=(a_namespace("shop", annotations=namespace),),
         )
@@ -400,7 +400,7 @@ def all_of(*changes: ChangeIf) -> ChangeIf | None:
         pytest.param((), None, id="nothing"),
         pytest.param((at(1), at(3), at(2)), at(3), id="the latest"),
         pytest.param((at(1), None), None, id="one of which nothing is known"),
-        pytest.param((ROLLOUT, at(1), READABLE), all_of(at(1), ROLLOUT, READABLE), id="what time does not lift"),
+        pytest.param((ROLLOUT, at(1), READABLE), all_of(at(1), ROLLOUT, READABLE), id="what time does not end"),
         pytest.param((all_of(at(3), ROLLOUT), at(1)), all_of(at(3), ROLLOUT), id="one that takes several"),
         pytest.param((all_of(at(1), ROLLOUT), at(3)), all_of(at(3), ROLLOUT), id="one that takes several, earlier"),
         pytest.param((at(8), at(1)), None, id="when the window ends"),
@@ -411,7 +411,7 @@ def all_of(*changes: ChangeIf) -> ChangeIf | None:
         ),
     ],
 )
-def test_all_changes_several_blockers(changes, expected):
+def test_what_ends_several_causes(changes, expected):
     assert all_changes(changes, NIGHT + timedelta(hours=8)) == expected
 
 
@@ -419,7 +419,10 @@ def test_all_changes_several_blockers(changes, expected):
 
 
 class Situation(NamedTuple):
-    """All that a decision is made from; `busy` and `waking` are the values of the two metrics, None for no series."""
+    """All that a decision is made from; `busy` and `waking` are the values of the two metrics, None for no series.
+
+    The policy selects the Service web, the `second` one the Service web2: what is behind both has two verdicts.
+    """
 
     state: ObservedState
     policy: IdlingPolicy
@@ -427,12 +430,16 @@ class Situation(NamedTuple):
     now: datetime
     busy: float | None
     waking: float | None
+    second: IdlingPolicy | None = None
 
     def outcomes(self) -> dict[str, tuple[str, ChangeIf | None]]:
-        busy, waking = (() if one is None else (("web", one),) for one in (self.busy, self.waking))
-        said = answers(*busy, policy="p") | answers(*waking, policy="p", query="queue")
+        said: dict[QueryKey, QueryAnswer] = {}
+        for name, service in (("p", "web"), ("q", "web2")):
+            busy, waking = (() if one is None else ((service, one),) for one in (self.busy, self.waking))
+            said |= answers(*busy, policy=name) | answers(*waking, policy=name, query="queue")
         state = replace(self.state, answers=said)
-        found = decided(state, self.policy, now=self.now, fleet=self.fleet).desired.explanations
+        policies = (self.policy,) if self.second is None else (self.policy, self.second)
+        found = decided(state, *policies, now=self.now, fleet=self.fleet).desired.explanations
         return {one.ref.name: (one.outcome, one.change_if) for one in found}
 
     def changed(self, name: str, change: Any) -> Situation:
@@ -478,12 +485,16 @@ class Situation(NamedTuple):
 
 def _field_is(now: Situation, _object: str, values: Any) -> Situation:
     fields = {"autoscalers.hpa": {"autoscalers": Autoscalers()}, "mode": {"mode": "Enforce"}}
-    return now._replace(policy=replace(now.policy, **fields[values["field"]]))
+    second = None if now.second is None else replace(now.second, **fields[values["field"]])
+    return now._replace(policy=replace(now.policy, **fields[values["field"]]), second=second)
 
 
 _MADE_TRUE: dict[ChangeIfCode, Any] = {
     ChangeIfCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
     ChangeIfCode.UNCONTESTED: lambda now, name, _values: now.without(name, "reconciler/contested"),
+    ChangeIfCode.RECORD_READABLE: lambda now, name, _values: now.changed(
+        name, lambda one: replace(one, annotations={**one.annotations, **RECORD})
+    ),
     ChangeIfCode.RECORD_REMOVED: lambda now, name, _values: now.without(name, *RECORD, *STAGING),
     ChangeIfCode.ROLLOUT_ENDS: lambda now, name, _values: now.changed(
         name, lambda one: replace(one, observed_generation=one.generation)
@@ -504,6 +515,7 @@ _MADE_TRUE: dict[ChangeIfCode, Any] = {
     ChangeIfCode.FIELD_IS: _field_is,
 }
 
+BROKEN = {**RECORD, "idling.kubernetes.io/idled-at": "now", "reconciler/owner": "production/IdlingPolicy/p"}
 ANNOTATIONS = (
     {"reconciler/exclude": "true"},
     {"reconciler/exclude-until": "2026-11-20T23:00:00Z"},
@@ -515,6 +527,7 @@ ANNOTATIONS = (
     {"reconciler/contested": '{"by":"argocd"}'},
     WOKEN_NOW,
     RECORD | STAGING,
+    BROKEN,
 )
 EXCLUSIONS = ({}, {}, {}, {"reconciler/exclude": "true"}, {"reconciler/exclude-until": "2026-11-20T23:30:00Z"})
 
@@ -532,10 +545,11 @@ def workloads(draw: st.DrawFn, name: str) -> Any:
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> IdlingPolicy:
+def policies(draw: st.DrawFn, name: str = "p", service: str = "web") -> IdlingPolicy:
     criteria = draw(st.sampled_from(((a_schedule(),), (a_metric(),), (a_schedule(), a_metric()))))
     return a_policy(
-        "p",
+        name,
+        selector=services_selector(services=ObjectSelector((service,))),
         idle_when=draw(st.sampled_from((AllOf, AnyOf)))(criteria),
         min_age=draw(st.sampled_from((timedelta(0), timedelta(hours=12), timedelta(days=3)))),
         min_awake=draw(st.sampled_from((timedelta(0), timedelta(hours=2), timedelta(days=3)))),
@@ -550,24 +564,25 @@ def policies(draw: st.DrawFn) -> IdlingPolicy:
 def situations(draw: st.DrawFn) -> Situation:
     """Something that runs, or was idled at night by the same policy, and up to one neighbour behind its Service."""
     policy, web = draw(policies()), draw(workloads("web"))
+    second = draw(policies("q", "web2"))
     fleets = (a_fleet(), a_fleet(), of_state("ReadOnly"), of_state("Frozen"), a_fleet(protected_namespaces=("shop",)))
     neighbours = draw(st.lists(workloads("api"), max_size=1))
     now, busy, waking = (draw(st.sampled_from(one)) for one in ((NOON, NIGHT, MONDAY), (0, 4, None), (0, 9, None)))
     hpas = (an_hpa(minimum=1),) if draw(st.booleans()) else ()
     if draw(st.booleans()):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, replace(a_policy("p"), wake=policy.wake))
+        world = a_world(a_service(), a_service("web2", selector={"app": "web"}), a_workload(), now=NIGHT)
+        run_in(world, *(a_policy(one.name, selector=one.selector, wake=one.wake) for one in (policy, second)))
         state, now = world.state(), draw(st.sampled_from((SOON, MONDAY)))
     else:
         service, namespace = (draw(st.sampled_from(EXCLUSIONS)) for _ in range(2))
         cluster = a_cluster(
-            services=(a_service(annotations=service),),
+            services=(a_service(annotations=service), a_service("web2", selector={"app": "web"})),
             workloads=(web, *neighbours),
             autoscalers=hpas,
             namespaces=(a_namespace("shop", annotations=namespace),),
         )
         state = a_state(cluster)
-    return Situation(state, policy, draw(st.sampled_from(fleets)), now, busy, waking)
+    return Situation(state, policy, draw(st.sampled_from(fleets)), now, busy, waking, second)
 
 
 @tries(600)
