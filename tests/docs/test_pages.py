@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.policy.json_schema import policy_schema
 from reconciler.policy.load import read_policies
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
+from tests.report.json_schema import policy_schema
 
 LANGUAGES = {"console", "text", "yaml", "json", "python", "sh", "bash", "promql"}
 FLEET = """\

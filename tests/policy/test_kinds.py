@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.policy.json_schema import policy_schema
 from reconciler.policy.kinds.federated_replica_set import Preferences
 from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.kinds.replica_set import PREFERENCES
@@ -20,6 +19,7 @@ from reconciler.policy.schemas import load_schema, validator_of
 from tests.laws import tries
 from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
+from tests.report.json_schema import policy_schema
 
 
 def fits(value: Any, fields: type[msgspec.Struct]) -> bool:

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from reconciler.cli.app import run
 from reconciler.errors import UsageError
 from reconciler.policy.explain import schema_of
-from reconciler.policy.json_schema import any_policy_schema, policy_schema
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import load
 from reconciler.policy.schemas import load_schema, schema_folder, validator_of
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
 from tests.policy.base import OF_ALL_KINDS
+from tests.report.json_schema import any_policy_schema, policy_schema
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Deployment")
 REPOSITORY = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from reconciler.apply.changes import Change
 from reconciler.plan.documents import PlanDocument
-from reconciler.policy.json_schema import json_schema
 from reconciler.report.json import ReportDocument
+from tests.report.json_schema import json_schema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 OUTPUTS = {"Plan": PlanDocument, "Report": ReportDocument, "Change": Change}

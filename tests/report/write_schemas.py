@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from reconciler.policy.json_schema import any_policy_schema, policy_schema
 from reconciler.policy.policy_kinds import POLICY_KINDS
+from tests.report.json_schema import any_policy_schema, policy_schema
 from tests.report.validators import OUTPUTS, SCHEMAS, output_schema
 
 if __name__ == "__main__":

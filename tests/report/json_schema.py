@@ -1,4 +1,4 @@
-"""The published JSON Schemas, made from the structs that define documents; a run reads what was made (schemas.py)."""
+"""The published JSON Schemas, made from the structs that define documents; a run reads what was made."""
 
 from __future__ import annotations
 
