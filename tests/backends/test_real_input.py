@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from reconciler.backends.protocols import NAMESPACES, SERVICES, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.model import Workload
-from tests.backends.folders import a_snapshot_cluster, patch
 
 
 @pytest.fixture
@@ -45,23 +43,3 @@ def test_what_others_wrote(real_input: Path, folder: str, kinds: dict[str, int],
     assert len(cluster.list(SERVICES)) == services
     assert [one.ref.name for one in cluster.list(NAMESPACES)] == ["default"]
     assert cluster.identity() == folder
-
-
-@pytest.mark.parametrize("folder", ["online-boutique", "guestbook", "cassandra"])
-def test_what_others_wrote_can_be_idled_and_woken(tmp_path: Path, real_input: Path, folder: str) -> None:
-    shutil.copytree(real_input / folder, tmp_path / folder, copy_function=shutil.copyfile)
-    cluster = a_snapshot_cluster(tmp_path / folder, {}, folder)
-    for before in workloads_in(cluster):
-        test = ("test", "/spec/replicas", before.replicas)
-        zero = ("add" if before.replicas is None else "replace", "/spec/replicas", 0)
-        cluster.write(patch(before.ref, test, zero, uid=before.uid))
-        cluster.write(
-            patch(before.ref, ("test", "/spec/replicas", 0), ("replace", "/spec/replicas", before.spec_replicas))
-        )
-    after = workloads_in(a_snapshot_cluster(tmp_path / folder, {}, folder))
-    assert [(one.ref, one.spec_replicas, one.template_labels) for one in after] == [
-        (one.ref, one.spec_replicas, one.template_labels)
-        for one in workloads_in(
-            SnapshotCluster(Store(real_input / folder, folder), victim_order=lambda pods, count, _: pods[:count])
-        )
-    ]
