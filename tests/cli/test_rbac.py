@@ -11,56 +11,25 @@ import yaml
 from tests.live import deployed, rights_world
 from tests.real.objects import manifests
 from tests.way.calls import Folder, Said
+from tests.way.manifests import documents, downscale, fleet, idling, policy, template
 
-FLEET = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: east, clusters: [{name: east}]}
-"""
-IDLING = """
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  selector: {namespaces: {include: [dev]}, workloads: {kinds: [KINDS]}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}}]
-"""
-PLACEMENT = """
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "nothing:runs"}]}}
-"""
-DOWNSCALE = """
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector: {namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}}
-  target: {replicas: 2}
-"""
-ZONES = DOWNSCALE + "  strategy: ZoneBalanced\n"
-PICKER = (
-    DOWNSCALE
-    + """
-  podPicker:
-    http:
-      host: picker.example
-      httpHeaders: [{name: Authorization, valueFrom: {secretKeyRef: {name: picker, key: token}}}]
-"""
-)
-PICKING_FLEET = FLEET.replace("{name: east}]", "{name: east}], podPickers: {allowedHosts: [picker.example]}")
+FLEET = fleet(["east"], name="mine")
+IDLING = idling("namespaces: {include: [dev]}, workloads: {kinds: [KINDS]}", name="idle-dev")
+PLACEMENT = policy("FederatedReplicaSet", "web", "replicas: 3", template(image="nothing:runs"), namespace="shop")
+BATCH = "namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}"
+DOWNSCALE = downscale(BATCH, 2, name="workers")
+ZONES = downscale(BATCH, 2, "strategy: ZoneBalanced", name="workers")
+_HEADER = "{name: Authorization, valueFrom: {secretKeyRef: {name: picker, key: token}}}"
+_HTTP = f"{{host: picker.example, httpHeaders: [{_HEADER}]}}"
+PICKER = downscale(BATCH, 2, f"podPicker: {{http: {_HTTP}}}", name="workers")
+PICKING_FLEET = fleet(["east"], "podPickers: {allowedHosts: [picker.example]}", name="mine")
 CLONE_SETS = IDLING.replace("KINDS", "CloneSet")
 PLAIN = IDLING.replace("KINDS", "Deployment")
 
 
-def printed(folder: Path, fleet: str, *documents: str, arguments: tuple[str, ...] = ()) -> Said:
+def printed(folder: Path, fleet: str, *policies: str, arguments: tuple[str, ...] = ()) -> Said:
     Folder(folder).write("policies/fleet.yaml", fleet)
-    Folder(folder).write("policies/all.yaml", "---".join(documents) or "# none\n")
+    Folder(folder).write("policies/all.yaml", documents(*policies) or "# none\n")
     return Folder(folder).call("rbac", "policies", *arguments)
 
 
@@ -69,9 +38,9 @@ def roles(said: Said) -> list[Any]:
     return list(yaml.safe_load_all(said.out))
 
 
-def granted(folder: Path, *documents: str, arguments: tuple[str, ...] = ()) -> set[str]:
+def granted(folder: Path, *policies: str, arguments: tuple[str, ...] = ()) -> set[str]:
     """Each right that is granted, as "create replicasets.apps"."""
-    return {str(one) for one in deployed.grants(roles(printed(folder, *documents, arguments=arguments)))}
+    return {str(one) for one in deployed.grants(roles(printed(folder, *policies, arguments=arguments)))}
 
 
 @pytest.mark.parametrize("writes", [False, True], ids=["plan", "apply"])
@@ -95,7 +64,7 @@ def test_the_bindings_are_those_of_deploy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "arguments", "there", "absent"),
+    ("policies", "arguments", "there", "absent"),
     [
         (
             [PLAIN],
@@ -129,9 +98,9 @@ def test_the_bindings_are_those_of_deploy(tmp_path: Path) -> None:
     ],
 )
 def test_a_right_is_there_where_policies_need_it(
-    tmp_path: Path, documents: list[str], arguments: tuple[str, ...], there: set[str], absent: set[str]
+    tmp_path: Path, policies: list[str], arguments: tuple[str, ...], there: set[str], absent: set[str]
 ) -> None:
-    found = granted(tmp_path, FLEET, *documents, arguments=arguments)
+    found = granted(tmp_path, FLEET, *policies, arguments=arguments)
 
     assert there <= found
     assert not absent & found
@@ -221,7 +190,7 @@ def test_a_secret_in_namespaces_by_pattern_is_told(tmp_path: Path) -> None:
 
 def test_accounts_of_tenants_are_impersonated_by_name(tmp_path: Path) -> None:
     tenant = "tenants: [{name: team-a, paths: [team-a], namespaces: [team-a-web], serviceAccount: reconciler-team-a}]"
-    found = granted(tmp_path, FLEET.replace("{name: east}]", f"{{name: east}}], {tenant}"), PLAIN)
+    found = granted(tmp_path, fleet(["east"], tenant, name="mine"), PLAIN)
 
     assert {one for one in found if "impersonate" in one} == {
         "impersonate serviceaccounts reconciler-team-a of our own"
