@@ -5,47 +5,32 @@ from __future__ import annotations
 import pytest
 
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, autoscaler, documents, fleet, policy, service, workload
 
 NIGHT, MORNING = "2026-11-20T22:00:00Z", "2026-11-23T07:30:00Z"
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: east, clusters: [{name: east}]}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [Deployment, CronJob]}}
-  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
-"""
-WORKLOADS = """
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: dev}
-spec: {selector: {app: web}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: dev, annotations: {downscaler/original-replicas: "3"}}
-spec: {replicas: 0, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}
----
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: web, namespace: dev}
-spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
----
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: nightly, namespace: dev, annotations: {downscaler/original-replicas: "1"}}
-spec: {suspend: true}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: off, namespace: dev}
-spec: {replicas: 0, selector: {matchLabels: {app: off}}, template: {metadata: {labels: {app: off}}}}
-"""
+POLICIES = documents(
+    fleet(["east"], name="mine"),
+    policy(
+        "IdlingPolicy",
+        "nights",
+        "selector: {namespaces: {include: [dev]}, services: {}, workloads: {kinds: [Deployment, CronJob]}}",
+        'idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]',
+    ),
+)
+REMEMBERED = (
+    service("web", "dev"),
+    workload("web", "dev", 0, metadata='annotations: {downscaler/original-replicas: "3"}'),
+    autoscaler("web", "dev", least=2),
+    an_object(
+        "CronJob",
+        "nightly",
+        "dev",
+        "suspend: true",
+        metadata='annotations: {downscaler/original-replicas: "1"}',
+        version="batch/v1",
+    ),
+)
+WORKLOADS = documents(*REMEMBERED, workload("off", "dev", 0))
 
 
 @pytest.fixture
@@ -82,9 +67,7 @@ def test_what_the_policies_would_not_idle_now_is_left_and_said(desk):
 
 
 def test_what_goes_idle_only_with_something_that_runs_is_left(desk):
-    running = WORKLOADS.replace("name: off", "name: api").replace("app: off", "app: web")
-    running = running.replace("namespace: dev}\nspec: {replicas: 0", "namespace: dev}\nspec: {replicas: 2")
-    desk.write("snapshot/east/dev.yaml", running)
+    desk.write("snapshot/east/dev.yaml", documents(*REMEMBERED, workload("api", "dev", app="web")))
     said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     assert said.code == 6, said
     assert "by itself: with it east/dev/Deployment/api would be" in said.out

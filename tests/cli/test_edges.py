@@ -14,6 +14,7 @@ import pytest
 
 from reconciler.cli.verbs import first_help
 from tests.way.calls import Folder
+from tests.way.manifests import workload
 
 NOW = "2026-11-20T22:00:00Z"
 
@@ -193,23 +194,14 @@ def test_the_limits_of_an_idling_policy_do_not_bind_another_policy_of_its_name(q
 
 
 def _marks(policy: str, name: str) -> str:
-    return f"""
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {name}
-  namespace: dev-a
-  annotations:
-    idling.kubernetes.io/idled-at: "2026-11-20T19:15:00Z"
-    idling.kubernetes.io/previous-scale: "2"
-    reconciler/idled-to: "0"
-    reconciler/owner: quickstart/IdlingPolicy/{policy}
-    reconciler/wake-due: "2026-11-23T06:00:00Z"
-spec:
-  replicas: 0
-  selector: {{matchLabels: {{app: {name}}}}}
-  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: []}}}}
-"""
+    marks = (
+        'idling.kubernetes.io/idled-at: "2026-11-20T19:15:00Z"',
+        'idling.kubernetes.io/previous-scale: "2"',
+        'reconciler/idled-to: "0"',
+        f"reconciler/owner: quickstart/IdlingPolicy/{policy}",
+        'reconciler/wake-due: "2026-11-23T06:00:00Z"',
+    )
+    return workload(name, "dev-a", 0, metadata=f"annotations: {{{', '.join(marks)}}}")
 
 
 @pytest.mark.parametrize(("cluster", "code"), [("eu-west", 4), ("us-east", 0)])

@@ -16,6 +16,7 @@ from pytest_httpserver import HTTPServer
 from tests.backends.servers import PickerServer, silent
 from tests.real.processes import Process, answers, on_a_free_port, ready
 from tests.way.calls import Folder
+from tests.way.manifests import workload
 
 NOW = "2026-11-20T22:00:00Z"
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
@@ -205,18 +206,6 @@ def test_a_real_push_gateway_takes_them_and_keeps_the_last_success(quickstart: F
     assert (first[unknown], second[unknown]) == ("0", "1")
 
 
-BROKEN = """
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: broken
-  namespace: dev-a
-  annotations: {{{annotations}}}
-spec:
-  replicas: 0
-  selector: {{matchLabels: {{app: broken}}}}
-  template: {{metadata: {{labels: {{app: broken}}}}, spec: {{containers: []}}}}
-"""
 OURS = "reconciler/owner: quickstart/IdlingPolicy/idle-dev"
 
 
@@ -232,7 +221,8 @@ OURS = "reconciler/owner: quickstart/IdlingPolicy/idle-dev"
     ],
 )
 def test_a_fault_in_an_object_is_told_and_counted_and_the_run_ends_well(quickstart: Folder, annotations: str) -> None:
-    quickstart.write("snapshot/eu-west/broken.yaml", BROKEN.format(annotations=annotations))
+    broken = workload("broken", "dev-a", 0, metadata=f"annotations: {{{annotations}}}")
+    quickstart.write("snapshot/eu-west/broken.yaml", broken)
     said = quickstart.apply(NOW, "--metrics-file", "apply.prom")
     assert said.code == 0
     assert "dev-a/Deployment/broken" in said.out
