@@ -21,35 +21,23 @@ from tests.real.network_namespace import NamespaceMissingError, add_address, net
 from tests.real.objects import a_namespace, a_pod_template, manifests
 from tests.real.processes import Process
 from tests.real.worlds import create_missing
+from tests.way.manifests import UNLIMITED, documents, fleet, idling
 
 COMPONENT = Path(__file__).resolve().parents[2] / "deploy" / "components" / "activator"
 OWN = "reconciler"
 HTTP_PORT = 8080
 ACCOUNT = "reconciler-activator"
 
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: test}}
-spec:
-  home: member
-  clusters: [{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}]
-  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {{name: sleep}}
-spec:
-  minAge: 0s
-  minAwake: 0s
-  selector:
-    namespaces: {{include: [{namespace}]}}
-    services: {{}}
-  limits: {{workloads: 1000}}
-  idleWhen:
-    - schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}
-"""
-"""Everything in one namespace is idle at all times."""
+
+def always_idle(kubeconfig: Path, namespace: str) -> str:
+    """Policies by which everything in one namespace of the cluster `member` is idle at all times."""
+    member = f"{{name: member, connection: {{kubeconfig: {kubeconfig}}}}}"
+    more = ("minAge: 0s", "minAwake: 0s", "limits: {workloads: 1000}")
+    selector = f"namespaces: {{include: [{namespace}]}}, services: {{}}"
+    return documents(
+        fleet([member], UNLIMITED, name="test", home="member"),
+        idling(selector, *more, name="sleep", downtime='"Mon-Sun 00:00-24:00"'),
+    )
 
 
 def deployed_values() -> dict[str, str]:

@@ -26,41 +26,28 @@ from reconciler.plan.model import Action
 from reconciler.policy.load import read_policies
 from reconciler.world import open_world
 from tests.laws import tries
+from tests.real.objects import a_deployment, with_metadata
+from tests.way.manifests import UNLIMITED, documents, fleet, idling
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 NAMES = ("api", "web")
 SERVICE = ObjectRef(CLUSTER, "shop", "Service", "web")
 
-POLICIES = f"""
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: test}}
-spec:
-  home: {CLUSTER}
-  clusters: [{{name: {CLUSTER}}}]
-  limits: {{default: {{perCluster: {{share: 100%}}, fleet: {{share: 100%}}}}}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {{name: sleep}}
-spec:
-  minAge: 0s
-  minAwake: 1h
-  selector: {{namespaces: {{include: [shop]}}, services: {{}}}}
-  idleWhen: [{{schedule: {{timeZone: UTC, downtime: ["Mon-Sun 00:00-24:00"]}}}}]
-"""
+POLICIES = documents(
+    fleet([CLUSTER], UNLIMITED, name="test"),
+    idling(
+        "namespaces: {include: [shop]}, services: {}",
+        "minAge: 0s",
+        "minAwake: 1h",
+        name="sleep",
+        downtime='"Mon-Sun 00:00-24:00"',
+    ),
+)
 
 
-def a_deployment(name: str) -> dict[str, Any]:
-    labels = {"app": name, "behind": "web"}
-    spec = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": labels}}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
-        "spec": spec,
-    }
+def deployment(name: str) -> dict[str, Any]:
+    return with_metadata(a_deployment(name, 2, labels={"behind": "web"}), namespace="shop", uid=f"uid-{name}")
 
 
 def objects() -> Iterator[dict[str, Any]]:
@@ -70,7 +57,7 @@ def objects() -> Iterator[dict[str, Any]]:
     spec = {"selector": {"behind": "web"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}
     metadata = {"name": "web", "namespace": "shop", "uid": "uid-service"}
     yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-    yield from map(a_deployment, NAMES)
+    yield from map(deployment, NAMES)
     labels = {"app.kubernetes.io/managed-by": "reconciler", "app.kubernetes.io/component": "activator"}
     yield {
         "apiVersion": "coordination.k8s.io/v1",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.activator.in_cluster import POLICIES, ActivatorProcess, install, our_slices
+from tests.activator.in_cluster import ActivatorProcess, always_idle, install, our_slices
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, an_object
 from tests.real.proxy import Proxy
@@ -37,7 +37,7 @@ class Town:
         self.folder = Folder(folder)
         create(self.api, [a_namespace(self.namespace)])
         kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": network.plane.access()})
-        self.folder.write("policies/all.yaml", POLICIES.format(kubeconfig=kubeconfig, namespace=self.namespace))
+        self.folder.write("policies/all.yaml", always_idle(kubeconfig, self.namespace))
 
     def open(self, name: str, families: tuple[str, ...] = ("IPv4",), **template: object) -> str:
         """A Service with one ready pod behind it; return its address."""

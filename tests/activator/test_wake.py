@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings, workloads_of
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
-from tests.activator.in_cluster import OWN, POLICIES, install
+from tests.activator.in_cluster import OWN, always_idle, install
 from tests.real.api import JSON_PATCH, ApiError
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
@@ -38,7 +38,7 @@ class Sleepers:
         self.namespace = namespace
         self.folder = Folder(folder)
         kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": plane.access()})
-        self.folder.write("policies/all.yaml", POLICIES.format(kubeconfig=kubeconfig, namespace=namespace))
+        self.folder.write("policies/all.yaml", always_idle(kubeconfig, namespace))
         objects = [a_deployment("web", 3), a_service("web"), a_deployment("api", 2), a_service("api")]
         create(self.api, objects, namespace)
         self.idle()

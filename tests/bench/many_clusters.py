@@ -24,18 +24,11 @@ from typing import Any
 import yaml
 
 from tests.bench.many_servers import DEV_SHARE
+from tests.way.manifests import idling
 
 CLUSTERS, SHARDS = 200, 8
 NIGHT = "2026-11-20T23:00:00Z"
-IDLING = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [dev]}, workloads: {kinds: [Deployment]}}
-  idleWhen:
-    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
-"""
+IDLING = idling("namespaces: {include: [dev]}, workloads: {kinds: [Deployment]}")
 
 
 @dataclass(frozen=True)
