@@ -10,51 +10,18 @@ import yaml
 from reconciler.decide.reasons import Reason, ReasonCode, text_of
 from reconciler.policy.explain import fields
 from tests.way.calls import Folder
+from tests.way.manifests import an_object, documents, fleet, identity, idling, service, workload
 
 NOW = "2026-11-20T22:00:00Z"
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: one}
-spec: {home: east, clusters: [{name: east}]}
-"""
-NIGHTS = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [shop]}, services: {}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
-"""
-CLUSTER = """\
-apiVersion: v1
-kind: Namespace
-metadata: {name: kube-system, uid: east-uid}
----
-apiVersion: v1
-kind: Service
-metadata: {name: nothing, namespace: shop}
-spec: {selector: {app: nothing}}
----
-apiVersion: keda.sh/v1alpha1
-kind: ScaledObject
-metadata: {name: scaler, namespace: shop}
-spec: {scaleTargetRef: {name: jobs}}
-"""
-PAIR = """---
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}, namespace: shop}}
-spec: {{selector: {{app: {name}}}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: shop}}
-spec:
-  replicas: 3
-  selector: {{matchLabels: {{app: {name}}}}}
-  template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: c, image: x}}]}}}}
-"""
+FLEET = fleet(["east"], name="one")
+NIGHTS = idling("namespaces: {include: [shop]}, services: {}", downtime='"Mon-Fri 20:00-07:00"')
+SCALER = an_object("ScaledObject", "scaler", "shop", "scaleTargetRef: {name: jobs}", version="keda.sh/v1alpha1")
+CLUSTER = documents(identity("east"), service("nothing"), SCALER)
+
+
+def pair(name: str) -> str:
+    """A Deployment of three behind a Service."""
+    return documents(service(name), workload(name, replicas=3))
 
 
 @pytest.fixture
@@ -62,7 +29,7 @@ def folder(tmp_path) -> Folder:
     """A Deployment behind a Service, one that KEDA scales, and a Service with nothing behind it."""
     made = Folder(tmp_path)
     made.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}")
-    made.write("snapshot/east/all.yaml", CLUSTER + PAIR.format(name="web") + PAIR.format(name="jobs"))
+    made.write("snapshot/east/all.yaml", documents(CLUSTER, pair("web"), pair("jobs")))
     return made
 
 
@@ -83,7 +50,7 @@ def below_the_heading(text: str) -> str:
 SATURDAY = "Sat 2026-11-21 07:00"
 GOES_IDLE = f"""\
 
-IdlingPolicy nights (policies/all.yaml:6): goes idle
+IdlingPolicy nights (policies/all.yaml:8): goes idle
   selected by services (Service/{{name}})
   because: "Mon-Fri 20:00-07:00" until {SATURDAY}
   It would change if it is {SATURDAY} or later.
@@ -111,7 +78,7 @@ Next run: record idle workloads: Deployment/web (metadata update)
 NOTHING = """\
 east/shop/Service/nothing
 
-IdlingPolicy nights (policies/all.yaml:6): left as it is
+IdlingPolicy nights (policies/all.yaml:8): left as it is
   because: no scalable workload is behind it
 
 Next run: no change
@@ -138,7 +105,7 @@ def test_what_a_limit_holds_back(folder):
     assert explained(folder, "east/shop/deploy/web") == (
         f"east/shop/Deployment/web\nCurrent 3, desired 0, held back.\n{GOES_IDLE.format(name='web')}"
         "Held back: idle, replicas 3 -> 0; nights: 2 workloads would go idle for the first time, limit 0; "
-        "to allow: set `limits: {workloads: 3}` in policies/all.yaml:12\n"
+        "to allow: set `limits: {workloads: 3}` in policies/all.yaml:14\n"
         "Next run: no change\n"
     )
 
@@ -166,9 +133,9 @@ def test_a_cluster_alone_is_an_object(folder):
 
 def test_a_cluster_is_an_object_also_beside_a_broken_file_of_a_tenant(folder):
     tenants = "tenants: [{name: a, namespaces: [a], paths: ['a/**']}]"
-    fleet = FLEET.replace("clusters: [{name: east}]", f"clusters: [{{name: east}}], {tenants}")
+    with_tenants = fleet(["east"], tenants, name="one")
     (folder.path / "policies" / "all.yaml").unlink()
-    folder.write("policies/fleet.yaml", f"{fleet}---\n{NIGHTS}")
+    folder.write("policies/fleet.yaml", f"{with_tenants}---\n{NIGHTS}")
     folder.write("policies/a/broken.yaml", "kind: [\n")
     said = folder.call("explain", "east", "--snapshot", "snapshot", "--now", NOW)
     assert (said.code, below_the_heading(said.out)) == (0, explained(folder, "east/shop"))
@@ -253,7 +220,7 @@ def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fa
         "east/shop/Deployment/web",
         "Current 3, desired 3: no policy selects it.",
         "",
-        "Closest is IdlingPolicy labelled (policies/all.yaml:6):",
+        "Closest is IdlingPolicy labelled (policies/all.yaml:8):",
     ]
     assert "  services:   Service/web: label tier is absent, expected In web" in lines
     assert sum(line.endswith(" selects it") for line in lines) == len(lines) - 7, "the other parts select it"

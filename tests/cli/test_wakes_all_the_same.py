@@ -13,6 +13,7 @@ from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 from reconciler.yaml import reader
 from tests.way.calls import Folder
+from tests.way.manifests import documents, service, workload
 
 NOW = "2026-11-23T07:00:00Z"
 FLEET = """\
@@ -32,22 +33,13 @@ spec:
   replicas: 3
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
 """
-IDLE = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-  namespace: shop
-  annotations:
-    idling.kubernetes.io/idled-at: "2026-11-20T22:00:00Z"
-    idling.kubernetes.io/previous-scale: "3"
-    reconciler/owner: one/IdlingPolicy/nights
-    reconciler/wake-due: "2026-11-23T06:00:00Z"
-spec:
-  replicas: 0
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: []}}
-"""
+MARKS = (
+    'idling.kubernetes.io/idled-at: "2026-11-20T22:00:00Z"',
+    'idling.kubernetes.io/previous-scale: "3"',
+    "reconciler/owner: one/IdlingPolicy/nights",
+    'reconciler/wake-due: "2026-11-23T06:00:00Z"',
+)
+IDLE = workload(replicas=0, metadata=f"annotations: {{{', '.join(MARKS)}}}")
 
 
 @pytest.fixture
@@ -207,31 +199,16 @@ def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
     assert [one.field for one in problems] == ["spec.limits.default.fleet.atLest"]
 
 
-FOREIGN = """\
-apiVersion: v1
-kind: Service
-metadata:
-  name: db
-  namespace: pay
-  annotations:
-    idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z"
-    idling.alpha.openshift.io/unidle-targets: '[{"kind":"Deployment","name":"db","group":"apps","replicas":7}]'
-    reconciler/wake-requested-at: "2026-11-23T06:59:00Z"
-spec: {selector: {app: db}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: db
-  namespace: pay
-  annotations:
-    idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z"
-    idling.alpha.openshift.io/previous-scale: "7"
-spec:
-  replicas: 0
-  selector: {matchLabels: {app: db}}
-  template: {metadata: {labels: {app: db}}, spec: {containers: []}}
-"""
+LISTED = (
+    'idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z"',
+    """idling.alpha.openshift.io/unidle-targets: '[{"kind":"Deployment","name":"db","group":"apps","replicas":7}]'""",
+    'reconciler/wake-requested-at: "2026-11-23T06:59:00Z"',
+)
+RECORDED = 'idling.alpha.openshift.io/idled-at: "2026-11-20T20:00:00Z", idling.alpha.openshift.io/previous-scale: "7"'
+FOREIGN = documents(
+    service("db", "pay", metadata=f"annotations: {{{', '.join(LISTED)}}}"),
+    workload("db", "pay", 0, metadata=f"annotations: {{{RECORDED}}}"),
+)
 
 
 @pytest.mark.parametrize(
