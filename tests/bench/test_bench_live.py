@@ -17,6 +17,7 @@ from tests.bench.measure import Work, measured
 from tests.live.fleet import LiveFleet
 from tests.real import faults
 from tests.real.fixtures import missing_part_skips
+from tests.way.manifests import idling
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -29,15 +30,7 @@ PODS_OF_EACH = 5
 DAY, NIGHT = "2030-11-20T12:00:00Z", "2030-11-20T23:00:00Z"
 START = "import reconciler.cli.plan, kubernetes.config, kubernetes.client.rest"
 
-NIGHTLY = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [load]}, workloads: {kinds: [Deployment]}}
-  idleWhen:
-    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
-"""
+NIGHTLY = idling("namespaces: {include: [load]}, workloads: {kinds: [Deployment]}")
 
 
 def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.cli.verbs import first_help
 from tests.way.calls import Folder
-from tests.way.manifests import workload
+from tests.way.manifests import policy, workload
 
 NOW = "2026-11-20T22:00:00Z"
 
@@ -174,15 +174,13 @@ def test_the_exit_code_is_the_same_whoever_reads(tmp_path, closed, arguments, co
     assert "BrokenPipe" not in (done.stderr or "")
 
 
-LIMITED = """
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: workers}
-spec:
-  selector: {namespaces: {include: [nowhere]}, workloads: {kinds: [Deployment]}}
-  idleWhen: [{schedule: {calendar: outside-office-hours}}]
-  limits: {replicas: 0}
-"""
+LIMITED = policy(
+    "IdlingPolicy",
+    "workers",
+    "selector: {namespaces: {include: [nowhere]}, workloads: {kinds: [Deployment]}}",
+    "idleWhen: [{schedule: {calendar: outside-office-hours}}]",
+    "limits: {replicas: 0}",
+)
 
 
 def test_the_limits_of_an_idling_policy_do_not_bind_another_policy_of_its_name(quickstart):

@@ -8,39 +8,30 @@ from pathlib import Path
 import pytest
 
 from tests.way.calls import Folder, Said
+from tests.way.manifests import an_object, documents, fleet, policy, workload
 
 NIGHT = "2026-11-20T22:00:00Z"
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: {name}}}
-spec: {{home: dev, clusters: [{{name: dev}}]}}
-"""
-NIGHTS = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: [team-a]}, workloads: {kinds: [Deployment]}}
-  idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]
-"""
-WORKLOAD = """\
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}, namespace: team-a, labels: {{app: {name}}}, creationTimestamp: "2026-11-20T{made}:00Z"}}
-spec: {{replicas: 3, selector: {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}}}}}
-"""
+NIGHTS = policy(
+    "IdlingPolicy",
+    "nights",
+    "selector: {namespaces: {include: [team-a]}, workloads: {kinds: [Deployment]}}",
+    'idleWhen: [{schedule: {timeZone: UTC, uptime: ["Mon-Fri 07:00-20:00"]}}]',
+)
+
+
+def made_at(name: str, time: str) -> str:
+    metadata = f'labels: {{app: {name}}}, creationTimestamp: "2026-11-20T{time}:00Z"'
+    return workload(name, "team-a", 3, metadata=metadata)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     """One cluster with three Deployments, the oldest made half an hour ago."""
     made = Folder(tmp_path)
-    made.write("policies/fleet.yaml", FLEET.format(name="first"))
+    made.write("policies/fleet.yaml", fleet(["dev"], name="first"))
     made.write("policies/nights.yaml", NIGHTS)
     ages = {"api": "21:30", "search": "21:40", "web": "21:50"}
-    made.write("snapshot/dev/team-a.yaml", "".join(WORKLOAD.format(name=name, made=at) for name, at in ages.items()))
+    made.write("snapshot/dev/team-a.yaml", documents(*(made_at(name, time) for name, time in ages.items())))
     return made
 
 
@@ -72,9 +63,9 @@ def of_another_fleet(folder) -> Folder:
     old = folder.path / "snapshot" / "dev" / "team-a.yaml"
     old.write_text(old.read_text().replace("2026-11-20T", "2026-11-01T"))
     assert "3 of 3 changes (3 idle)" in folder.apply(NIGHT).out
-    folder.write("second/fleet.yaml", FLEET.format(name="second"))
+    folder.write("second/fleet.yaml", fleet(["dev"], name="second"))
     folder.write("second/nights.yaml", NIGHTS)
-    folder.write("alone/fleet.yaml", FLEET.format(name="second"))
+    folder.write("alone/fleet.yaml", fleet(["dev"], name="second"))
     return folder
 
 
@@ -123,11 +114,6 @@ def test_times_have_one_form_for_people_and_another_in_json(of_another_fleet):
     assert "was made 2d ago, expected at most 1h ago; plan again" in late.err
 
 
-LEASE = """---
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {{name: {name}, namespace: {namespace}, labels: {{app.kubernetes.io/managed-by: {manager}}}}}
-"""
 BY_CONTEXT = [
     ("wake", API),
     ("restore", "--all", "--auto-approve"),
@@ -145,8 +131,17 @@ def lost(of_another_fleet) -> Folder:
 
 
 def leases(folder: Folder, *found: tuple[str, str, str]) -> None:
-    texts = [LEASE.format(name=name, namespace=where, manager=manager) for name, where, manager in found]
-    folder.write("snapshot/dev/leases.yaml", "".join(texts))
+    texts = (
+        an_object(
+            "Lease",
+            name,
+            where,
+            metadata=f"labels: {{app.kubernetes.io/managed-by: {manager}}}",
+            version="coordination.k8s.io/v1",
+        )
+        for name, where, manager in found
+    )
+    folder.write("snapshot/dev/leases.yaml", documents(*texts))
 
 
 @pytest.mark.parametrize("verb", BY_CONTEXT, ids=lambda verb: verb[0])

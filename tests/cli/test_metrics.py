@@ -16,7 +16,7 @@ from pytest_httpserver import HTTPServer
 from tests.backends.servers import PickerServer, silent
 from tests.real.processes import Process, answers, on_a_free_port, ready
 from tests.way.calls import Folder
-from tests.way.manifests import workload
+from tests.way.manifests import downscale, workload
 
 NOW = "2026-11-20T22:00:00Z"
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
@@ -232,25 +232,19 @@ def test_a_fault_in_an_object_is_told_and_counted_and_the_run_ends_well(quicksta
     assert sum(found["reconciler_object_faults"]) == ("previous-scale: many" in annotations)
 
 
-PICKER = """
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {{name: workers}}
-spec:
-  selector: {{namespaces: {{include: [batch]}}, workloads: {{kinds: [Deployment], matchLabels: {{app: worker}}}}}}
-  target: {{replicas: 4}}
-  podPicker:
-    http: {{scheme: http, host: 127.0.0.1, port: 9, path: /pick{headers}}}
-    maxRetries: 0
-    onError: {on_error}
-"""
+def picking(on_error: str, headers: str = "") -> str:
+    selector = "namespaces: {include: [batch]}, workloads: {kinds: [Deployment], matchLabels: {app: worker}}"
+    http = f"{{scheme: http, host: 127.0.0.1, port: 9, path: /pick{headers}}}"
+    return downscale(selector, 4, f"podPicker: {{http: {http}, maxRetries: 0, onError: {on_error}}}", name="workers")
+
+
 SECRET = ", httpHeaders: [{name: x-key, valueFrom: {secretKeyRef: {name: nowhere, key: k}}}], allowInsecureAuth: true"
 
 
 @pytest.mark.parametrize("headers", ["", SECRET], ids=["nobody listens", "a Secret that is not there"])
 @pytest.mark.parametrize(("on_error", "code", "left"), [("fallback", 0, 4), ("skip", 6, 7)])
 def test_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code, left) -> None:
-    quickstart.write("policies/downscale.yaml", PICKER.format(headers=headers, on_error=on_error))
+    quickstart.write("policies/downscale.yaml", picking(on_error, headers))
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()
     quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
     arguments = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve")
@@ -264,7 +258,7 @@ def test_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code
 
 
 def test_a_plan_that_asks_a_picker_which_fails_ends_as_an_apply_would(quickstart: Folder) -> None:
-    quickstart.write("policies/downscale.yaml", PICKER.format(headers="", on_error="skip"))
+    quickstart.write("policies/downscale.yaml", picking("skip"))
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()
     quickstart.write("policies/fleet.yaml", fleet + '  podPickers: {allowedHosts: ["127.0.0.1"]}\n')
     assert quickstart.plan(NOW).code == 0

@@ -21,15 +21,11 @@ import pytest
 from tests.backends.kubernetes.test_auth import a_kubeconfig, an_exec_plugin
 from tests.real.worlds import wait_until
 from tests.way.calls import Folder
+from tests.way.manifests import fleet
 
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {{name: test}}
-spec:
-  home: east
-  clusters: [{{name: east, connection: {{kubeconfig: {kubeconfig}}}}}]
-"""
+
+def reached_by(kubeconfig: str) -> str:
+    return fleet([f"{{name: east, connection: {{kubeconfig: {kubeconfig}}}}}"], name="test", home="east")
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +41,7 @@ def folder(tmp_path: Path) -> Folder:
         port = taken.getsockname()[1]
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": f"https://127.0.0.1:{port}"})
     made = Folder(tmp_path)
-    made.write("policies/fleet.yaml", FLEET.format(kubeconfig=kubeconfig))
+    made.write("policies/fleet.yaml", reached_by(kubeconfig))
     return made
 
 
@@ -152,7 +148,7 @@ def test_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, wor
     with phase(tmp_path) as hanging:
         kubeconfig = a_kubeconfig(tmp_path / "config", hanging.user, {"server": hanging.server})
         made = Folder(tmp_path)
-        made.write("policies/fleet.yaml", FLEET.format(kubeconfig=kubeconfig))
+        made.write("policies/fleet.yaml", reached_by(kubeconfig))
         name = phase.__name__.removeprefix("in_")
         run = subprocess.Popen(
             [sys.executable, "-c", BLOCKED, name, "apply", "--auto-approve", "--timeout", "80"],

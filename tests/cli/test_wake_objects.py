@@ -8,14 +8,10 @@ import pytest
 import yaml
 
 from tests.way.calls import Folder
+from tests.way.manifests import fleet
 
 NOW = "2026-11-20T22:20:00Z"
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: one}
-spec: {home: east, clusters: [{name: east}]}
-"""
+FLEET = fleet(["east"], name="one")
 AT = "2026-11-20T20:00:00Z"
 TARGETS = json.dumps([{"kind": "Deployment", "name": "web", "group": "apps", "replicas": 3}])
 LISTED = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": TARGETS}
