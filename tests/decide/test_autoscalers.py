@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.autoscalers import (
-    Bounds,
-    PinnedAutoscaler,
-    autoscalers_of,
-    pinned_autoscaler,
-    shrunk_by,
-)
+from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, autoscalers_of, pinned_autoscaler, shrunk_by
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler
 from tests.builders import NOW, a_cluster, a_ref, a_workload, an_hpa
 

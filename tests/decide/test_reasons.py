@@ -81,12 +81,7 @@ def test_reasons_are_one_phrase_in_which_a_colon_goes_on():
 
 @pytest.mark.parametrize(
     ("parts", "text"),
-    [
-        ((), None),
-        ((None,), None),
-        (("a", None, "a"), "mode is a"),
-        (("a", "b"), "mode is a or mode is b"),
-    ],
+    [((), None), ((None,), None), (("a", None, "a"), "mode is a"), (("a", "b"), "mode is a or mode is b")],
 )
 def test_changes_are_joined_each_once(parts, text):
     changes: list[ChangeIf | None] = [

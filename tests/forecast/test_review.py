@@ -92,9 +92,7 @@ def policies() -> Documents:
             {
                 "selector": {"namespaces": {"include": ["dev"]}, "services": {"include": ["adservice"]}},
                 "priority": -1,
-                "idleWhen": [
-                    {"anyOf": [requests, {"schedule": {"timeZone": "UTC", "downtime": ["23:00-06:00"]}}]},
-                ],
+                "idleWhen": [{"anyOf": [requests, {"schedule": {"timeZone": "UTC", "downtime": ["23:00-06:00"]}}]}],
             },
         ),
         document(
@@ -295,9 +293,7 @@ EDITS = {
         ("Calendar nights", "spec.exceptions: [{"),
     ),
     "a cluster frozen": Edit(
-        cluster_frozen,
-        f"{EVENING} {NO_LONGER}",
-        ("spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed"),
+        cluster_frozen, f"{EVENING} {NO_LONGER}", ("spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed")
     ),
     "HPA handling": Edit(
         spec("IdlingPolicy dev", autoscalers={"hpa": "Leave"}),
@@ -377,8 +373,7 @@ EDITS = {
         f"{EVENING} 11 workloads run at other times. +22 replica-hours (+1 %) in 3 days.",
     ),
     "a namespace is protected": Edit(
-        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]),
-        f"{EVENING} {NO_LONGER}",
+        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]), f"{EVENING} {NO_LONGER}"
     ),
     "a Service is left out": Edit(
         lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(services={"exclude": ["cart*"]}),

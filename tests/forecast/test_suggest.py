@@ -141,10 +141,7 @@ def test_what_is_printed_are_valid_policies_with_their_replay(desk: Folder) -> N
     assert "#   IdlingPolicy suggested: quiet in 30 of 30 nights, never woken by traffic" in text
     assert "# No window: 1 Service, called at all hours or nearly never (eu-west/dev/metrics)" in text
     calendar, policy = yaml.safe_load_all(text)
-    assert calendar["spec"] == {
-        "timeZone": "Europe/Paris",
-        "downtime": ["Mon-Thu 21:00-08:00", "Fri 21:00-Mon 08:00"],
-    }
+    assert calendar["spec"] == {"timeZone": "Europe/Paris", "downtime": ["Mon-Thu 21:00-08:00", "Fri 21:00-Mon 08:00"]}
     assert policy["spec"]["selector"]["services"] == {"include": ["api", "frontend"]}
     desk.write("policies/idling.yaml", text)
     assert desk.call("validate").code == 0

@@ -84,12 +84,7 @@ def first_of(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:
 
 
 def document(kind: str, name: str, spec: dict[str, Any], **metadata: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "reconciler/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name, **metadata},
-        "spec": spec,
-    }
+    return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 def random_fleet(seed: object, start: datetime) -> RandomFleet:
@@ -114,11 +109,7 @@ def _fleet(chance: random.Random) -> dict[str, Any]:
     states = chance.choices(["Active", "Frozen", "Draining"], weights=[10, 1, 1], k=len(CLUSTERS))
     limit = chance.choice([{"share": "100%", "atLeast": 100}] * 3 + [{"share": "25%", "atLeast": 2}])
     clusters = [{"name": name, "state": state} for name, state in zip(CLUSTERS, states, strict=True)]
-    spec = {
-        "home": "a",
-        "clusters": clusters,
-        "limits": {"default": {"perCluster": limit, "fleet": limit}},
-    }
+    spec = {"home": "a", "clusters": clusters, "limits": {"default": {"perCluster": limit, "fleet": limit}}}
     return document("Fleet", "mix", spec)
 
 
@@ -256,11 +247,7 @@ EDITS: tuple[Edit, ...] = (
     _placement_changed,
     _described,
 )
-EDITED: dict[Edit, str] = {
-    _fleet_changed: "Fleet",
-    _fleet_renamed: "Fleet",
-    _placement_changed: "FederatedReplicaSet",
-}
+EDITED: dict[Edit, str] = {_fleet_changed: "Fleet", _fleet_renamed: "Fleet", _placement_changed: "FederatedReplicaSet"}
 
 
 def _federated(chance: random.Random) -> dict[str, Any]:

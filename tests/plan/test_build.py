@@ -96,11 +96,7 @@ def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
         QueryKey("west", "days", "up", ""): QueryAnswer(()),
     }
     made = planned(state=a_state(west, unreachable={"north": "refused"}, answers=answers))
-    assert made.unknown == {
-        "north": "refused",
-        "west/pods": "forbidden",
-        "west/query of nights: up": "HTTP 500",
-    }
+    assert made.unknown == {"north": "refused", "west/pods": "forbidden", "west/query of nights: up": "HTTP 500"}
     assert list(made.unknown) == sorted(made.unknown)
     assert {key.cluster for key in made.unanswered} == {"west", "gone"}
 

@@ -44,8 +44,7 @@ def test_what_filters_keep(filters, expected):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [("web", True), ("shop/web", True), ("shop/*", True), ("dev/web", False), ("shop", False)],
+    ("pattern", "expected"), [("web", True), ("shop/web", True), ("shop/*", True), ("dev/web", False), ("shop", False)]
 )
 def test_a_federated_replica_set_is_named_with_its_namespace_or_without(pattern, expected):
     filters = Filters(policies=(pattern,))

@@ -51,8 +51,7 @@ def observed(folder: Path, *names: str) -> ObservedState:
     documents = [*(namespace(name) for name in ("kube-system", "reconciler")), *map(manifest, names)]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
     return observe(
-        PolicySet(fleet=a_fleet()),
-        {"east": Source(SnapshotCluster(Store(folder, "east"), controllers_order))},
+        PolicySet(fleet=a_fleet()), {"east": Source(SnapshotCluster(Store(folder, "east"), controllers_order))}
     )
 
 

@@ -133,10 +133,7 @@ def test_a_missing_or_empty_directory_is_never_no_policies(policies):
     ("name", "content", "expected"),
     [
         pytest.param(
-            "a.yaml",
-            b"a: 1\nb: \xe9\n",
-            "policies/a.yaml:2:4: byte #xe9 is no UTF-8, expected text",
-            id="Latin-1",
+            "a.yaml", b"a: 1\nb: \xe9\n", "policies/a.yaml:2:4: byte #xe9 is no UTF-8, expected text", id="Latin-1"
         ),
         pytest.param(
             "a.yaml",

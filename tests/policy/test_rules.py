@@ -208,8 +208,7 @@ def test_criteria_nested_to_any_depth_are_told_or_refused(tmp_path, levels):
 
 
 @pytest.mark.parametrize(
-    ("settings", "chooser"),
-    [("strategy: NewestFirst", "NewestFirst"), ("logarithm: {base: 10}", "logarithm.base")],
+    ("settings", "chooser"), [("strategy: NewestFirst", "NewestFirst"), ("logarithm: {base: 10}", "logarithm.base")]
 )
 def test_a_strategy_that_cannot_be_carried_out_is_refused(tmp_path, settings, chooser):
     policy = f"""\

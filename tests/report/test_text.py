@@ -518,17 +518,11 @@ def test_times_are_in_the_zone_of_all_calendars_or_else_in_utc(zones, shown):
         (
             joint_change(
                 ChangeIfCode.ANY,
-                [
-                    change_if(ChangeIfCode.METRIC_ABOVE, bound=0.0),
-                    change_if(ChangeIfCode.AT, at=TOMORROW, **BERLIN),
-                ],
+                [change_if(ChangeIfCode.METRIC_ABOVE, bound=0.0), change_if(ChangeIfCode.AT, at=TOMORROW, **BERLIN)],
             ),
             "the metric is above 0 or it is Sat 2026-11-21 07:00 or later",
         ),
-        (
-            change_if(ChangeIfCode.AFTER, at="2026-11-20T18:41:23Z"),
-            "it is Fri 2026-11-20 19:41 or later (in 3h)",
-        ),
+        (change_if(ChangeIfCode.AFTER, at="2026-11-20T18:41:23Z"), "it is Fri 2026-11-20 19:41 or later (in 3h)"),
         (change_if(ChangeIfCode.FIELD_IS, field="autoscalers.hpa", value="Idle"), "autoscalers.hpa is Idle"),
     ],
 )

@@ -222,13 +222,7 @@ def test_the_sibling_pods_count_for_colocation() -> None:
         ),
         pytest.param(
             {"pods": (pod("a"), pod("b", owner="other"))},
-            VictimForecast(
-                (),
-                False,
-                "",
-                count=2,
-                note="several of its ReplicaSets have pods; the controller chooses",
-            ),
+            VictimForecast((), False, "", count=2, note="several of its ReplicaSets have pods; the controller chooses"),
             id="two ReplicaSets",
         ),
     ],

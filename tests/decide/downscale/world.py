@@ -320,13 +320,7 @@ def owner_reference(kind: str, name: str) -> dict[str, Any]:
 
 
 def a_pod_manifest(
-    index: int,
-    owner: tuple[str, str],
-    *,
-    zone: str = "a",
-    ready: bool = True,
-    cost: str | None = None,
-    days: float = 1,
+    index: int, owner: tuple[str, str], *, zone: str = "a", ready: bool = True, cost: str | None = None, days: float = 1
 ) -> dict[str, Any]:
     created = (NOW - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": created}

@@ -375,10 +375,7 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
     objects = [
         found
         for cluster in clusters
-        for found in (
-            a_service(cluster=cluster),
-            a_workload(cluster=cluster, annotations=EXCLUDED[cluster]),
-        )
+        for found in (a_service(cluster=cluster), a_workload(cluster=cluster, annotations=EXCLUDED[cluster]))
     ]
     fed = a_federated_replica_set(replicas=9)
     outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
@@ -502,7 +499,4 @@ def test_what_several_verdicts_found_is_told_together():
     assert Verdict((first, busy)).reasons == said("c")
     assert Verdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
     unknown = Verdict(without_policies=True)
-    assert (unknown.reasons, unknown.result) == (
-        (reason(ReasonCode.POLICIES_UNREADABLE),),
-        CriterionResult.UNKNOWN,
-    )
+    assert (unknown.reasons, unknown.result) == ((reason(ReasonCode.POLICIES_UNREADABLE),), CriterionResult.UNKNOWN)

@@ -305,8 +305,7 @@ class TestKeda:
         assert set(run_in(self.world()).claims) == {self.jobs, WEB}
 
     @pytest.mark.parametrize(
-        "annotations",
-        [{"autoscaling.keda.sh/paused-replicas": "0"}, {"autoscaling.keda.sh/paused": "true"}],
+        "annotations", [{"autoscaling.keda.sh/paused-replicas": "0"}, {"autoscaling.keda.sh/paused": "true"}]
     )
     def test_one_that_somebody_else_paused_is_left_alone(self, annotations):
         outcome = run_in(self.world(**annotations))

@@ -472,11 +472,7 @@ class Situation(NamedTuple):
         if code in (ChangeIfCode.AT, ChangeIfCode.AFTER):
             at = parse_time(str(values["at"])) or self.now
             return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
-        if code in (
-            ChangeIfCode.METRIC_ABOVE,
-            ChangeIfCode.METRIC_AT_MOST,
-            ChangeIfCode.METRIC_KNOWN,
-        ):
+        if code in (ChangeIfCode.METRIC_ABOVE, ChangeIfCode.METRIC_AT_MOST, ChangeIfCode.METRIC_KNOWN):
             above = values["above"] if "above" in values else values["bound"] if code.value == "MetricAbove" else None
             value = values.get("bound", values.get("atMost")) if above is None else above + 1
             return self._replace(**{"waking" if 5 in values.values() else "busy": value})

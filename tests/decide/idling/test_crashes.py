@@ -88,10 +88,7 @@ class TestScaledUpAndTheServiceNotCleared:
 
 @pytest.mark.parametrize(
     ("annotations", "where"),
-    [
-        ({"idling.kubernetes.io/previous-scale": "many"}, WEB),
-        ({"idling.kubernetes.io/unidle-targets": "[{"}, SERVICE),
-    ],
+    [({"idling.kubernetes.io/previous-scale": "many"}, WEB), ({"idling.kubernetes.io/unidle-targets": "[{"}, SERVICE)],
     ids=["on the scalable", "on the Service"],
 )
 def test_what_cannot_be_parsed_is_set_aside(annotations, where):

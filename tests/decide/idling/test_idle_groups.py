@@ -10,22 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
 from reconciler.labels import LabelSelector
-from reconciler.model import (
-    Endpoints,
-    ObjectRef,
-    ObservedState,
-    OwnerReference,
-    PodsQuestion,
-    Service,
-    Workload,
-)
-from reconciler.policy.types import (
-    ClusterPreference,
-    IdlingPolicy,
-    ObjectSelector,
-    Selector,
-    WorkloadSelector,
-)
+from reconciler.model import Endpoints, ObjectRef, ObservedState, OwnerReference, PodsQuestion, Service, Workload
+from reconciler.policy.types import ClusterPreference, IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
     a_cluster,

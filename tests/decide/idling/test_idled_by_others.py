@@ -35,10 +35,7 @@ RECORD = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-sc
 
 OC_TARGETS = "idling.alpha.openshift.io/unidle-targets"
 WEB_AND_API = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
-OURS_BROKEN = {
-    "reconciler/owner": "production/IdlingPolicy/idle-dev",
-    "idling.kubernetes.io/idled-at": "yesterday",
-}
+OURS_BROKEN = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": "yesterday"}
 
 
 def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int = 0) -> World:

@@ -82,10 +82,7 @@ def test_what_holds_a_workload(workload, words):
         pytest.param({"annotations": {"reconciler/exclude": "false"}}, id="not excluded"),
         pytest.param({"annotations": {"reconciler/exclude-until": "2026-11-20T22:00:00Z"}}, id="not excluded any more"),
         pytest.param(
-            {
-                "updated_replicas": 1,
-                "conditions": (Condition("Progressing", "False", "ProgressDeadlineExceeded"),),
-            },
+            {"updated_replicas": 1, "conditions": (Condition("Progressing", "False", "ProgressDeadlineExceeded"),)},
             id="a rollout that gave up",
         ),
         pytest.param({"annotations": {"autoscaling.keda.sh/paused": "true"}}, id="KEDA pauses ScaledObjects only"),

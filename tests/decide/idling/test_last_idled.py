@@ -11,14 +11,7 @@ from reconciler.decide.limit_counts import hours_of, is_known, last_idled, last_
 from reconciler.model import NOTHING
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload
-from tests.decide.idling.idling_policies import (
-    MONDAY,
-    NIGHT,
-    a_metric,
-    a_policy,
-    office_hours_off,
-    run_in,
-)
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, office_hours_off, run_in
 from tests.decide.idling.world import a_world
 
 WEB = a_ref("web")

@@ -12,15 +12,7 @@ from reconciler.apply.events import event_message
 from reconciler.decide.idling.contested import advice, fingerprint
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
-from reconciler.policy.types import (
-    AbsoluteWindow,
-    AllOf,
-    AnyOf,
-    IdlingPolicy,
-    Place,
-    ScheduleCriterion,
-    WakeMetric,
-)
+from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, IdlingPolicy, Place, ScheduleCriterion, WakeMetric
 from tests.builders import a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import (
     MONDAY,

@@ -10,13 +10,7 @@ from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idlin
 from reconciler.decide.idling.records import UnidleTarget, targets_text
 from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
-from reconciler.model import (
-    Endpoints,
-    FieldWriter,
-    ObjectRef,
-    Service,
-    Workload,
-)
+from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
 from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector, workloads_selector

@@ -8,11 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.policy.types import (
-    ClusterPreference,
-    FederatedReplicaSet,
-    ObjectSelector,
-)
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, ObjectSelector
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -246,14 +242,7 @@ class TestGuard:
     names = ("a", "b", "c", "d", "e", "f", "g", "h")
 
     def policies(self, *names: str):
-        return tuple(
-            a_policy(
-                name,
-                a_metric(),
-                selector=labelled("owner", name),
-            )
-            for name in names
-        )
+        return tuple(a_policy(name, a_metric(), selector=labelled("owner", name)) for name in names)
 
     def world(self, *scheduled: str):
         objects = [a_service(name, labels={"owner": name}) for name in self.names]

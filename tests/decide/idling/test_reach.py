@@ -56,10 +56,7 @@ def a_claiming_pod():
             id="C2 a ReplicaSet",
         ),
         pytest.param(
-            {
-                "services": (a_service("db", namespace=EVIL),),
-                "workloads": (DATABASE, a_claiming_set(terminating=True)),
-            },
+            {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set(terminating=True))},
             id="C2 a ReplicaSet that a finalizer holds",
         ),
         pytest.param(a_claiming_pod(), id="C2 a Pod and an EndpointSlice"),

@@ -118,13 +118,7 @@ SET_BY_NEIGHBOURS = {
     Condition.SERVICE_RUNS,
     Condition.PODS_UNREAD,
 }
-NOBODY_ENDS = {
-    Condition.ITSELF,
-    Condition.TERMINATING,
-    Condition.READ_ONLY,
-    Condition.DUE,
-    Condition.PRODUCTION_DUE,
-}
+NOBODY_ENDS = {Condition.ITSELF, Condition.TERMINATING, Condition.READ_ONLY, Condition.DUE, Condition.PRODUCTION_DUE}
 
 
 def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:

@@ -9,16 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
-from tests.decide.idling.idling_policies import (
-    MONDAY,
-    NIGHT,
-    a_policy,
-    an_idle_world,
-    decided,
-    run_in,
-    verbs,
-    why_of,
-)
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, an_idle_world, decided, run_in, verbs, why_of
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")

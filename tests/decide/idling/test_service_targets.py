@@ -222,9 +222,7 @@ def test_workloads_selected_directly_need_no_service():
 
 
 @pytest.mark.parametrize(
-    ("kinds", "idled"),
-    [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])],
-    ids=["no kind", "by name"],
+    ("kinds", "idled"), [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])], ids=["no kind", "by name"]
 )
 def test_custom_kinds_are_selected_by_name_only(kinds, idled):
     ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")

@@ -28,12 +28,7 @@ BROKEN = {**RECORD, "idling.kubernetes.io/previous-scale": "many"}
 THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/idle-dev"}
 TARGETS = "idling.kubernetes.io/unidle-targets"
 LISTS = '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]'
-LIST = {
-    "idling.kubernetes.io/idled-at": IDLED,
-    TARGETS: LISTS,
-    "reconciler/idled-to": "2",
-    "reconciler/owner": OURS,
-}
+LIST = {"idling.kubernetes.io/idled-at": IDLED, TARGETS: LISTS, "reconciler/idled-to": "2", "reconciler/owner": OURS}
 OC_LIST = {"idling.alpha.openshift.io/idled-at": IDLED, "idling.alpha.openshift.io/unidle-targets": LISTS}
 WRITTEN = FieldWriter("reconciler", NIGHT)
 TWO = (a_policy(), a_policy("other"))

@@ -195,12 +195,7 @@ def test_a_schedule(now, result, words, change, until):
         text_of(evaluation.reasons),
         str(change_of_criteria(evaluation, OTHER[evaluation.result])),
         evaluation.until,
-    ) == (
-        result,
-        words,
-        change,
-        until,
-    )
+    ) == (result, words, change, until)
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
@@ -264,11 +259,7 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, change
         evaluation.result,
         text_of(evaluation.reasons),
         str(change_of_criteria(evaluation, OTHER[evaluation.result])),
-    ) == (
-        result,
-        words,
-        change,
-    )
+    ) == (result, words, change)
     assert ("timeZone" in evaluation.reasons[0].values) is ("without end" not in words)
 
 

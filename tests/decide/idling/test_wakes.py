@@ -328,11 +328,7 @@ class TestWakeOrder:
 
     def policies(self, per_run: int | None = None):
         return tuple(
-            a_policy(
-                name,
-                selector=labelled("tier", name),
-                wake_order=WakeOrder("shop", tier, per_run),
-            )
+            a_policy(name, selector=labelled("tier", name), wake_order=WakeOrder("shop", tier, per_run))
             for name, tier in (("api", 20), ("db", 10))
         )
 

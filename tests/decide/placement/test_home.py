@@ -10,13 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.doctor_findings import home_finding
 from reconciler.decide.decisions import FieldChange, Verb
-from reconciler.decide.placement.status import (
-    home_of,
-    keeper_of,
-    read_status,
-    rejection_after_failure,
-    rejection_key,
-)
+from reconciler.decide.placement.status import home_of, keeper_of, read_status, rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
@@ -73,10 +67,7 @@ def test_when_home_is_back_it_gets_the_newest_and_the_copy_goes():
     old = a_status('{"desired":9,"clusters":{"west":{"asked":4}}}', at=ago(hours=2))
     new = a_status('{"desired":6,"clusters":{}}', cluster="west", at=ago(hours=1))
     memory = a_memory("west", at=ago(hours=1), unreachable_since='{"east":"2026-11-20T14:41:23Z"}')
-    desired = place(
-        settled("east", 3, config_maps=(old,)),
-        settled("west", 3, config_maps=(new, memory)),
-    )
+    desired = place(settled("east", 3, config_maps=(old,)), settled("west", 3, config_maps=(new, memory)))
     assert numbers(desired) == {}
     assert [(one.verb, one.ref.cluster, one.ref.name) for one in desired.decisions] == [
         (Verb.REMEMBER, "east", "reconciler-status-shop.web"),
@@ -119,10 +110,7 @@ def test_when_home_is_back_refusals_are_cleared_a_run_later(hours):
     key, text = refusal_of("west")
     other = replace(a_memory("west", at=ago(hours=1)), data={"unreachable-since": "{}", key: text})
     own = () if hours is None else (replace(a_memory("east", at=ago(hours=hours)), data=dict(other.data)),)
-    desired = place(
-        settled("east", 3, config_maps=own),
-        settled("west", 3, config_maps=(other,)),
-    )
+    desired = place(settled("east", 3, config_maps=own), settled("west", 3, config_maps=(other,)))
     (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
     assert written.ref.cluster == "east"
 

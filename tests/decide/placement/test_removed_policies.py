@@ -160,7 +160,7 @@ def test_what_another_policy_targets_now_is_neither_released_nor_deleted():
     (repaired,) = about(without(made, policies=[policy]), "west")
     assert (repaired.verb, repaired.cause.why) == (Verb.REPAIR, "tracking annotations are updated")
     assert {one.path[-1] for one in repaired.changes} == {
-        *("reconciler/owner", "reconciler/policy-digest", "reconciler/on-delete", "reconciler/frs"),
+        *("reconciler/owner", "reconciler/policy-digest", "reconciler/on-delete", "reconciler/frs")
     }
 
 

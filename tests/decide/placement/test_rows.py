@@ -51,10 +51,7 @@ def in_states(fleet, **states):
 def rows(desired):
     """(desired, spec after, spec now, available, capacity, overflow) and why, by cluster."""
     return {
-        one.cluster: (
-            (one.desired, one.spec_replicas, one.current, one.running, one.capacity, one.overflow),
-            one.why,
-        )
+        one.cluster: ((one.desired, one.spec_replicas, one.current, one.running, one.capacity, one.overflow), one.why)
         for one in desired.placements[0].rows
     }
 
@@ -420,10 +417,7 @@ def test_replicas_that_run_stay_while_fewer_run_than_the_preferences_let_run():
 def test_what_was_refused_is_tried_again_when_its_time_has_come():
     maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=10))),)
     desired = place(settled("east", 3, config_maps=maps), a_cluster("west"))
-    assert rows(desired)["west"] == (
-        (3, 3, 0, 0, None, 0),
-        "weight 1 of 2, refused 3 times in a row: exceeded quota",
-    )
+    assert rows(desired)["west"] == ((3, 3, 0, 0, None, 0), "weight 1 of 2, refused 3 times in a row: exceeded quota")
     assert statuses(desired)["west"] == (0, 0, "")  # the status says what is there: it may be refused again
 
 

@@ -153,11 +153,7 @@ def weighing(weight=0, least=0, most=None):
             id="at a maximum that binds",
         ),
         pytest.param(
-            12,
-            EVENLY | {"c": weighing()},
-            {"a": 6, "b": 6},
-            ("no weight", ""),
-            id="all of them are kept elsewhere",
+            12, EVENLY | {"c": weighing()}, {"a": 6, "b": 6}, ("no weight", ""), id="all of them are kept elsewhere"
         ),
         pytest.param(
             60, {"*": weighing(0, 20)}, {}, ("minimum 20: no weight, min 20", ""), id="the minimums take all of them"

@@ -71,10 +71,7 @@ class Wall:
         midnight = datetime.combine(self.start.date(), datetime.min.time())
         days = [midnight + timedelta(days=n) for n in range(-10, BEFORE + AFTER + 3)]
         return [
-            (
-                day + window.start_minute * MINUTE,
-                day + timedelta(days=window.days) + window.end_minute * MINUTE,
-            )
+            (day + window.start_minute * MINUTE, day + timedelta(days=window.days) + window.end_minute * MINUTE)
             for day in days
             if day.weekday() == window.start_day
         ]
