@@ -62,6 +62,7 @@ IDLING = documents(
         f"selector: {{namespaces: {{include: [dev]}}, services: {{}}, {_DEV}}}",
         _NIGHT,
         "markEndpoints: true",
+        "markPrefix: openshift",
     ),
     policy("IdlingPolicy", "idle-to-one", _TO_ONE, _NIGHT, "idleReplicas: 1"),
 )

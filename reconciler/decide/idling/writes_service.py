@@ -13,6 +13,8 @@ from reconciler.decide.annotations import (
     EXCLUDE,
     EXCLUDE_UNTIL,
     IDLED_AT,
+    OPENSHIFT_IDLED_AT,
+    OPENSHIFT_UNIDLE_TARGETS,
     OWNER,
     UNIDLE_TARGETS,
     WAKE_REQUESTED_AT,
@@ -102,12 +104,14 @@ def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
 class _ServiceWrite(Struct, frozen=True):
     """One write of a record: `decision` on the Service, without changes, that leaves `after`.
 
-    `only_list`: nothing but its list changes, because another step follows.
+    `only_list`: nothing but its list changes, because another step follows. `prefixed`: it is written as `oc idle` does
+    besides.
     """
 
     decision: Decision
     after: ServiceRecord | None
     only_list: bool = False
+    prefixed: bool = False
 
 
 def service_decisions(
@@ -119,6 +123,8 @@ def service_decisions(
     if service.problem:
         return ()
     steps = tuple(_service_writes(_service_choices(service, choices, inventory, context), context))
+    prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in service.verdict.won)
+    steps = tuple(replace(one, prefixed=prefixed) for one in steps)
     on_service, endpoints = tuple(_on_holder(service.service, steps, inventory, context)), service.endpoints
     ours = service.on_endpoints is not None and service.on_endpoints.ours
     asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
@@ -258,11 +264,28 @@ def _on_holder(
     current: dict[str, str] = dict(holder.annotations)
     for step in steps:
         wanted = _wanted(step, current, isinstance(holder, Service), inventory, context)
+        wanted |= _as_oc_idle_writes(current, wanted, asked=step.prefixed)
         changes = annotation_changes(current, wanted)
         if changes:
             tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
             yield replace(_on(holder, step.decision), changes=(*changes, *tests))
         current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
+
+
+_OF_OC_IDLE = {IDLED_AT: OPENSHIFT_IDLED_AT, UNIDLE_TARGETS: OPENSHIFT_UNIDLE_TARGETS}
+
+
+def _as_oc_idle_writes(
+    current: Mapping[str, str], wanted: Mapping[str, str | None], *, asked: bool
+) -> dict[str, str | None]:
+    """Return what `wanted` leaves as `oc idle` writes it, where that is `asked` for, or is there until the wake.
+
+    Source: openshift/oc pkg/cli/idle/idle.go; the values have the same form.
+    """
+    if not asked and not any(theirs in current for theirs in _OF_OC_IDLE.values()):
+        return {}
+    after = {**current, **wanted}
+    return {theirs: after.get(ours) for ours, theirs in _OF_OC_IDLE.items()}
 
 
 def _following(

@@ -113,6 +113,10 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
     """autoscalers states what happens to autoscalers of idle workloads."""
     mark_endpoints: bool = False
     """markEndpoints writes the idling annotations on Endpoints too, for proxies that read them there."""
+    mark_prefix: Literal["kubernetes", "openshift"] = "kubernetes"
+    """markPrefix is kubernetes: the idling annotations begin with idling.kubernetes.io/; or openshift: Services and
+    Endpoints have them with idling.alpha.openshift.io/ too, as `oc idle` writes them, so that the unidling of the
+    platform sees what is idle, and wakes it."""
     on_revert: Literal["Yield", "Insist"] = "Yield"
     """onRevert states what happens if another tool scales up an idle workload, resumes a CronJob or unpauses a
     ScaledObject. Yield: the workload stays awake, and is left alone from the second time in a row on. Insist: it is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -24,8 +24,9 @@ from reconciler.decide.idling.records import (
 )
 from reconciler.decide.limit_counts import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
-from tests.builders import a_cluster, a_run, a_service, a_state, a_workload, an_endpoints
-from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, workloads_selector, written
+from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, workloads_selector, written
+from tests.decide.idling.world import a_world
 
 OURS = frozenset({"production", "prod"})
 GROUPS = {"Deployment": "apps", "ReplicationController": ""}
@@ -237,6 +238,65 @@ def test_marks_on_endpoints_are_written_where_the_policy_wants_them():
     assert endpoints.needs == (service.key,)
     assert set(deployment.needs) == {service.key, endpoints.key}
     assert json.loads(written(endpoints)["idling.kubernetes.io/unidle-targets"])[0]["name"] == "web"
+
+
+OC_IDLE = ("idling.alpha.openshift.io/idled-at", "idling.alpha.openshift.io/unidle-targets")
+
+
+def of_oc_idle(world, ref):
+    return {key: text for key, text in world.objects[ref].annotations.items() if key in OC_IDLE}
+
+
+@pytest.mark.parametrize("endpoints", [False, True], ids=["Service", "Endpoints too"])
+def test_a_platform_sees_what_is_idle_as_oc_idle_writes_it(endpoints):
+    policy = a_policy(mark_prefix="openshift", mark_endpoints=endpoints)
+    world = a_world(a_service(), a_workload(), an_endpoints(), now=NIGHT)
+    run_in(world, policy)
+    service, ends = a_service().ref, an_endpoints().ref
+    expected = {
+        OC_IDLE[0]: "2026-11-20T22:00:00Z",
+        OC_IDLE[1]: '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
+    }
+    assert of_oc_idle(world, service) == expected
+    assert of_oc_idle(world, ends) == (expected if endpoints else {})
+    assert run_in(world, policy).desired.decisions == ()
+    world.now = MONDAY
+    run_in(world, policy)
+    assert (of_oc_idle(world, service), of_oc_idle(world, ends), world.replicas(a_ref())) == ({}, {}, 3)
+
+
+def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go():
+    policy = a_policy(mark_prefix="openshift")
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, policy)
+    service = a_service().ref
+    for key in OC_IDLE:  # as its unidling does, which knows no others
+        world.annotate(service, key, None)
+    world.scale(a_ref(), 3, "openshift-controller-manager")
+    world.now += timedelta(minutes=5)
+    run_in(world, policy)
+    run_in(world, policy)
+    assert world.replicas(a_ref()) == 3
+    assert of_oc_idle(world, service) == {}
+    assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
+
+
+def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, a_policy(mark_prefix="openshift"))
+    world.now += timedelta(minutes=5)
+    assert run_in(world, a_policy()).desired.decisions == ()
+    world.now = MONDAY
+    run_in(world, a_policy())
+    assert of_oc_idle(world, a_service().ref) == {}
+
+
+def test_what_is_idle_already_gets_them_with_the_next_run():
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, a_policy())
+    world.now += timedelta(minutes=5)
+    run_in(world, a_policy(mark_prefix="openshift"))
+    assert set(of_oc_idle(world, a_service().ref)) == set(OC_IDLE)
 
 
 @pytest.mark.parametrize(
