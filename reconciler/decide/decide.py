@@ -104,11 +104,12 @@ def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dic
         for cluster in policies.fleet.clusters
         if one.is_on(cluster.name)
     }
+    unnamed = {ref for ref, one in refs.items() if one.preference(ref.cluster) is None}
     left = {
         one.ref
-        for cluster in state.clusters.values()
+        for cluster in (state.clusters.values() if unnamed else ())
         for one in cluster.workloads
-        if one.ref in refs and not is_about(refs[one.ref], cluster.name, one, fleets)
+        if one.ref in unnamed and not is_about(refs[one.ref], cluster.name, one, fleets)
     }
     return {ref: one.name for ref, one in refs.items() if ref not in left}
 

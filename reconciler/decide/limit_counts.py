@@ -13,12 +13,12 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
     LAST_IDLED,
-    compact,
     digest,
     fleet_names,
     format_time,
@@ -164,7 +164,8 @@ def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now
     latest = sorted(times, key=lambda key: (times[key], key))[-_MOST:]
     first = before.first if is_known(hours, annotations, now) else now if counts else None
     value = {"policy": policy, "hours": {key: format_time(times[key]) for key in latest}}
-    return compact(value if first is None else {**value, "first": format_time(first)})
+    found = value if first is None else {**value, "first": format_time(first)}
+    return msgspec.json.encode(found, order="sorted").decode()
 
 
 def hours_of(policy: IdlingPolicy) -> str:

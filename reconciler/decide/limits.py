@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -230,14 +231,6 @@ class RunLimits(Struct, frozen=True):
         part = weights[self.shard.index] if self.shard is not None and weights else 0
         return {unit: -(-number * sum(weights) // part) if part else number for unit, number in needs.items()}
 
-    def weight(self, decision: Decision, unit: str) -> int:
-        """Return what `decision` counts of `unit`."""
-        if decision.phase not in _BOUND or decision.known:
-            return 0
-        if unit == "workloads":
-            return int(decision.idles)
-        return self.bases.removed_by(decision)
-
     def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> DesiredState:
         """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted.
 
@@ -254,10 +247,12 @@ class RunLimits(Struct, frozen=True):
         uses = []
         for pool in self.pools():
             taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
-            inside = {decision.key for found in taking.values() for decision in found}
             takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
             used = sum(takes.values()) + counted.spent(pool)
             uses.append(LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster))
+            if used <= pool.allowed:
+                continue
+            inside = {decision.key for found in taking.values() for decision in found}
             for owner in sorted(takes, key=lambda one: (-takes[one], one)):
                 found = remaining.left_of(taking[owner])
                 if used <= pool.allowed:
@@ -357,14 +352,15 @@ class _Counted:
         self._limits = limits
         self._weights: dict[tuple[str, str], int] = {}
         self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
-        for unit in UNITS:
-            for decision in decisions:
-                weight = limits.weight(decision, unit)
+        for decision in decisions:
+            if decision.phase not in _BOUND or decision.known:
+                continue
+            owner = owner_of(decision)
+            for unit, weight in (("workloads", int(decision.idles)), ("replicas", limits.bases.removed_by(decision))):
                 if weight:
                     self._weights[unit, decision.key] = weight
                     for cluster in ("", decision.ref.cluster):
-                        taking = self._taking.setdefault((unit, cluster), {})
-                        taking.setdefault(owner_of(decision), []).append(decision)
+                        self._taking.setdefault((unit, cluster), {}).setdefault(owner, []).append(decision)
         again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
         idled = [(ref, owner) for ref, owner in limits.bases.idled.items() if ref not in again]
         self._spent = Counter((cluster, owner) for ref, owner in idled for cluster in ("", ref.cluster))
@@ -403,15 +399,28 @@ class _Remaining:
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
         self._decisions = decisions
-        self._positions = {decision.key: position for position, decision in enumerate(decisions)}
         self._gone: set[str] = set()
-        self._decreases: dict[str, list[str]] = {}  # keys of the decreasing steps of a group
-        self._needed_by: dict[str, list[str]] = {}
-        for decision in decisions:
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {decision.key: position for position, decision in enumerate(self._decisions)}
+
+    @cached_property
+    def _decreases(self) -> dict[str, list[str]]:
+        """The keys of the decreasing steps of each group."""
+        found: dict[str, list[str]] = {}
+        for decision in self._decisions:
             if decision.phase in _BOUND:
-                self._decreases.setdefault(decision.group, []).append(decision.key)
+                found.setdefault(decision.group, []).append(decision.key)
+        return found
+
+    @cached_property
+    def _needed_by(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for decision in self._decisions:
             for key in decision.needs:
-                self._needed_by.setdefault(key, []).append(decision.key)
+                found.setdefault(key, []).append(decision.key)
+        return found
 
     def with_keys(self, keys: Iterable[str]) -> list[Decision]:
         """Return the decisions of `keys` that there are."""

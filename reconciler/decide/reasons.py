@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -317,7 +318,8 @@ def reason(code: ReasonCode, **values: Any) -> Reason:
     return Reason(code, json_values(values))
 
 
-def text_of(reasons: Iterable[Reason]) -> str:
+@lru_cache(16)  # a schedule idles all that it selects for the same reason
+def text_of(reasons: Reasons) -> str:
     """Return `reasons` as one phrase."""
     return ", ".join(" ".join(map(str, part)) for part in phrase_parts(reasons))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 
 from reconciler.decide.annotations import OUR_ANNOTATIONS
 from reconciler.decide.decisions import Decision, FieldChange, Verb
@@ -59,6 +60,7 @@ def is_acted_on(change: FieldChange) -> bool:
     return change.path[:1] == ("spec",) or is_of_others(change.path)
 
 
+@lru_cache(1024)  # a plan has the same few for each object
 def is_of_others(path: tuple[str, ...]) -> bool:
     """Return whether `path` is that of an annotation that is not ours."""
     return path[:2] == ("metadata", "annotations") and not path[-1].startswith(OUR_ANNOTATIONS)

@@ -118,13 +118,16 @@ class Plan(Struct, frozen=True):
 # Any value as a JSON value.
 
 
+_PLAIN = frozenset((str, bool, int, type(None)))
+
+
 def json_value(value: Any) -> Any:
     """Return `value` made of dict, list, str, int, float, bool and None alone; mappings sorted by key.
 
     A number JSON cannot hold becomes "NaN", "+Inf" or "-Inf" as Prometheus writes them, a time RFC 3339, a duration its
     seconds, a set a sorted list, anything else its text.
     """
-    if value is None or type(value) in (str, bool, int):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")

@@ -118,7 +118,8 @@ def is_pattern(name: str) -> bool:
     return not _GLOB.isdisjoint(name)
 
 
-def matches_any(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(maxsize=4096)  # most are namespaces and clusters, asked about for each object in them
+def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether `name` is matched by one of `patterns`."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -88,7 +89,7 @@ def fields_of(decision: Decision) -> Iterator[str]:
     for change in decision.changes:
         if change.before is None and change.after is None:
             continue  # a precondition that nothing is there
-        yield f"{_path(change)}: {_fate(change)}"
+        yield f"{_path(change.path)}: {_fate(change)}"
     if decision.manifest is not None:
         yield f"manifest: {value_text(masked(json_value(decision.manifest), None, ''))}"
 
@@ -100,6 +101,8 @@ def masked(value: Any, other: Any, side: str) -> Any:
 
     Source: kubernetes/kubectl pkg/cmd/diff/diff.go, Masker, which does so for the data of Secrets.
     """
+    if isinstance(value, str):
+        return _masked_text(value, other, side) if '"env"' in value else value
     if isinstance(value, Mapping):
         there = other if isinstance(other, Mapping) else {}
         return {
@@ -111,7 +114,7 @@ def masked(value: Any, other: Any, side: str) -> Any:
     if isinstance(value, list):
         others = other if isinstance(other, list) else []
         return [masked(one, before, side) for one, before in zip_longest(value, others[: len(value)])]
-    return _masked_text(value, other, side) if isinstance(value, str) and '"env"' in value else value
+    return value
 
 
 def _masked_env(variables: list[Any], other: Any, side: str) -> list[Any]:
@@ -138,8 +141,9 @@ def _masked_text(text: str, other: Any, side: str) -> str:
     return json.dumps(masked(value, there, side), ensure_ascii=False)
 
 
-def _path(change: FieldChange) -> str:
-    plain = [key if key.replace("-", "").replace("_", "").isalnum() else f'["{one_line(key)}"]' for key in change.path]
+@lru_cache(1024)  # most changes are of the same few fields
+def _path(path: tuple[str, ...]) -> str:
+    plain = [key if key.replace("-", "").replace("_", "").isalnum() else f'["{one_line(key)}"]' for key in path]
     return ".".join(plain).replace(".[", "[")
 
 

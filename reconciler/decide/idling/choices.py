@@ -46,7 +46,7 @@ class Conditions(Circumstances):
         return found
 
     def __contains__(self, name: Any) -> bool:
-        return name in self._known or (name in CHECKS and self.get(name) is not None)
+        return self.get(name) is not None
 
     def adding(self, found: MetCondition) -> Conditions:
         """Return the conditions with `found` among them."""

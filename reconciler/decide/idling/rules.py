@@ -45,11 +45,11 @@ class Rule(Struct, frozen=True):
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
         if result not in self.results or (self.conditions and self.because(conditions) is None):
             return False
-        return all(name not in conditions for name in self.without)
+        return not any(map(conditions.__contains__, self.without))
 
     def because(self, conditions: Container[Condition]) -> Condition | None:
         """Return the condition that is the reason, None where it is another one."""
-        return next((name for name in self.conditions if name in conditions), None)
+        return next(filter(conditions.__contains__, self.conditions), None)
 
 
 _IDLE = (IdleState.IDLE, IdleState.HPA_NOT_PINNED)

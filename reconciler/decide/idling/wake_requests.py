@@ -50,6 +50,8 @@ _SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
 
 def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     """Return the latest request that came when `subject` was idled or later, None for none."""
+    if subject.request is None and all(service.request is None for service in subject.services):
+        return None
     state, record = subject.state, subject.record
     if state is IdleState.FOREIGN and (record is None or not subject.scale.is_at_or_below(record.idled_to)):
         return None

@@ -80,8 +80,9 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    every, unnamed = inputs, tuple(_not_named(federated, inputs))
-    inputs = replace(inputs, placements=tuple(one for one in inputs.placements if _is_about(federated, one, inputs)))
+    every, about = inputs, tuple(one for one in inputs.placements if _is_about(federated, one, inputs))
+    unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
+    inputs = replace(inputs, placements=about)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
     locals_ = [local_workload(federated, placement, inputs, status) for placement in inputs.placements]
     if federated.paused:
@@ -164,15 +165,17 @@ def _gives_way(
     }
 
 
-def _not_named(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Iterator[PolicyExplanation]:
-    """Yield that what others made in clusters which the preferences do not name stays as it is."""
+def _not_named(
+    federated: FederatedReplicaSet, inputs: PlacementInputs, about: Sequence[ClusterPlacement]
+) -> Iterator[PolicyExplanation]:
+    """Yield that what others made stays as it is in clusters that it is not `about`, which no preference names."""
+    named = {placement.name for placement in about}
     for placement in inputs.placements:
         ref = local_ref(federated, placement.name)
-        there = ref in placement.workloads and federated.is_within(placement.name)
-        if there and not _is_about(federated, placement, inputs):
+        if placement.name not in named and ref in placement.workloads and federated.is_within(placement.name):
             why = reason(ReasonCode.NOT_NAMED, cluster=placement.name)
-            named = field_is("preferences.clusters", f"with {placement.name}")
-            yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), named)
+            lift = field_is("preferences.clusters", f"with {placement.name}")
+            yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), lift)
 
 
 def _is_about(federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs) -> bool:
@@ -374,7 +377,10 @@ def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
 
 def _stale(policies: PolicySet, inputs: PlacementInputs, kept: ConfigMap | None) -> list[str]:
     """Return the keys of refusals of what no federated ReplicaSet of git is about."""
+    refusals = [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED)]
     known = {
-        rejection_key(local_ref(one, placement.name)) for one in policies.federated for placement in inputs.placements
+        rejection_key(local_ref(one, placement.name))
+        for one in (policies.federated if refusals else ())
+        for placement in inputs.placements
     }
-    return [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED) and key not in known]
+    return [key for key in refusals if key not in known]

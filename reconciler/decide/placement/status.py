@@ -38,6 +38,7 @@ from reconciler.decide.annotations import (
     RECORDED_BY,
     STATUS,
     compact,
+    digest,
     fleet_names,
     format_time,
     json_object,
@@ -204,7 +205,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
         if entry.stays and old.get("asked", entry) == entry.spec_replicas:
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
-        codes = digest_of(compact([[one.code, dict(one.values)] for one in entry.reasons]))
+        codes = digest([[one.code, dict(one.values)] for one in entry.reasons], 12)
         facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": codes}
         if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
