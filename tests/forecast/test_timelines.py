@@ -19,6 +19,7 @@ from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+from tests.real import objects as manifests
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FLEET = document("Fleet", "mix", {"home": "a", "clusters": [{"name": "a"}]})
@@ -30,26 +31,14 @@ REQUESTS: dict[str, Any] = {
 
 
 def a_deployment(name: str, replicas: int = 2, **metadata: Any) -> dict[str, Any]:
+    """One in dev, whose pods ask for half a processor and 1 Gi."""
     container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "dev", **metadata},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
-        },
-    }
+    made = manifests.a_deployment(name, replicas, spec={"containers": [container]})
+    return manifests.with_metadata(manifests.within("dev", made), **metadata)
 
 
 def a_service(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "dev"},
-        "spec": {"selector": {"app": name}},
-    }
+    return manifests.within("dev", manifests.a_service(name))
 
 
 def an_idling_policy(*criteria: Any, **spec: Any) -> dict[str, Any]:
