@@ -9,21 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.events import event_message
-from reconciler.decide.idling.contested import advice, fingerprint
+from reconciler.decide.idling.contested import advice
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
-from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, IdlingPolicy, Place, ScheduleCriterion, WakeMetric
+from reconciler.policy.types import Place
 from tests.builders import a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_metric,
     a_policy,
-    a_schedule,
     an_idle_world,
     answers,
     notices_of,
-    office_hours_off,
     run_in,
 )
 from tests.decide.idling.world import World, a_world
@@ -172,38 +170,6 @@ class TestContested:
         world.now += MINUTE
         run_in(world)
         assert world.replicas(WEB) == 3
-
-
-def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does_not_state_it():
-    """A contest ends when the policy changes, and no policy changes with a release."""
-    policy = a_policy(min_age=timedelta(minutes=5), wake_when=(WakeMetric("queue", 0, "5m"),))
-
-    class Later(IdlingPolicy, frozen=True):
-        a_later_field: bool = False
-
-    values = {name: getattr(policy, name) for name in policy.__struct_fields__}
-    assert fingerprint(Later(**values)) == fingerprint(policy)
-    assert fingerprint(Later(**values, a_later_field=True)) != fingerprint(policy)
-
-
-@pytest.mark.parametrize(
-    ("calendar", "same"),
-    [
-        pytest.param(
-            {"place": Place("elsewhere.yaml", 7), "name": "nights", "texts": ("as written",)}, True, id="place"
-        ),
-        pytest.param({"zone_name": "Europe/Rome"}, False, id="its zone"),
-        pytest.param({"windows": office_hours_off().windows[1:]}, False, id="its windows"),
-        pytest.param(
-            {"exceptions": (AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27)),)}, False, id="holes"
-        ),
-    ],
-)
-@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: AnyOf((one, a_metric()))], ids=["alone", "nested"])
-def test_another_schedule_is_another_policy_and_another_place_is_not(wrap, calendar, same):
-    policy = a_policy(idle_when=AllOf((wrap(a_schedule()),)))
-    changed = ScheduleCriterion(replace(office_hours_off(), **calendar))
-    assert (fingerprint(policy) == fingerprint(replace(policy, idle_when=AllOf((wrap(changed),))))) is same
 
 
 @pytest.mark.parametrize(

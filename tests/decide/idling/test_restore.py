@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
-from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
+from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, of_state, run_in, workloads_selector
+from tests.decide.idling.test_idled_by_others import OC_IDLE, OC_RECORD, a_foreign_world
 from tests.decide.idling.world import World, a_world
 
-WEB, API = a_ref("web"), a_ref("api")
+WEB, API, SERVICE = a_ref("web"), a_ref("api"), a_ref("web", kind="Service")
 AT = "2026-11-20T21:00:00Z"
 OWNER = "reconciler/owner"
 STAGING = {
@@ -187,3 +189,80 @@ def test_an_autoscaler_that_we_hold_is_given_back_where_nobody_remembers_its_wor
     world.add(replace(world.objects[WEB], replicas=5, annotations=marks))
     world.apply(restored(world).decisions)
     assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
+
+
+def carried_out(world: World, fleet=None, **wish) -> DesiredState:
+    desired = decide_restore(fleet or a_fleet(), world.state(), a_run(world.now), Restoration(**wish))
+    world.apply(desired.decisions)
+    return desired
+
+
+class TestWhatItGivesBack:
+    def test_a_hold_keeps_it_up(self):
+        world = an_idle_world()
+        carried_out(world, hold_until=NIGHT + timedelta(hours=12))
+        assert world.objects[WEB].annotations["reconciler/exclude-until"] == "2026-11-21T10:00:00Z"
+        world.now += timedelta(hours=11)
+        assert run_in(world).desired.decisions == ()
+
+    @pytest.mark.parametrize(
+        ("wish", "expected"),
+        [
+            ({"objects": lambda ref: ref == WEB}, True),
+            ({"objects": lambda ref: ref == SERVICE}, True),
+            ({"objects": lambda ref: ref.namespace == "other"}, False),
+            ({"policies": ("idle-*",)}, True),
+            ({"policies": ("night",)}, False),
+            ({"runs": frozenset({"0123456789ab"})}, True),
+            ({"runs": frozenset({"another"})}, False),
+        ],
+        ids=["named", "its Service named", "not named", "a glob", "another policy", "the run", "another run"],
+    )
+    def test_only_what_is_chosen(self, wish, expected):
+        world = an_idle_world()
+        carried_out(world, **wish)
+        assert (world.replicas(WEB) == 3) is expected
+
+    @pytest.mark.parametrize("adopt", [False, True])
+    def test_what_somebody_else_idled_needs_to_be_adopted(self, adopt):
+        world = a_foreign_world(OC_IDLE, OC_RECORD)
+        carried_out(world, adopt=adopt)
+        assert (world.replicas(WEB) == 4) is adopt
+
+    def test_a_broken_record_whose_number_cannot(self):
+        world = an_idle_world()
+        del world.objects[SERVICE]
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        desired = carried_out(world)
+        assert desired.decisions == ()
+        assert [notice.kind for notice in desired.notices] == ["setAside"]
+
+    def test_what_runs_is_only_freed_of_its_record(self):
+        world = an_idle_world()
+        world.scale(WEB, 7)
+        carried_out(world)
+        assert world.replicas(WEB) == 7
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+
+    def test_a_record_that_came_back_on_a_running_object_goes(self):
+        world = an_idle_world()
+        record = world.objects[WEB].annotations
+        carried_out(world)
+        world.objects[WEB] = replace(
+            world.objects[WEB], annotations=record | {"reconciler/awake-since": "2026-11-20T22:00:30Z"}
+        )
+        carried_out(world)
+        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+        assert "reconciler/undone" not in world.objects[WEB].annotations
+
+    def test_a_read_only_cluster_is_told(self):
+        world = an_idle_world()
+        desired = carried_out(world, of_state("ReadOnly"))
+        assert desired.decisions == ()
+        assert [notice.kind for notice in desired.notices] == ["overdueWake"]
+
+    def test_a_broken_record_on_something_that_runs_is_left(self):
+        world = an_idle_world()
+        world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
+        world.scale(WEB, 1)
+        assert carried_out(world).decisions == ()

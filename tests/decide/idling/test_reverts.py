@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
 from reconciler.decide.decisions import Verb
-from reconciler.decide.idling.contested import fingerprint, remedy
+from reconciler.decide.idling.contested import remedy
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter
 from reconciler.policy.types import GitOps
@@ -225,12 +225,6 @@ class TestFlux:
         reverted(world, "kubectl-scale")
         run_in(world, PAUSES)
         assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
-
-
-def test_a_field_at_its_default_is_not_in_the_fingerprint_of_a_policy():
-    plain = a_policy("nights", a_schedule())
-    assert fingerprint(plain) == fingerprint(replace(plain, on_revert="Yield"))
-    assert fingerprint(plain) != fingerprint(INSISTS)
 
 
 class TestFirstPlan:
