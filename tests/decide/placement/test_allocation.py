@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -192,6 +193,14 @@ ENDLESS = nested(100_000)
 LONGEST = "n" * 253
 
 
+A = "preferences.clusters.A"
+
+
+def of_a(entry: Any, name: str = "A") -> dict[str, Any]:
+    """The preferences of one cluster."""
+    return {"preferences": {"clusters": {name: entry}}}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -214,24 +223,14 @@ LONGEST = "n" * 253
             id="other total",
         ),
         pytest.param(
-            {"preferences": {"clusters": {"A": {"wieght": 1}}}},
-            "preferences.clusters.A.wieght: unknown field, expected minReplicas, maxReplicas, weight",
-            id="unknown key of a cluster",
+            of_a({"wieght": 1}),
+            f"{A}.wieght: unknown field, expected minReplicas, maxReplicas, weight",
+            id="unknown key of A",
         ),
+        pytest.param(of_a(None), f"{A}: None, expected a mapping", id="no entry"),
+        pytest.param(of_a({"weight": -1}), f"{A}.weight: -1, expected", id="negative weight"),
         pytest.param(
-            {"preferences": {"clusters": {"A": None}}},
-            "preferences.clusters.A: None, expected a mapping",
-            id="no entry",
-        ),
-        pytest.param(
-            {"preferences": {"clusters": {"A": {"weight": -1}}}},
-            "preferences.clusters.A.weight: -1, expected",
-            id="negative weight",
-        ),
-        pytest.param(
-            {"preferences": {"clusters": {"A": {"maxReplicas": 2**53 + 1}}}},
-            f"preferences.clusters.A.maxReplicas: {2**53 + 1}, expected",
-            id="maximum too large",
+            of_a({"maxReplicas": 2**53 + 1}), f"{A}.maxReplicas: {2**53 + 1}, expected", id="maximum too large"
         ),
         pytest.param(
             {"preferences": {"clusters": {1: {}}}}, "preferences.clusters.1: unknown field", id="number as name"
@@ -243,23 +242,19 @@ LONGEST = "n" * 253
         pytest.param({"clusters": ["0", "B", "A", "B", "A"]}, "clusters: 'A' is named twice", id="two names twice"),
         pytest.param({"clusters": ["A", 5]}, "clusters: ['A', 5], expected a list of names", id="a number among names"),
         pytest.param(
-            {"preferences": {"clusters": {LONGEST: {"weight": -1}}}},
-            f"preferences.clusters.{LONGEST}.weight: -1, expected",
-            id="the longest name",
+            of_a({"weight": -1}, LONGEST), f"preferences.clusters.{LONGEST}.weight: -1, expected", id="the longest name"
         ),
         pytest.param(
-            {"preferences": {"clusters": {f"{LONGEST}x": {"weight": -1}}}},
-            f"preferences.clusters.'{LONGEST[:40]}",
-            id="a name longer than any",
+            of_a({"weight": -1}, f"{LONGEST}x"), f"preferences.clusters.'{LONGEST[:40]}", id="a name longer than any"
         ),
         pytest.param({"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"', id="unknown rounding"),
         pytest.param({"key": None}, "key: None, expected a text", id="key is nothing"),
         pytest.param({"total": 10**5000}, "total: a value of type int, expected a whole number", id="endless total"),
         pytest.param({"total": 10**100}, f"total: 1{'0' * 58}…, expected a whole number", id="long total"),
         pytest.param(
-            {"preferences": {"clusters": {"A": {"weight": ENDLESS}}}},
-            "preferences.clusters.A.weight: a value of type list, expected a whole number",
-            id="weight nested without end",
+            of_a({"weight": ENDLESS}),
+            f"{A}.weight: a value of type list, expected a whole number",
+            id="weight without end",
         ),
         pytest.param(
             {"preferences": {"totalReplicas": 10**5000}},
@@ -267,9 +262,7 @@ LONGEST = "n" * 253
             id="endless totalReplicas",
         ),
         pytest.param(
-            {"preferences": {"clusters": {"\ud800": {"weight": -1}}}},
-            "preferences.clusters.'\\ud800'.weight: -1, expected",
-            id="entry that cannot be printed",
+            of_a({"weight": -1}, "\ud800"), "preferences.clusters.'\\ud800'.weight: -1, expected", id="no name to print"
         ),
         pytest.param({"current": {10**5000: 1}}, "current.a value of type int: unknown field", id="endless name"),
         pytest.param({"key": "\ud800"}, "key: '\\ud800', expected a text in Unicode", id="key without meaning"),
