@@ -99,7 +99,8 @@ def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[st
     name = object_name(subject)
     known_cluster(options.policies().fleet, name, subject)
     found = [one for one in status.idle if name.matches(one.ref)]
-    return list(idle_lines(found, status.plan)) if found else [f"Nothing is idle below {subject}."]
+    foreign = [one for one in status.foreign if name.matches(one.ref)]
+    return list(idle_lines(found, foreign, status.plan)) if found or foreign else [f"Nothing is idle below {subject}."]
 
 
 # History.

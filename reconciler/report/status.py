@@ -9,11 +9,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, WAKE_DUE, format_time, read_time
-from reconciler.decide.decisions import Notice, PlacementView, PolicyExplanation
+from reconciler.decide.annotations import (
+    IDLED_AT,
+    OPENSHIFT_IDLED_AT,
+    OPENSHIFT_PREVIOUS_SCALE,
+    PREVIOUS_SCALE,
+    WAKE_DUE,
+    format_time,
+    read_time,
+)
+from reconciler.decide.decisions import FOREIGN_MARK, Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted
-from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Workload
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Service, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
@@ -45,6 +53,17 @@ class IdleObject(Struct, frozen=True):
         """Return the replica-hours that it has not run by `at`; 0 where nobody knows since when."""
         hours = 0.0 if self.since is None else (at - self.since) / timedelta(hours=1)
         return self.asleep * max(0.0, hours)
+
+
+class ForeignIdle(Struct, frozen=True):
+    """A workload or Service that is idle because of somebody else: `by` is another Fleet, or whoever else, such as
+    `oc idle`; since when and what it had as far as that stands on it.
+    """
+
+    ref: ObjectRef
+    by: str
+    since: datetime | None = None
+    previous: str = ""
 
 
 class RunSummary(Struct, frozen=True):
@@ -80,12 +99,14 @@ class FleetStatus(Struct, frozen=True):
     clusters: tuple[ClusterSummary, ...]
     idle: tuple[IdleObject, ...]
     runs: tuple[RunSummary, ...]
+    foreign: tuple[ForeignIdle, ...] = ()
 
 
 def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[RunSummary]) -> FleetStatus:
     """Return the status of `fleet`, whose clusters look like `state`; `plan` is what a run would do now."""
     idle = _idle_objects(state, plan)
-    return FleetStatus(plan, tuple(_clusters(fleet, state, plan, idle)), idle, tuple(runs))
+    clusters, foreign = tuple(_clusters(fleet, state, plan, idle)), tuple(_foreign_idles(state, plan))
+    return FleetStatus(plan, clusters, idle, tuple(runs), foreign)
 
 
 def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
@@ -105,6 +126,22 @@ def _idle_object(workload: Workload | HorizontalPodAutoscaler, told: PolicyExpla
         until = None
     policy = told.idled[1] if told.idled else ""
     return IdleObject(workload.ref, policy, since, until, marks.get(PREVIOUS_SCALE, ""), told.asleep, told.reasons)
+
+
+def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
+    """Yield what others idled, in the order of names; what others place gives reasons, and is none of it."""
+    found = {one.subject: one.words for one in _notices(plan, FOREIGN_MARK) if not one.reasons}
+    if not found:
+        return
+    objects: list[Workload | Service] = []
+    for cluster in state.clusters.values():
+        objects += [*cluster.workloads, *cluster.services]
+    for one in sorted(objects, key=lambda one: one.ref):
+        words, marks = found.get(str(one.ref)), one.annotations
+        if words is not None:
+            since = read_time(marks.get(IDLED_AT)) or read_time(marks.get(OPENSHIFT_IDLED_AT))
+            previous = marks.get(PREVIOUS_SCALE) or marks.get(OPENSHIFT_PREVIOUS_SCALE, "")
+            yield ForeignIdle(one.ref, words.removeprefix("was idled by "), since, previous)
 
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
@@ -136,6 +173,8 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
     yield from _cluster_lines(status)
     yield from _placement_lines(plan)
     yield from (_named(title, names) for title, names in pressing(plan).items())
+    if status.foreign:
+        yield _named("Idled by others", [f"{one.ref} ({one.by})" for one in status.foreign])
     yield from run_lines(status.plan, status.runs[:_RUNS])
 
 
@@ -260,10 +299,11 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     yield from (f"  {line}" for line in columns([word.upper() for word in head], shown))
 
 
-def idle_lines(found: Sequence[IdleObject], plan: Plan) -> Iterator[str]:
-    """Yield what is idle, one line for each object."""
+def idle_lines(found: Sequence[IdleObject], foreign: Sequence[ForeignIdle], plan: Plan) -> Iterator[str]:
+    """Yield what is idle, one line for each object, and after it what others idled."""
     words = reasons_in(plan)
-    yield f"{_heading(plan)}: {len(found)} idle"
+    by_others = f", {len(foreign)} idled by others" if foreign else ""
+    yield f"{_heading(plan)}: {len(found)} idle{by_others}"
     rows = [
         (
             name_of(one.ref),
@@ -273,6 +313,16 @@ def idle_lines(found: Sequence[IdleObject], plan: Plan) -> Iterator[str]:
             one_line(one.previous) or "-",
         )
         for one in found
+    ]
+    rows += [
+        (
+            name_of(one.ref),
+            one_line(f"({one.by})"),
+            f"{words.time(one.since)} ({age(plan.made_at - one.since)})" if one.since else "-",
+            "-",
+            one_line(one.previous) or "-",
+        )
+        for one in foreign
     ]
     yield from columns(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
 
@@ -308,6 +358,10 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
                 "reason": text_of(one.reasons),
             }
             for one in status.idle
+        ],
+        "idledByOthers": [
+            {"object": str(one.ref), "by": one.by, "since": _time(one.since), "previousScale": one.previous}
+            for one in status.foreign
         ],
         "placements": [_placement(view) for view in plan.placements],
         **{

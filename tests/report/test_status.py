@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.decide import decide
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.policy.types import AnyOf
-from reconciler.report.status import RunSummary, fleet_status, status_lines, status_values
+from reconciler.report.status import RunSummary, fleet_status, idle_lines, status_lines, status_values
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -131,3 +131,50 @@ def test_what_a_run_idled_and_the_run_itself_are_told(quickstart: Folder):
     assert idle[1].split() == ["IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS", "SCALE"]
     assert idle[2].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 23:00 (30m)  Mon 2026-11-23")
     assert quickstart.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"
+
+
+OC_IDLE = {
+    "idling.alpha.openshift.io/idled-at": "2026-11-20T12:00:00Z",
+    "idling.alpha.openshift.io/previous-scale": "3",
+}
+LISTED = {
+    "idling.alpha.openshift.io/idled-at": "2026-11-20T12:00:00Z",
+    "idling.alpha.openshift.io/unidle-targets": '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
+}
+
+
+@pytest.mark.parametrize("policies", [(), (a_policy(),)], ids=["no policy", "a policy"])
+def test_what_others_idled_is_listed(policies):
+    """By `oc idle` on the workload and on its Service, and by another Fleet."""
+    theirs = {**IDLE, "reconciler/owner": "other/IdlingPolicy/nights"}
+    observed = a_cluster(
+        services=(a_service(annotations=LISTED),),
+        workloads=(
+            a_workload("web", replicas=0, annotations=OC_IDLE),
+            a_workload("api", replicas=0, annotations=theirs),
+            a_workload("up"),
+        ),
+    )
+    fleet, state, run = a_fleet(), a_state(observed), a_run(NIGHT)
+    policy_set = a_policy_set(fleet, idling=policies)
+    plan = make_plan(policy_set, state, decide(policy_set, state, run), run, Inputs())
+    status = fleet_status(fleet, state, plan, ())
+    found = {(str(one.ref), one.by, one.previous) for one in status.foreign}
+    assert found == {
+        ("east/shop/Service/web", "somebody else", ""),
+        ("east/shop/Deployment/web", "somebody else", "3"),
+        ("east/shop/Deployment/api", "Fleet other", "3"),
+    }
+    assert {one.since.hour for one in status.foreign} == {12}
+    (line,) = (line for line in status_lines(status) if line.startswith("Idled by others"))
+    assert line.startswith("Idled by others: 3: east/shop/Deployment/api (Fleet other); ")
+    (first, *_) = status_values(status)["idledByOthers"]
+    assert first == {
+        "object": "east/shop/Deployment/api",
+        "by": "Fleet other",
+        "since": "2026-11-20T12:00:00Z",
+        "previousScale": "3",
+    }
+    lines = list(idle_lines([], status.foreign, plan))
+    assert lines[0].endswith("0 idle, 3 idled by others")
+    assert any("(Fleet other)" in line for line in lines)

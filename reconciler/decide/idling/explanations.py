@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.change_codes import ChangeIfWhenAsked
 from reconciler.decide.decisions import (
+    FOREIGN_MARK,
     UNKNOWN_QUERY,
     DesiredState,
     Notice,
@@ -271,7 +272,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 
 def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    return _about(ref, "foreignMark", f" was idled by {who_idled('' if record is None else record.fleet)}")
+    return _about(ref, FOREIGN_MARK, f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
 def _nothing_behind(service: ServiceState) -> Iterator[Notice]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
-from reconciler.decide.decisions import Notice, Undecided
+from reconciler.decide.decisions import FOREIGN_MARK, Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.idling.records import scaled_down_by_others
@@ -295,7 +295,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignMark")
+        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), FOREIGN_MARK)
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
         return case.with_notice(case.held(reason(ReasonCode.NOT_MANAGED), part="out"), "conflict")
     return None
