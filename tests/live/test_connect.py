@@ -6,7 +6,7 @@ import base64
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -323,27 +323,6 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
         paths = Paths(api)
         for one in objects:
             api.delete(paths.of(one))
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        ({"token": "static"}, "context east: has other credentials than a token of a ServiceAccount"),
-        ({"exec": {"command": "login"}}, "hub.kubeconfig: user east has exec"),
-    ],
-    ids=["static", "exec"],
-)
-def test_credentials_of_somebody_else_are_not_replaced(
-    plane: ControlPlane, desk: Desk, other: Mapping[str, Any], words: str
-) -> None:
-    file = write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": Access(plane.url, plane.ca_file, other)})
-    before = file.read_bytes()
-
-    said = desk.call(*CONNECT)
-
-    assert (said.code, file.read_bytes()) == (64, before)
-    assert words in said.err
-    assert ours(plane.api) == {}
 
 
 def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, desk: Desk) -> None:

@@ -42,31 +42,6 @@ def desk(api_server: ControlPlane, world: str, tmp_path: Path) -> Desk:
     return desk
 
 
-def test_rights_in_one_namespace_are_enough_for_a_plan_of_it(desk: Desk, world: str) -> None:
-    said = desk.call("plan", "--context", "member", "-n", world, "--now", NIGHT, "--fail-on", "unknown")
-    assert f"member/{world}/Deployment/web  replicas  3 -> 0  idle" in said.out, desk.call(
-        "explain", "--context", "member", f"member/{world}", "--now", NIGHT
-    )
-    assert said.code == 6  # the ConfigMaps of our own namespace may not be read, and that is told
-    [told] = said.out.partition("\nUnknown: ")[2].partition("\n\n")[0].splitlines()[1:]
-    assert "list configmaps in reconciler" in told
-    assert 'a Role in reconciler with {apiGroups: [""], resources: [configmaps], verbs: [list]}' in told
-
-
-def test_rights_in_the_namespaces_of_a_tenant_are_enough_for_its_plan(desk: Desk, world: str) -> None:
-    tenant = f"tenants: [{{name: a, paths: ['teams/a/**'], namespaces: [{world}]}}]"
-    desk.write("policies/fleet.yaml", fleet(["member"], tenant, name="mine"))
-    desk.write("policies/idling.yaml", POLICIES.replace("test-*", "no-such-*"))
-    desk.write("policies/teams/a/idling.yaml", POLICIES.replace("test-*", "*"))
-    said = desk.call("plan", "--tenant", "a", "--now", NIGHT, "-o", "json")
-    actions = json.loads(said.out)["actions"]
-    assert {(one["cause"]["policy"], one["object"]["namespace"]) for one in actions} == {("a/idle-nights", world)}, said
-    assert "idle" in {one["verb"] for one in actions}, said
-    whole = json.loads(desk.call("plan", "--now", NIGHT, "-o", "json").out)
-    assert not whole["actions"]
-    assert "member" in str(whole["unknown"])
-
-
 def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(desk: Desk, world: str) -> None:
     said = desk.call("plan", "--context", "member", "--now", NIGHT, "-o", "json", "--fail-on", "unknown")
     unknown = json.loads(said.out)["unknown"]

@@ -228,30 +228,6 @@ def rests(night: Night) -> list[Rest]:
     return [Rest(night, name) for name in TOOLS]
 
 
-def test_a_cron_job_and_a_scaled_object_that_are_put_back_each_night_are_left_alone_after_the_second(
-    night: Night, rests: list[Rest]
-) -> None:
-    for day in range(3):
-        for one in rests:
-            one.sync(False, None)
-        said = night.run(day, "23:00")
-        assert [one.state() for one in rests] == [(True, "0") if day < 2 else (False, None)] * 3, said
-        for one in rests:
-            one.sync(False, "3")
-        said += night.run(day, "23:40")
-        assert [one.state() for one in rests] == [(False, "3")] * 3
-        for one in rests:
-            assert ["reconciler/contested" in marks for marks in one.marks()] == [day >= 1] * 2, (day, one.manager)
-            assert (f"contested by {one.manager}" in said) is (day >= 1), said
-    events = night.api.items(f"/api/v1/namespaces/{night.namespace}/events")
-    told = [one for one in events if one["reason"] == "IdlingContested"]
-    about = {(one["involvedObject"]["kind"], tool) for one in told for tool in TOOLS.values() if tool in one["message"]}
-    assert about == {(kind, tool) for kind in ("CronJob", "ScaledObject") for tool in TOOLS.values()}
-    metrics = night.folder.path / "metrics.txt"
-    night.call("apply", "policies", "--auto-approve", "--now", "2035-11-23T23:00:00Z", "--metrics-file", str(metrics))
-    assert 'reconciler_contested{cluster="member"} 6' in metrics.read_text()
-
-
 def test_with_the_documented_settings_no_tool_undoes_a_cron_job_or_a_scaled_object(
     night: Night, rests: list[Rest]
 ) -> None:

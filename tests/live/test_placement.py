@@ -190,22 +190,6 @@ def test_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> No
     assert {kind: len(pods_of(fleet.api("west"), space)) for kind, space in spaces.items()} == made
 
 
-def test_what_a_cluster_without_the_namespace_cannot_run_is_placed_elsewhere(fleet: Fleet) -> None:
-    space = f"two-{fleet.suffix}"
-    for name in ("east", "north"):
-        create(fleet.api(name), [a_namespace(space)])
-    fleet.write(a_federated(space, 30))
-    for minutes in range(0, 12, 2):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_pods(space, east=15, north=15)
-    assert fleet.api("west").find(deployment_path(space, "web", "replicasets")) is None
-    create(fleet.api("west"), [a_namespace(space)])
-    for minutes in (12, 14, 16):
-        fleet.run(timedelta(minutes=minutes))
-        fleet.wait_for_controllers(space)
-    fleet.wait_for_pods(space, east=10, north=10, west=10)
-
-
 def a_night(fleet: Fleet) -> Object:
     """Everything of the shop is idle on the evening of a Friday, until the next morning."""
     return a_policy(

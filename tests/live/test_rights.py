@@ -6,7 +6,6 @@ import base64
 import copy
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -324,8 +323,3 @@ def binding_of_clone_sets(namespace: str) -> dict[str, Any]:
         roleRef={"apiGroup": group, "kind": "ClusterRole", "name": "reconciler-plan-clone-sets"},
         subjects=[{"kind": "ServiceAccount", "name": PLAN, "namespace": namespace}],
     )
-
-
-def kubectl(scene: Scene, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["kubectl", "--kubeconfig", str(scene.plane.kubeconfig()), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
