@@ -58,17 +58,6 @@ def test_all_requests_of_a_run_with_nothing_to_change(empty_stage):
         empty_stage.clear()
 
 
-def test_more_objects_are_more_pages_of_the_same_list(empty_stage):
-    many = [one for number in range(501) for one in shop(f"app-{number}")[:1]]
-    begin(empty_stage, {"east": many})
-    assert empty_stage.plan().code == 0
-    expected = Counter({("GET", path): count for path, count in ASKED.items()})
-    expected["GET", "/apis/apps/v1/deployments"] += 1
-    assert empty_stage.proxies["east"].counted() == expected
-    assert empty_stage.writes() == []
-    begin(empty_stage, {})
-
-
 def begin(stage: Stage, world: dict[str, list[Object]]) -> None:
     stage.write_policies(SMALL)
     stage.fill(world)
