@@ -6,7 +6,7 @@ journal says it to the next run (decide/downscale/journal.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -222,33 +222,19 @@ class Marks(Struct, frozen=True):
 
 
 def marks_of(shrink: Shrink) -> Marks:
-    """Return what is written before `shrink` is carried out.
+    """Return what is written before `shrink` is carried out: victims get a cost, and of those that stay some do.
 
     Raises:
         ReconcilerError: somebody else's costs are in the way, and they are not to be overridden.
     """
-    spared = _spared(shrink)
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
-    pods = (*shrink.victims, *spared)
-    return Marks(pods, costs, _entry(shrink, pods))
-
-
-def _spared(shrink: Shrink) -> tuple[Pod, ...]:
-    """Return the pods that stay and need another cost meanwhile.
-
-    Raises:
-        _Deferred: somebody else's costs are in the way, and they are not to be overridden.
-    """
-    marked, spared = foreign_costs(shrink.cut, shrink.victims)
-    if (marked or spared) and shrink.task.settings.on_foreign_cost == "Skip":
-        foreign = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*marked, *spared)[:5])
-        raise _Deferred(f"{shrink.task.ref}: foreign deletion costs on {foreign}, expected none (onForeignCost: Skip)")
-    return spared
-
-
-def _entry(shrink: Shrink, pods: Sequence[Pod]) -> JournalEntry:
     task = shrink.task
-    return JournalEntry(
+    foreign, spared = foreign_costs(shrink.cut, shrink.victims)
+    if (foreign or spared) and task.settings.on_foreign_cost == "Skip":
+        named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*foreign, *spared)[:5])
+        raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
+    pods = (*shrink.victims, *spared)
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
+    entry = JournalEntry(
         workload=task.ref,
         uid=shrink.live.workload.uid,
         before=task.before,
@@ -258,6 +244,7 @@ def _entry(shrink: Shrink, pods: Sequence[Pod]) -> JournalEntry:
         run=task.run.id,
         policy=task.settings.policy,
     )
+    return Marks(pods, costs, entry)
 
 
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:

@@ -27,36 +27,24 @@ _UIDS = uuid.UUID("6f2d1a0e-5f0b-5a54-9a57-0c2b6a1f3d7e")
 _CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE: GroupKind = ("", "Namespace")
 _CLUSTER_SCOPED = frozenset(
-    {
-        _NAMESPACE,
-        ("", "Node"),
-        ("", "PersistentVolume"),
-        ("", "ComponentStatus"),
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        _CRD,
-        ("apiregistration.k8s.io", "APIService"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
-        ("certificates.k8s.io", "ClusterTrustBundle"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-        ("networking.k8s.io", "IPAddress"),
-        ("networking.k8s.io", "IngressClass"),
-        ("networking.k8s.io", "ServiceCIDR"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("policy", "PodSecurityPolicy"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("resource.k8s.io", "DeviceClass"),
-        ("resource.k8s.io", "ResourceSlice"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("storage.k8s.io", "CSIDriver"),
-        ("storage.k8s.io", "CSINode"),
-        ("storage.k8s.io", "StorageClass"),
-        ("storage.k8s.io", "VolumeAttachment"),
-    }
+    (group, kind)
+    for group, kinds in {
+        "": "Namespace Node PersistentVolume ComponentStatus",
+        "admissionregistration.k8s.io": "MutatingWebhookConfiguration ValidatingAdmissionPolicy "
+        "ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+        "apiextensions.k8s.io": "CustomResourceDefinition",
+        "apiregistration.k8s.io": "APIService",
+        "certificates.k8s.io": "CertificateSigningRequest ClusterTrustBundle",
+        "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+        "networking.k8s.io": "IPAddress IngressClass ServiceCIDR",
+        "node.k8s.io": "RuntimeClass",
+        "policy": "PodSecurityPolicy",
+        "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
+        "resource.k8s.io": "DeviceClass ResourceSlice",
+        "scheduling.k8s.io": "PriorityClass",
+        "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment",
+    }.items()
+    for kind in kinds.split()
 )
 
 
