@@ -13,17 +13,15 @@ from msgspec import Struct
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     WORKLOADS,
-    Gathering,
     Imported,
     Loss,
     Manifest,
-    clusters_in,
+    PlacementImport,
     exactly,
     inside,
     label_selector,
     mappings,
     replicas_of,
-    selected,
 )
 
 _POLICY_GROUP, _CLUSTER_GROUP = "policy.karmada.io", "cluster.karmada.io"
@@ -65,11 +63,9 @@ class _Target(Struct, frozen=True):
         return self.workload is not None and labels.matches(self.workload.labels)
 
 
-class _Import:
+class _Import(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
-        self._gathering = Gathering()
-        self._known = clusters_in(manifests, _CLUSTER_GROUP, "Cluster")
-        self._named: dict[str, Mapping[str, str]] = dict(self._known)
+        super().__init__(manifests, _CLUSTER_GROUP, "Cluster")
         self._workloads = [one for one in manifests if one.kind in WORKLOADS and not one.owned]
         in_group = [one for one in manifests if one.group == _POLICY_GROUP]
         self._policies = [one for one in in_group if one.kind in _PROPAGATION]
@@ -86,7 +82,7 @@ class _Import:
                 if key not in done:
                     done.add(key)
                     self._add(policy, target, losses)
-        return self._gathering.imported(self._named)
+        return self.gathering.imported(self.named)
 
     @staticmethod
     def _priority(policy: Manifest) -> int:
@@ -96,14 +92,14 @@ class _Import:
     def _without_counterpart(self, policy: Manifest) -> Iterator[Loss]:
         for path, words in _WITHOUT_COUNTERPART.items():
             if policy.at("spec", *path):
-                yield self._gathering.lose(policy, f"spec.{'.'.join(path)}", words)
+                yield self.gathering.lose(policy, f"spec.{'.'.join(path)}", words)
 
     def _targets(self, policy: Manifest) -> Iterator[_Target]:
         for number, one in enumerate(mappings(policy.at("spec", "resourceSelectors"))):
             kind, name = str(one.get("kind", "")), str(one.get("name") or "")
             field = f"spec.resourceSelectors[{number}]"
             if kind not in WORKLOADS:
-                self._gathering.lose(policy, field, f"{kind} {LEFT_TO_OTHERS}")
+                self.gathering.lose(policy, field, f"{kind} {LEFT_TO_OTHERS}")
                 continue
             namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(one.get("namespace") or "")
             every = (_Target(found.kind, found.namespace, found.name, found) for found in self._workloads)
@@ -116,19 +112,18 @@ class _Import:
             if not found and name and namespace:
                 yield _Target(kind, namespace, name, None)
             elif not found:
-                self._gathering.lose(policy, field, f"no {kind} that it selects is among the manifests")
+                self.gathering.lose(policy, field, f"no {kind} that it selects is among the manifests")
 
     def _add(self, policy: Manifest, target: _Target, losses: Iterable[Loss]) -> None:
         replicas = replicas_of(target.workload, "spec", "replicas")
         if replicas is None:
             name = f"{target.kind} {target.namespace}/{target.name}"
             words = f"{name} is not among the manifests, so its replicas are not known"
-            self._gathering.lose(policy, "spec.resourceSelectors", words)
+            self.gathering.lose(policy, "spec.resourceSelectors", words)
             return
         names = self._clusters(policy)
         if not names:
-            words = "names no cluster that is known; no policy is made of it"
-            self._gathering.lose(policy, "spec.placement", words)
+            self.lose_clusters(policy)
             return
         lost = [*losses]
         preferences, total = self._preferences(policy, names, replicas, lost)
@@ -140,22 +135,22 @@ class _Import:
             "preferences": {"rebalance": True, "clusters": preferences},
             "targetRef": {"apiVersion": WORKLOADS[target.kind], "kind": target.kind, "name": target.name},
         }
-        self._gathering.add("FederatedReplicaSet", target.name, spec, lost, target.namespace)
+        self.gathering.add("FederatedReplicaSet", target.name, spec, lost, target.namespace)
 
     def _clusters(self, policy: Manifest) -> list[str]:
         placement = policy.at("spec", "placement") or {}
         groups = mappings(placement.get("clusterAffinities"))
         names = self._affine(groups[0] if groups else placement.get("clusterAffinity"))
         for one in names:
-            self._named.setdefault(one, {})
+            self.named.setdefault(one, {})
         return names
 
     def _affine(self, affinity: Any) -> list[str]:
         """Return the clusters of an affinity; without names those that are known."""
         found = affinity if isinstance(affinity, Mapping) else {}
-        names = [str(one) for one in found.get("clusterNames") or ()] or list(self._known)
+        names = [str(one) for one in found.get("clusterNames") or ()] or list(self.known)
         if found.get("labelSelector"):
-            names = [one for one in selected(self._known, found["labelSelector"]) if one in names]
+            names = [one for one in self.selected(found["labelSelector"]) if one in names]
         return [one for one in names if one not in (found.get("exclude") or ())]
 
     # Replicas. Duplicated: as many in each; Divided: by weight.
@@ -169,10 +164,10 @@ class _Import:
             return {name: exactly(replicas) for name in names}, replicas * len(names)
         if scheduling.get("replicaDivisionPreference") == "Aggregated":
             words = "Aggregated: has no counterpart; all have the same weight, give those to fill first a larger one"
-            lost.append(self._gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
+            lost.append(self.gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
         elif inside(scheduling, "weightPreference", "dynamicWeight"):
             words = "has no counterpart; all have the same weight, and what cannot run moves"
-            lost.append(self._gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
+            lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
         weights = dict.fromkeys(names, 0)
         for one in mappings(inside(scheduling, "weightPreference", "staticWeightList")):
             for name in self._affine(one.get("targetCluster")):
@@ -203,7 +198,7 @@ class _Import:
                 for key, value in (rule.get("overriders") or {}).items():
                     if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
                         field = f"spec.overrideRules[{number}].overriders.{key}"
-                        self._gathering.lose(policy, field, LEFT_TO_OTHERS)
+                        self.gathering.lose(policy, field, LEFT_TO_OTHERS)
 
 
 def _rules(policy: Manifest) -> list[Mapping[str, Any]]:

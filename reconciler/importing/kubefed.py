@@ -10,16 +10,14 @@ from typing import Any
 
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
-    Gathering,
     Imported,
     Loss,
     Manifest,
-    clusters_in,
+    PlacementImport,
     exactly,
     inside,
     mappings,
     replicas_of,
-    selected,
 )
 
 _CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
@@ -32,11 +30,9 @@ def import_kubefed(manifests: Iterable[Manifest]) -> Imported:
     return _Import(list(manifests)).imported()
 
 
-class _Import:
+class _Import(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
-        self._gathering = Gathering()
-        self._known = clusters_in(manifests, _CORE, "KubeFedCluster")
-        self._named: dict[str, Mapping[str, str]] = dict(self._known)
+        super().__init__(manifests, _CORE, "KubeFedCluster")
         self._federated = {
             (one.kind, one.namespace, one.name): one
             for one in manifests
@@ -51,7 +47,7 @@ class _Import:
 
     def imported(self) -> Imported:
         for other in self._others:
-            self._gathering.lose(other, "spec", f"a {other.kind} {LEFT_TO_OTHERS}")
+            self.gathering.lose(other, "spec", f"a {other.kind} {LEFT_TO_OTHERS}")
         for key, one in self._federated.items():
             self._add(one, self._preferences.get(key))
         for key, one in self._preferences.items():
@@ -60,17 +56,17 @@ class _Import:
             if key[0] in _TARGETS:
                 self._add(one, one)
             else:
-                self._gathering.lose(one, "spec.targetKind", f'"{key[0]}" has no counterpart')
-        return self._gathering.imported(self._named)
+                self.gathering.lose(one, "spec.targetKind", f'"{key[0]}" has no counterpart')
+        return self.gathering.imported(self.named)
 
     def _add(self, one: Manifest, preference: Manifest | None) -> None:
         lost = list(self._without_counterpart(one, preference))
         clusters = self._clusters_of(one) if preference is None else self._scheduled(one, preference, lost)
         for name in clusters:
             if name != "*":
-                self._named.setdefault(name, {})
+                self.named.setdefault(name, {})
         if not clusters:
-            self._gathering.lose(one, "spec.placement", "names no cluster that is known; no policy is made of it")
+            self.lose_clusters(one)
             return
         total = sum(one["minReplicas"] for one in clusters.values()) if preference is None else None
         if preference is not None:
@@ -83,7 +79,7 @@ class _Import:
             "preferences": {"rebalance": rebalance, "clusters": clusters},
             **self._workload(one, kind),
         }
-        self._gathering.add("FederatedReplicaSet", one.name, spec, lost, one.namespace)
+        self.gathering.add("FederatedReplicaSet", one.name, spec, lost, one.namespace)
 
     @staticmethod
     def _workload(one: Manifest, kind: str) -> Mapping[str, Any]:
@@ -99,10 +95,10 @@ class _Import:
             for change in mappings(override.get("clusterOverrides")):
                 path = str(change.get("path"))
                 if path != _REPLICAS:
-                    yield self._gathering.lose(one, f"spec.overrides[{number}]", f"{path} {LEFT_TO_OTHERS}")
+                    yield self.gathering.lose(one, f"spec.overrides[{number}]", f"{path} {LEFT_TO_OTHERS}")
                 elif preference is not None:
                     words = "replicas follow the ReplicaSchedulingPreference"
-                    yield self._gathering.lose(one, f"spec.overrides[{number}]", words)
+                    yield self.gathering.lose(one, f"spec.overrides[{number}]", words)
 
     # Without a ReplicaSchedulingPreference every cluster has the replicas of the template.
 
@@ -121,7 +117,7 @@ class _Import:
         if isinstance(listed, list):
             return [str(cluster.get("name")) for cluster in mappings(listed)]
         selector = one.at("spec", "placement", "clusterSelector")
-        return [] if selector is None else selected(self._known, selector)
+        return [] if selector is None else self.selected(selector)
 
     def _scheduled(self, one: Manifest, preference: Manifest, lost: list[Loss]) -> dict[str, dict[str, int]]:
         stated = preference.at("spec", "clusters") or {"*": {"weight": 1}}
@@ -129,11 +125,11 @@ class _Import:
         if not preference.at("spec", "intersectWithClusterSelector"):
             return clusters
         selector = one.at("spec", "placement", "clusterSelector")
-        if selector is None or not self._known:
+        if selector is None or not self.known:
             words = "the clusters are not known; take out of the policy those that the clusterSelector does not select"
-            lost.append(self._gathering.lose(preference, "spec.intersectWithClusterSelector", words))
+            lost.append(self.gathering.lose(preference, "spec.intersectWithClusterSelector", words))
             return clusters
-        names = selected(self._known, selector)
+        names = self.selected(selector)
         return {
             name: clusters.get(name, clusters.get("*", {})) for name in names if name in clusters or "*" in clusters
         }

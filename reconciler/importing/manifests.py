@@ -229,19 +229,23 @@ def _one_line(text: str) -> str:
 LEFT_TO_OTHERS = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
 WORKLOADS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
 
-Clusters = Mapping[str, Mapping[str, str]]
-"""The labels of each cluster."""
 
+class PlacementImport:
+    """The import of what places workloads on clusters, which are objects of `kind` among the manifests, or named."""
 
-def clusters_in(manifests: Iterable[Manifest], group: str, kind: str) -> dict[str, dict[str, str]]:
-    """Return the clusters that are objects of `kind` among `manifests`."""
-    return {one.name: dict(one.labels) for one in manifests if (one.group, one.kind) == (group, kind)}
+    def __init__(self, manifests: Sequence[Manifest], group: str, kind: str) -> None:
+        self.gathering = Gathering()
+        self.known = {one.name: dict(one.labels) for one in manifests if (one.group, one.kind) == (group, kind)}
+        self.named: dict[str, Mapping[str, str]] = dict(self.known)
 
+    def selected(self, selector: Any) -> list[str]:
+        """Return the clusters whose labels a label selector of Kubernetes matches."""
+        wanted = label_selector(selector)
+        return [name for name, labels in self.known.items() if wanted.matches(labels)]
 
-def selected(clusters: Clusters, selector: Any) -> list[str]:
-    """Return the clusters whose labels a label selector of Kubernetes matches."""
-    wanted = label_selector(selector)
-    return [name for name, labels in clusters.items() if wanted.matches(labels)]
+    def lose_clusters(self, manifest: Manifest) -> None:
+        """Note that no policy is made of `manifest`."""
+        self.gathering.lose(manifest, "spec.placement", "names no cluster that is known; no policy is made of it")
 
 
 def label_selector(selector: Any) -> LabelSelector:
