@@ -13,7 +13,7 @@ from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
 from reconciler.backends.decode.wire import Metadata, Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
 from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS
-from reconciler.decide.idling.records import ServiceRecord, read_service_record
+from reconciler.decide.idling.service_records import ServiceRecord, read_service_record
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
 
 _QUIET_PORTS = "*metrics*"

@@ -28,8 +28,8 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.records import ServiceRecord, read_service_record, service_record_annotations
 from reconciler.decide.idling.restore import of_every_fleet
+from reconciler.decide.idling.service_records import ServiceRecord, read_service_record, service_record_annotations
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
     NEED_PODS,

@@ -19,7 +19,7 @@ from reconciler.cli.output import as_text, say, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
 from reconciler.decide.annotations import format_time
-from reconciler.decide.idling.verdicts import schedules_of
+from reconciler.decide.idling.criteria import schedules_of
 from reconciler.errors import SnapshotError, UsageError
 from reconciler.exit_codes import ExitCode
 from reconciler.forecast.replay import replay

@@ -101,6 +101,12 @@ def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> Chan
     return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
 
 
+def all_known(changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
+    """Return `changes` as one, None where one of them is not known."""
+    found = tuple(changes)
+    return None if None in found else joint_change(ChangeIfCode.ALL, found)
+
+
 class ChangeIfWhenAsked(partial["ChangeIf | None"]):
     """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
 

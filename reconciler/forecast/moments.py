@@ -22,7 +22,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.fleet_guard import PATIENCE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
-from reconciler.decide.idling.verdicts import Answers, CriterionResult, evaluator_of, schedules_of
+from reconciler.decide.idling.criteria import Answers, CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.limit_counts import DAY
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
 from reconciler.decide.schedule import open_periods

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import policy_title
 from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.idling.explanations import MISSED_RUN
+from reconciler.decide.idling.notices import MISSED_RUN
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, field_is, joint_change
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.choices import Choice, choice_of
 from reconciler.decide.idling.conditions import Condition, MetCondition
+from reconciler.decide.idling.criteria import (
+    NOT_BUSY,
+    NOT_IDLE,
+    ONLY_BUSY,
+    ONLY_IDLE,
+    CriterionResult,
+    change_of_criteria,
+    schedules_of,
+)
 from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
 from reconciler.decide.idling.rules import KEEP_UP, IdleAction, Rule, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import CriterionResult, Evaluation, PolicyVerdict, schedules_of
+from reconciler.decide.idling.verdicts import PolicyVerdict
 from reconciler.decide.idling.wake_conditions import excluding_contest
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.schedule import is_open, open_until, opens_next
@@ -186,18 +195,18 @@ def _last(choice: Choice, rule: Rule, held: Container[Condition]) -> Iterator[Ch
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)
     elif rule.action is not IdleAction.KEEP:
-        yield _all(change_of_criteria(one, _NOT_IDLE) for one in verdict.deciding)
+        yield all_known(change_of_criteria(one, NOT_IDLE) for one in verdict.deciding)
     else:
         is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
         waking = [one.evaluation for one in verdict.won if one.wakes]
-        yield _all(change_of_criteria(one, _BUSY) for one in waking) if is_woken else _A_WAKE_REQUEST
+        yield all_known(change_of_criteria(one, ONLY_BUSY) for one in waking) if is_woken else _A_WAKE_REQUEST
         if Condition.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
 
 
 def _change_to_idle(choice: Choice) -> ChangeIf | None:
     said = [one.evaluation for one in choice.subject.verdict.won]
-    return _all(change_of_criteria(one, _IDLE) for one in said if one.result is not CriterionResult.IDLE)
+    return all_known(change_of_criteria(one, ONLY_IDLE) for one in said if one.result is not CriterionResult.IDLE)
 
 
 def _not_busy(choice: Choice) -> CriterionResult:
@@ -224,12 +233,6 @@ def _end(choice: Choice) -> datetime | None:
     ]
     ends = (open_until(one, max(starts, default=choice.conditions.now)) for one in calendars)
     return min((end for end in ends if end is not None), default=None)
-
-
-def _all(changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
-    """Return `changes` as one, None where one of them is not known."""
-    found = tuple(changes)
-    return None if None in found else joint_change(ChangeIfCode.ALL, found)
 
 
 def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> ChangeIf | None:
@@ -301,11 +304,11 @@ def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
     ]
     if excluding_contest(subject) is not None:
         ends.append(_UNCONTESTED)
-    return _all(ends)
+    return all_known(ends)
 
 
 def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    return _all(change_of_criteria(one.evaluation, _NOT_BUSY) for one in _busy(choice))
+    return all_known(change_of_criteria(one.evaluation, NOT_BUSY) for one in _busy(choice))
 
 
 def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
@@ -314,13 +317,13 @@ def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     said = [one.wake_when for one in choice.subject.verdict.won if one.wakes or not wakes]
     above = [change_if(ChangeIfCode.METRIC_AT_MOST, bound=bound) for one in said for bound in one.above]
     unknown = [bound for one in said for bound in one.unknown if not wakes]
-    return _all([*above, *(change_if(ChangeIfCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
+    return all_known([*above, *(change_if(ChangeIfCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
 
 
 def _of_observing(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
-        return _all(change_of_criteria(one, _NOT_IDLE) for one in verdict.deciding)
+        return all_known(change_of_criteria(one, NOT_IDLE) for one in verdict.deciding)
     return field_is("mode", f"Enforce in {' and '.join(condition.why[0].values['policies'])}")
 
 
@@ -380,48 +383,3 @@ CHANGE_OF: Mapping[Condition, ChangeIf | Callable[[MetCondition, Choice], Change
     Condition.MAY_WAKE: _of_wake_when,
     Condition.OBSERVED: _of_observing,
 }
-
-
-# What changes what criteria say.
-
-
-_IDLE = frozenset({CriterionResult.IDLE})
-_NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN})
-_BUSY = frozenset({CriterionResult.BUSY})
-_NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
-
-
-def change_of_criteria(evaluation: Evaluation, wanted: Set[CriterionResult]) -> ChangeIf | None:
-    """Return the smallest change that makes the result of `evaluation` a `wanted` one, None where none is known."""
-    if not evaluation.parts:
-        return _change_of_criterion(evaluation, wanted)
-    changes = [change_of_criteria(one, wanted) for one in evaluation.parts if one.result not in wanted]
-    any_is_enough = evaluation.is_any is (CriterionResult.IDLE in wanted)
-    return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else _all(changes)
-
-
-_SCHEDULES = {
-    ReasonCode.OUTSIDE_UPTIME: (ChangeIfCode.WINDOW, "uptime"),
-    ReasonCode.IN_UPTIME: (ChangeIfCode.END, "uptime"),
-    ReasonCode.UPTIME_EXCEPTION: (ChangeIfCode.END, "uptime"),
-    ReasonCode.IN_DOWNTIME: (ChangeIfCode.END, "schedule"),
-    ReasonCode.OUTSIDE_DOWNTIME: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
-    ReasonCode.DOWNTIME_OVER: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
-}
-
-
-def _change_of_criterion(evaluation: Evaluation, wanted: Container[CriterionResult]) -> ChangeIf | None:
-    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
-    to_idle = CriterionResult.IDLE in wanted
-    if evaluation.threshold is not None and evaluation.result is CriterionResult.UNKNOWN:
-        return change_if(ChangeIfCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": evaluation.threshold})
-    if evaluation.threshold is not None:
-        code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
-        return change_if(code, bound=evaluation.threshold)
-    said = next(iter(evaluation.reasons), None)
-    if said is None or said.code not in _SCHEDULES:
-        return None
-    if "until" in said.values:
-        return change_if(ChangeIfCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
-    code, stated = _SCHEDULES[said.code]
-    return change_if(code, calendar=f"{stated} {said.values['calendar']}")

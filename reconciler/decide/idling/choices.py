@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FleetGuards, fleet_guards
 from reconciler.decide.idling.conditions import Circumstances, Condition, MetCondition
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.keep_up_conditions import KEEP_UP_CHECKS
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.idling.wake_conditions import WAKE_CHECKS
 from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
 from reconciler.model import NOTHING, ObjectRef, Run

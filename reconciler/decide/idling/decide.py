@@ -3,14 +3,14 @@
 Each decision goes one way; what a reader asks stands in the module named:
 
 - look: which workloads (`observed.py`), behind which Service (`service_targets.py`), idle by which record (`state.py`);
-- judge: which policies count (`selection.py`), what a schedule or a metric says, and all of that as one
+- judge: which policies count (`selection.py`), what a schedule or a metric says (`criteria.py`), and all of that as one
   (`verdicts.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`keep_up_conditions.py`,
   `wake_conditions.py`), the table (`rules.py`), and what it makes of one workload (`choices.py`);
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
   that leaves to the other jobs (`after_idling.py`);
-- write: decisions on all objects concerned (below, and `writes_*.py`); and what is said of it (`explanations.py`), with
-  what would change it (`change_if.py`).
+- write: decisions on all objects concerned (below, and `writes_*.py`); and what is said of it (`explanations.py`,
+  `notices.py`), with what would change it (`change_if.py`).
 """
 
 from __future__ import annotations

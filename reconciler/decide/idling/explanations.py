@@ -1,4 +1,4 @@
-"""What is said of choices: why each, what is undecided or overridden, and what a person should read."""
+"""What is said of choices: why each, and what is undecided or overridden."""
 
 from __future__ import annotations
 
@@ -8,32 +8,19 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.change_codes import ChangeIfWhenAsked
-from reconciler.decide.decisions import (
-    FOREIGN_MARK,
-    UNKNOWN_QUERY,
-    DesiredState,
-    Notice,
-    Overridden,
-    PolicyExplanation,
-    Undecided,
-    equal_priorities,
-)
+from reconciler.decide.decisions import DesiredState, Overridden, PolicyExplanation, Undecided, equal_priorities
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
 from reconciler.decide.idling.choices import Choice, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.conditions import Condition
-from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
-from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
+from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.notices import first_idles, notices, query_notices
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
-from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import left_out
-from reconciler.messages import replica_count
-from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
+from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import IdlingPolicy
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
@@ -222,216 +209,3 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
             yield Undecided(
                 str(service.ref), "idling", service.verdict.won[0].policy.name, (_nothing_to_idle(service),)
             )
-
-
-# What a person should read: what is overdue, contested, left alone, or cannot be read.
-
-
-_BY_AUTOSCALER = (
-    ReasonCode.LEFT_TO_AUTOSCALER,
-    ReasonCode.KEDA_LEFT,
-    ReasonCode.HPA_LEFT,
-)
-
-
-def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
-    """Return the notices, each once, sorted.
-
-    What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
-    would fail the runs of a whole platform.
-    """
-    ordered = list(choices)
-    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
-    found += [notice for service in services for notice in _service_notices(service)]
-    behind = {service.ref for choice in ordered for service in choice.subject.behind}
-    found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
-    return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
-
-
-def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
-    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
-    for policy, query, why in problems:
-        text = f"{cluster}: a query is unknown: {query}: {why}"
-        yield Notice(UNKNOWN_QUERY, f"{cluster}/{policy}", text, policy, reasons=(why,))
-
-
-def _about(ref: ObjectRef, kind: str, words: str, policy: str = "", reasons: Reasons = ()) -> Notice:
-    """Return the notice that says `words` of `ref`."""
-    return Notice(kind, str(ref), f"{ref}{words}", policy, reasons=reasons)
-
-
-def _service_notices(service: ServiceState) -> Iterator[Notice]:
-    ref, found = service.ref, service.exclusion
-    if service.problem and not service.is_foreign:
-        yield _about(ref, "setAside", f": {service.problem}; its annotations are left unchanged")
-    elif service.is_foreign:
-        yield _foreign_mark(ref, service.foreign)
-    if found is not None and found.unreadable:
-        yield _about(ref, "excludedUnreadable", f": {found.reason}; it counts as excluded")
-    yield from _unreadable_request(ref, service.service.annotations)
-
-
-def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    return _about(ref, FOREIGN_MARK, f" was idled by {who_idled('' if record is None else record.fleet)}")
-
-
-def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
-    if service.found.nothing and service.would_idle:
-        words = f": no workload behind it can be idled: {service.found.nothing}"
-        yield _about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name)
-
-
-def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
-    if WAKE_REQUESTED_AT in annotations and read_time(annotations.get(WAKE_REQUESTED_AT)) is None:
-        found = annotations[WAKE_REQUESTED_AT]
-        words = f': {WAKE_REQUESTED_AT} is "{found}", expected a time as in RFC 3339'
-        yield _about(ref, "unreadableSignal", words)
-
-
-def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.action is IdleAction.DEFER:
-        yield _about(choice.ref, "perRun", f": {choice.why}", owner_policy(choice), choice.reasons)
-    if choice.action is IdleAction.OVERDUE:
-        ours, words = choice.state not in NOT_OURS, f" should be awake ({choice.why}): "
-        kind, why = (
-            ("overdueWake", choice.subject.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
-        )
-        yield replace(_about(choice.ref, kind, words + why, owner_policy(choice), choice.reasons), partial=ours)
-
-
-def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """What is not ours, or cannot be read; an exclusion on a Service has a notice of its own, about that Service."""
-    reading, found = choice.subject.reading, choice.subject.exclusion
-    if choice.state is IdleState.UNREADABLE and reading is not None:
-        yield _about(choice.ref, "setAside", f": {reading.problem}; its replicas are left unchanged")
-    if choice.state is IdleState.FOREIGN:
-        yield _foreign_mark(choice.ref, choice.record)
-    if found is not None and found.unreadable and not found.on.startswith("Service/"):
-        yield _about(choice.ref, "excludedUnreadable", f": {found.on}: {found.reason}; it counts as excluded")
-    yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
-
-
-def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """A list on a Service that says more than the scalable bears out."""
-    record, subject = choice.record, choice.subject
-    if record is None:
-        return
-    lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
-    if choice.state is IdleState.UNPROVEN:
-        names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
-        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
-        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
-        yield _about(choice.ref, "unproven", f": {why}; {then}")
-    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
-        most, name = max(lists)
-        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
-        yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
-
-
-def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    runs = choice.because_of(Condition.SERVICE_RUNS)
-    if not (runs or choice.because_of(Condition.OBSERVED)):
-        return
-    for service in choice.subject.behind:
-        policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
-        if policies:
-            words = f": no workload behind it is idled: {choice.why}"
-            yield _about(service.ref, "heldTogether", words, policies[0].name, choice.reasons)
-
-
-def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.because_of(Condition.CUSTOM_KIND):
-        selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
-        words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
-        yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
-
-
-def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
-    autoscaler = choice.autoscaler
-    if choice.condition is not None and choice.condition.why[0].code in _BY_AUTOSCALER:
-        ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
-        yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
-    if autoscaler is not None and autoscaler.problem:
-        words = f": {autoscaler.problem}; its bounds are left unchanged"
-        yield _about(autoscaler.hpa.ref, "setAside", words, owner_policy(choice))
-
-
-def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
-    written, record = choice.subject.scale.written, choice.record
-    contest = contest_of(written, choice.subject.verdict.policy) if choice.state is IdleState.CONTESTED else None
-    if contest is not None:
-        why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
-        words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(written), choice.because_of(Condition.INSISTS)
-    if last is not None and choice.stays_idle and not insists:
-        words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in _GOES_UP
-    if record is None or not (insists or undone):
-        return
-    undo = undo_of(choice.subject, record, run.now)
-    if insists:
-        times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        words = f" was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice))
-    if undone and is_contested(choice.subject, undo):
-        words = f" is contested by {undo.by}, which reverted it {undo.count} times"
-        words = f"{words}; {_advice(choice, undo.by, undo.autoscaler)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice))
-
-
-_GOES_UP = (IdleAction.RELEASE, IdleAction.WAKE)
-
-
-def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
-    return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
-
-
-MISSED_RUN = "missedRun"
-_SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
-
-
-def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
-    scale = choice.subject.scale
-    is_cron_job = (scale.ref.group, scale.ref.kind) == ("batch", "CronJob")
-    if choice.action in _SUSPENDS and is_cron_job and scale.written.starting_deadline is None:
-        words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-        yield _about(choice.ref, MISSED_RUN, words, owner_policy(choice))
-
-
-def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """A change of field manager alone is a notice and nothing else."""
-    writer = choice.subject.scale.written.replicas_writer
-    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
-        why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
-        yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
-
-
-def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
-    """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
-    new: dict[str, list[Workload]] = {}
-    for choice in choices:
-        written = choice.subject.scale.written
-        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
-        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
-            new.setdefault(choice.ref.cluster, []).append(written)
-    for cluster, workloads in sorted(new.items()):
-        for by, theirs in tools_of(workloads).items():
-            several = f"{len(theirs)} workloads that are idled for the first time"
-            which = str(theirs[0].ref) if len(theirs) == 1 else several
-            text = f"{cluster}: {by} writes the scale of {which} too, and may undo that; {remedy(by, theirs)}"
-            yield Notice("otherWriter", cluster, text)
-
-
-_NOTICES = (
-    _overdue,
-    _left_alone,
-    _unproven,
-    _held_together,
-    _custom_kind,
-    _autoscaled,
-    _contested,
-    _missed_run,
-    _writer,
-)

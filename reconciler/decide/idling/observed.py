@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    IDLED_AT,
-    PREVIOUS_BOUNDS,
-    PREVIOUS_SCALE,
-    WAKE_REQUESTED_AT,
-    fleet_names,
-)
+from reconciler.decide.annotations import IDLED_AT, PREVIOUS_BOUNDS, PREVIOUS_SCALE, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     Autoscalers,
@@ -25,15 +19,9 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if
-from reconciler.decide.idling.records import (
-    Evidence,
-    awake_since,
-    evidence_on,
-    most_by_owner,
-    read_record,
-    read_service_record,
-)
+from reconciler.decide.idling.records import Evidence, awake_since, evidence_on, most_by_owner, read_record
 from reconciler.decide.idling.selection import ClusterVerdicts
+from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import Scale, ServiceState, Subject, WakeRequest

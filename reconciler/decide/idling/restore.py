@@ -16,7 +16,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.choices import Choice, choices_of
 from reconciler.decide.idling.conditions import Condition
 from reconciler.decide.idling.decide import decisions_of
-from reconciler.decide.idling.explanations import notices
+from reconciler.decide.idling.notices import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
 from reconciler.decide.idling.rules import IdleAction

@@ -8,9 +8,9 @@ from enum import StrEnum, auto
 from msgspec import Struct
 
 from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import SOMEBODY_ELSE
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 

@@ -6,20 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
-from reconciler.decide.idling.subjects import Scale, ServiceState
-from reconciler.decide.idling.verdicts import (
+from reconciler.decide.idling.criteria import (
     Answers,
     Evaluation,
     Evaluator,
-    Exclusions,
-    PolicyVerdict,
-    Verdict,
     WakeEvaluator,
     WakeWhen,
-    deciding_policies,
     evaluator_of,
     wake_evaluator_of,
 )
+from reconciler.decide.idling.subjects import Scale, ServiceState
+from reconciler.decide.idling.verdicts import Exclusions, PolicyVerdict, Verdict, deciding_policies
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload

@@ -22,8 +22,9 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.choices import Choice
-from reconciler.decide.idling.records import (
-    Record,
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.service_records import (
     ServiceRecord,
     UnidleTarget,
     foreign_record_cleared,
@@ -31,7 +32,6 @@ from reconciler.decide.idling.records import (
     service_record_annotations,
     targets_text,
 )
-from reconciler.decide.idling.rules import IdleAction
 from reconciler.decide.idling.service_targets import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_times import tier

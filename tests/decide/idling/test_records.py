@@ -9,19 +9,17 @@ import pytest
 
 from reconciler.decide.annotations import SCALE_PREVIOUS
 from reconciler.decide.idling.records import (
-    LONG_AGO,
     Record,
     ScaledDownByOthers,
-    UnidleTarget,
     evidence_on,
     most_by_owner,
     read_record,
-    read_service_record,
     readable_part,
     reason_of_others,
     record_annotations,
     scaled_down_by_others,
 )
+from reconciler.decide.idling.service_records import LONG_AGO, UnidleTarget, read_service_record
 from reconciler.decide.limit_counts import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from reconciler.decide.idling.change_if import CHANGE_OF
 from reconciler.decide.idling.choices import CHECKS
 from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
-from reconciler.decide.idling.verdicts import CriterionResult
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
