@@ -424,8 +424,8 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     from reconciler.apply.changes import called_by, changes_of
     from reconciler.apply.history import record
-    from reconciler.apply.history_files import write_changes
     from reconciler.apply.refusals import remember_refusals
+    from reconciler.apply.report_dir import write_changes
     from reconciler.apply.run import ActionRuns
     from reconciler.apply.unseen_decreases import unseen_told
 

@@ -31,7 +31,6 @@ from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.policy_files import overlooked
 from reconciler.policy.policy_kinds import OWN_KINDS, policies_of
 from reconciler.policy.schemas import load_schema
-from reconciler.policy.tenants import part_of
 from reconciler.policy.types import PolicySet
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     if policies is not None and tenant is not None:
         from reconciler.cli.run_options import tenant_named
 
-        policies = part_of(policies, tenant_named(policies.fleet, tenant))
+        policies = policies.of_tenant(tenant_named(policies.fleet, tenant))
         problems = policies.problems.get(tenant, ())
     if policies is not None:
         policies = replace(policies, warnings=(*policies.warnings, *overlooked(path)))

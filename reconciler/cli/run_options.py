@@ -44,7 +44,6 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
-from reconciler.policy.tenants import part_of
 from reconciler.policy.types import Fleet, PolicySet, Tenant, own_clusters
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
@@ -430,7 +429,7 @@ def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> Pol
     Raises:
         PolicyError: with all of these problems.
     """
-    found = part_of(policies, tenant)
+    found = policies.of_tenant(tenant)
     if found.problems and not partly:
         raise PolicyError.of(one for inside in found.problems.values() for one in inside)
     return found

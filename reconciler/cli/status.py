@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.apply.changes import Change
 from reconciler.apply.history import Day, History
-from reconciler.apply.history_files import read_changes
+from reconciler.apply.report_dir import read_changes
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.option_values import duration

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, nearest, shown
+from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.selector import kind_fault
 from reconciler.policy.overlaps import undecided_pairs
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
-from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Selector, Tenant
 from reconciler.yaml.documents import Document
 

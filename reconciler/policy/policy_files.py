@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import printable
+from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.policy_kinds import policy_document
-from reconciler.policy.tenants import FLEET_FILE, FileOwners, below
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents

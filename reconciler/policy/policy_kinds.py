@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.messages import Path
+from reconciler.errors import Problem
+from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
 from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
@@ -148,6 +149,14 @@ def policies_of(policies: PolicySet, kind: str) -> tuple[Any, ...]:
     """Return the policies of a kind of our own API group, sorted as they are in `policies`."""
     found = getattr(policies, POLICY_KINDS[kind].into)
     return found if isinstance(found, tuple) else (found,)
+
+
+def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
+    """Return that `tenant` may have no policy of `kind`, None where it may."""
+    if kind_stated_by(kind) in tenant.kinds:
+        return None
+    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {tenant}"
+    return document.problem(("kind",), words)
 
 
 def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:

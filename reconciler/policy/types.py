@@ -91,6 +91,27 @@ class PolicySet(Struct, frozen=True):
             downscale=tuple(policy for policy in self.downscale if policy.selector.selects_cluster(cluster)),
         )
 
+    def of_tenant(self, tenant: Tenant) -> PolicySet:
+        """Return what concerns `tenant`: its clusters, its policies and the platform's, its problems alone."""
+        fleet, whose = self.fleet, ("", tenant.name)
+        clusters = tuple(one for one in fleet.clusters if tenant.has_cluster(one.name))
+        home = fleet.home if tenant.has_cluster(fleet.home) or not clusters else clusters[0].name
+        federated = (one for one in self.federated if one.tenant in whose and tenant.has_namespace(one.namespace))
+        selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*self.idling, *self.downscale)
+        files = {one.place.file for one in selecting if one.tenant == tenant.name}
+        return replace(
+            self,
+            fleet=replace(fleet, clusters=clusters, home=home),
+            idling=tuple(one for one in self.idling if one.tenant in whose),
+            calendars=tuple(one for one in self.calendars if one.name.rpartition("/")[0] in whose),
+            federated=tuple(federated),
+            downscale=tuple(one for one in self.downscale if one.tenant in whose),
+            conflicts=tuple(one for one in self.conflicts if one.file in files),
+            stopped=tuple(one for one in self.stopped if one.name == tenant.name),
+            problems={name: inside for name, inside in self.problems.items() if name == tenant.name},
+            only=tenant,
+        )
+
     def in_shard(self, index: int, count: int) -> PolicySet:
         """Return the set for one shard, with the clusters of which it reads anything: its own, all that placement
         needs, and home, whose freezes are for all.

@@ -17,9 +17,9 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.exit_codes import ExitCode
+from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.policy.policy_kinds import POLICY_KINDS
-from reconciler.policy.tenants import FileOwners
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
 from tests.real.api import Object

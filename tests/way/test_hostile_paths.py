@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.load import check_policies, read_fleet_for_wakes
-from reconciler.policy.tenants import FileOwners
 from reconciler.policy.types import Place, PolicySet, Tenant
 from tests.way.calls import Folder, inside
 from tests.way.teams import FLEET, SLEEP, two_teams

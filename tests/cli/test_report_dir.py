@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.apply.changes import Change
-from reconciler.apply.history_files import MAX_LINE, read_changes, write_changes
+from reconciler.apply.report_dir import MAX_LINE, read_changes, write_changes
 from reconciler.cli.fleet_source import user_of_this_machine
 from reconciler.errors import HistoryError
 from reconciler.model import Run

@@ -1,4 +1,4 @@
-"""Tenants and their policies: which tenant a policy file belongs to, and whether its policies stay within bounds."""
+"""Whose a policy file is: a tenant's or the platform's; and which Fleet counts, which says so."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.errors import Problem
-from reconciler.messages import alternatives, shown
+from reconciler.messages import alternatives
 from reconciler.policy.globs import path_regex
-from reconciler.policy.policy_kinds import kind_stated_by
-from reconciler.policy.types import (
-    DownscalePolicy,
-    IdlingPolicy,
-    PolicySet,
-    Tenant,
-)
+from reconciler.policy.types import Tenant
 from reconciler.yaml.documents import Document
 
 FLEET_FILE = "fleet.yaml"
@@ -106,37 +99,3 @@ def main_fleet(fleets: Sequence[Document], root: str, unread: Iterable[str] = ()
         return there[0] if len(there) == 1 else None
     hidden = any(below(file, root) == FLEET_FILE for file in unread)
     return fleets[0] if len(fleets) == 1 and not hidden else None
-
-
-def part_of(policies: PolicySet, tenant: Tenant) -> PolicySet:
-    """Return what concerns `tenant`: its clusters, its policies and the platform's, its problems alone."""
-    fleet = policies.fleet
-    clusters = tuple(one for one in fleet.clusters if tenant.has_cluster(one.name))
-    home = fleet.home if tenant.has_cluster(fleet.home) or not clusters else clusters[0].name
-    return replace(
-        policies,
-        fleet=replace(fleet, clusters=clusters, home=home),
-        idling=tuple(one for one in policies.idling if one.tenant in ("", tenant.name)),
-        calendars=tuple(one for one in policies.calendars if one.name.rpartition("/")[0] in ("", tenant.name)),
-        federated=tuple(
-            one for one in policies.federated if one.tenant in ("", tenant.name) and tenant.has_namespace(one.namespace)
-        ),
-        downscale=tuple(one for one in policies.downscale if one.tenant in ("", tenant.name)),
-        conflicts=tuple(one for one in policies.conflicts if one.file in _files_of(policies, tenant)),
-        stopped=tuple(one for one in policies.stopped if one.name == tenant.name),
-        problems={name: inside for name, inside in policies.problems.items() if name == tenant.name},
-        only=tenant,
-    )
-
-
-def _files_of(policies: PolicySet, tenant: Tenant) -> set[str]:
-    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
-    return {one.place.file for one in selecting if one.tenant == tenant.name}
-
-
-def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
-    """Return that `tenant` may have no policy of `kind`, None where it may."""
-    if kind_stated_by(kind) in tenant.kinds:
-        return None
-    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {tenant}"
-    return document.problem(("kind",), words)

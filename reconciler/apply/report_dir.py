@@ -1,4 +1,4 @@
-"""The history in a folder, for longer than clusters keep it: a file of JSON lines for each run that changed anything.
+"""The history in the folder of --report-dir, for longer than clusters keep it: a file of JSON lines for each run.
 
 Files appear whole or not at all, and none is ever written twice: what collects logs may read them at any time.
 """
