@@ -37,6 +37,7 @@ from reconciler.decide.downscale.victim_choice import (
     first_of,
     foreign_costs,
     nanoseconds_at,
+    of_strangers,
     picked,
     picker_request,
     ranking_rules,
@@ -229,8 +230,9 @@ def marks_of(shrink: Shrink) -> Marks:
     """
     task = shrink.task
     foreign, spared = foreign_costs(shrink.cut, shrink.victims)
-    if (foreign or spared) and task.settings.on_foreign_cost == "Skip":
-        named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in (*foreign, *spared)[:5])
+    strangers = of_strangers((*foreign, *spared))
+    if strangers and task.settings.on_foreign_cost == "Skip":
+        named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in strangers[:5])
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
     pods = (*shrink.victims, *spared)
     costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}

@@ -378,6 +378,29 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
     assert_clean(world)
 
 
+KARPENTER = {"writer": "karpenter"}
+
+
+def test_the_costs_of_karpenter_are_replaced_and_go_back_to_the_survivors(tmp_path: Path) -> None:
+    """It ranks the pods of the nodes that it wants to empty: those of a node that it drains have the lowest cost."""
+    costs = ["-2147483648", "-3", None, "-2", "-2147483648", "-1"]
+    pods = [one | ({} if cost is None else {"cost": cost, **KARPENTER}) for one, cost in zip(ZONED, costs, strict=True)]
+    world = a_world(tmp_path, pods=pods, to=3)
+    outcome = outcome_of(world)
+    assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
+    assert world.names() == ["web-0", "web-1", "web-2"]  # in a zone the costs say who goes first
+    assert world.costs() == {"web-0": "-2147483648", "web-1": "-3"}
+    assert_clean(world)
+
+
+def test_one_cost_of_a_stranger_beside_those_of_karpenter_is_in_the_way(tmp_path: Path) -> None:
+    pods = [*(one | {"cost": "-5", **KARPENTER} for one in ZONED[:4]), ZONED[4] | {"cost": "-10", "writer": "spark"}]
+    world = a_world(tmp_path, pods=pods, to=2)
+    outcome = outcome_of(world)
+    assert outcome.status is OutcomeStatus.DEFERRED
+    assert outcome.message.endswith("foreign deletion costs on web-4 (-10), expected none (onForeignCost: Skip)")
+
+
 def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="Override")
 

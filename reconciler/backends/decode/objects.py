@@ -224,6 +224,7 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
         restarts=_most_restarts(status.container_statuses),
         sidecar_restarts=_sidecar_restarts(spec, status),
         deletion_cost=(metadata.annotations or NOTHING).get(DELETION_COST),
+        cost_writer=decoded.metadata.cost_writer,
         terminating=metadata.deletion_timestamp is not None,
         namespace=ref.namespace,
         cluster=ref.cluster,

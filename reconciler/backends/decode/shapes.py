@@ -21,6 +21,7 @@ from reconciler.backends.decode.wire import (
     NonEmptyText,
     Number,
     Object,
+    PodMetadata,
     ScalableMetadata,
     StringMap,
     Wire,
@@ -354,7 +355,8 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Object):
+class Pod(Wire):
+    metadata: PodMetadata
     spec: PodSpec | None = None
     status: PodStatus | None = None
 

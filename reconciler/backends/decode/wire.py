@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from reconciler.model import DELETION_COST
 from reconciler.untrusted_text import MOST_REPLICAS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -185,6 +186,41 @@ class ManagedFields(ManagedFieldsEntry):
 
 class ScalableMetadata(Metadata):
     managed_fields: list[ManagedFields] | None = None
+
+
+class OwnedCost(Struct, gc=False):
+    cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
+
+
+class OwnedCostAnnotation(Struct, gc=False):
+    annotations: OwnedCost | None = field(default=None, name="f:annotations")
+
+
+class OwnedCostMetadata(Struct, gc=False):
+    metadata: OwnedCostAnnotation | None = field(default=None, name="f:metadata")
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether the deletion cost is among what is owned."""
+        annotations = None if self.metadata is None else self.metadata.annotations
+        return annotations is not None and annotations.cost is not UNSET
+
+
+class PodManagedFields(ManagedFieldsEntry):
+    fields_v1: OwnedCostMetadata | None = field(default=None, name="fieldsV1")
+
+
+class PodMetadata(Metadata):
+    """Of who owns what only the deletion cost is read: pods are many."""
+
+    managed_fields: list[PodManagedFields] | None = None
+
+    @property
+    def cost_writer(self) -> str:
+        """The manager that wrote the deletion cost last, "" where there is none, or nobody is recorded."""
+        owners = [one for one in self.managed_fields or () if one.fields_v1 is not None and one.fields_v1.is_owned]
+        last = max(owners, key=lambda one: (one.time or 0, one.manager or ""), default=None)
+        return "" if last is None else last.manager or ""
 
 
 class CustomManagedFields(ManagedFieldsEntry):

@@ -25,7 +25,7 @@ from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at, switch_tree, value_below
 from reconciler.backends.patched_values import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
-from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
+from reconciler.model import DELETION_COST, FIELD_MANAGER, HorizontalPodAutoscaler, Workload
 from reconciler.workload_kinds import WorkloadKind
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
@@ -181,6 +181,8 @@ def manifest_of(
         kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
         path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
         found["metadata"] = _with_owners_of(found["metadata"], path)
+    if isinstance(decoded, shapes.Pod):
+        found["metadata"] = _with_owners_of(found["metadata"], ("metadata", "annotations", DELETION_COST))
     if resource.model_type is HorizontalPodAutoscaler:
         found["metadata"] = _with_owners_of(found["metadata"], *BOUNDS)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}

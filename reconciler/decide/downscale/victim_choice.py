@@ -25,7 +25,7 @@ from reconciler.decide.selectors import (
 )
 from reconciler.decide.workloads import OwnerKey, owner_key
 from reconciler.errors import PickerError
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
 from reconciler.workload_kinds import workload_kind
 
@@ -304,6 +304,20 @@ def without_domains(selection: VictimSelection, domains: Mapping[str, str], key:
 def first_of(selection: VictimSelection) -> ChosenVictims:
     """Return the candidates that are first in the order of the cut."""
     return ChosenVictims(selection.candidates[: selection.requested])
+
+
+KNOWN_COST_WRITERS = frozenset({"karpenter", FIELD_MANAGER})
+"""Who writes deletion costs that may be replaced for a decrease, by field manager: the controller of Karpenter, which
+ranks the pods of the nodes that it wants to empty, and we, who write its costs back.
+
+Source: kubernetes-sigs/karpenter designs/pod-deletion-cost-controller.md; pkg/operator/operator.go, appName, whose user
+agent is the manager of its patches.
+"""
+
+
+def of_strangers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Return those of `pods` whose deletion costs stand in the way: nobody knows what they are for."""
+    return tuple(pod for pod in pods if pod.cost_writer not in KNOWN_COST_WRITERS)
 
 
 def foreign_costs(selection: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:

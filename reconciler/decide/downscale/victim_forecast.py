@@ -31,6 +31,7 @@ from reconciler.decide.downscale.victim_choice import (
     first_of,
     foreign_costs,
     nanoseconds_at,
+    of_strangers,
     picked,
     picker_request,
     pod_group,
@@ -208,7 +209,8 @@ def _by_picker(
 
 def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
-    foreign, always = foreign_costs(selection, selection.candidates)[0], foreign_costs(selection, ())[1]
+    foreign = of_strangers(foreign_costs(selection, selection.candidates)[0])
+    always = of_strangers(foreign_costs(selection, ())[1])
     if always and _heeds_costs(scale_down):
         return _deferred(scale_down, always)
     note = f"deferred if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
@@ -279,7 +281,7 @@ def _chosen(
 
     It is certain, as a plan is applied with the time at which it was made, and just these are marked.
     """
-    foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in pods]
+    foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in of_strangers(pods)]
     if foreign and _heeds_costs(scale_down):
         return _deferred(scale_down, foreign)
     now_ns = nanoseconds_at(scale_down.run)

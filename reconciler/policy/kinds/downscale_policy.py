@@ -99,7 +99,7 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     """zoneBalanced defines zones for the strategy ZoneBalanced."""
     on_foreign_cost: Literal["Skip", "Override"] = "Skip"
     """onForeignCost is what happens if pods have a deletion cost that something else set: Skip does not scale the
-    workload down, Override replaces the cost."""
+    workload down, Override replaces the cost. Costs that Karpenter set are always replaced, and restored."""
     settle_seconds: Annotated[int, Meta(ge=0, le=60)] | Annotated[float, Meta(ge=0, le=60)] = 2
     """settleSeconds is the time that the controller gets to observe the annotations of the pods before the workload is
     scaled."""

@@ -331,6 +331,12 @@ def test_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
     assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).deferred
 
 
+def test_costs_of_karpenter_are_in_nobodys_way() -> None:
+    pods = tuple(dataclasses.replace(one, cost_writer="karpenter") for one in COSTLY)
+    assert victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods).note == ""
+    assert not victims_of(by("NewestFirst"), pods=pods).deferred
+
+
 @pytest.mark.parametrize(("foreign", "more"), [(5, ""), (6, ", ...")])
 def test_of_many_foreign_costs_five_are_named(foreign: int, more: str) -> None:
     pods = tuple(pod(f"p{index}", uid=f"{index}", deletion_cost="1" if index < foreign else None) for index in range(8))

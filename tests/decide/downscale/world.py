@@ -320,11 +320,21 @@ def owner_reference(kind: str, name: str) -> dict[str, Any]:
 
 
 def a_pod_manifest(
-    index: int, owner: tuple[str, str], *, zone: str = "a", ready: bool = True, cost: str | None = None, days: float = 1
+    index: int,
+    owner: tuple[str, str],
+    *,
+    zone: str = "a",
+    ready: bool = True,
+    cost: str | None = None,
+    writer: str = "",
+    days: float = 1,
 ) -> dict[str, Any]:
     created = (NOW - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": created}
-    annotations = {} if cost is None else {"annotations": {COST: cost}}
+    annotations: dict[str, Any] = {} if cost is None else {"annotations": {COST: cost}}
+    if writer:
+        owned = {"f:metadata": {"f:annotations": {f"f:{COST}": {}}}}
+        annotations["managedFields"] = [{"manager": writer, "operation": "Update", "fieldsV1": owned}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
