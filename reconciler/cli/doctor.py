@@ -82,34 +82,29 @@ def doctor_command(options: DoctorOptions) -> int:
 
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
-    """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine."""
-    opened = options.live_backends(policies.fleet)
-    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.items()}
-    state = observe(policies, sources, scope=options.scope)
-    return [
-        ClusterCheck(name, backend, policies, state, options.scope, options.now, applies)
-        for name, backend in opened.items()
-    ]
-
-
-def with_selected(cases: Sequence[ClusterCheck]) -> list[ClusterCheck]:
-    """Return `cases` with what policies select, and why the objects of a cluster cannot be decided.
+    """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine.
 
     Raises:
         PolicyError: the policies cannot be decided, on whatever clusters.
     """
-    first = cases[0]
-    state, desired = isolated(first.state, lambda state: decide(first.policies, state, Run(first.now)))
+    opened = options.live_backends(policies.fleet)
+    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.items()}
+    state = observe(policies, sources, scope=options.scope)
+    decidable, desired = isolated(state, lambda state: decide(policies, state, Run(options.now)))
     selected = frozenset(one.ref for one in desired.explanations if one.selected)
-    faults = {name: state.unreachable[name] for name in first.state.clusters if name not in state.clusters}
-    return [replace(case, selected=selected, fault=faults.get(case.name, "")) for case in cases]
+    faults = {name: decidable.unreachable[name] for name in state.clusters if name not in decidable.clusters}
+    return [
+        ClusterCheck(
+            name, backend, policies, state, options.scope, options.now, applies, selected, faults.get(name, "")
+        )
+        for name, backend in opened.items()
+    ]
 
 
 def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
     """Return the findings of each cluster, checked in parallel; a failure on one is a finding of that one."""
     pool = WorkerPool()
-    chosen = with_selected(cases)
-    found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in chosen]]
+    found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in cases]]
     return [_with_twins(one, found) for one in found]
 
 

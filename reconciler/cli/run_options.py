@@ -229,7 +229,11 @@ class RunOptions(Options):
         if self.context is None:
             return read_policies(path, partly=partly, in_time=self._in_time(path))
         found = read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path)
-        return in_scope(found, self.scope)
+        only = self.scope.namespace
+        if not only:
+            return found
+        # What is placed where nothing is looked at would seem to be missing there.
+        return replace(found, federated=tuple(policy for policy in found.federated if policy.namespace == only))
 
     def _in_time(self, path: str) -> Callable[[], None]:
         """Return what ends the reading of policies once it has taken half of the time that is left: wakes that are due
@@ -433,14 +437,6 @@ def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> Pol
     if found.problems and not partly:
         raise PolicyError.of(one for inside in found.problems.values() for one in inside)
     return found
-
-
-def in_scope(policies: PolicySet, scope: Scope) -> PolicySet:
-    """Return `policies` without what is placed where nothing is looked at: it would seem to be missing there."""
-    if not scope.namespace:
-        return policies
-    inside = tuple(policy for policy in policies.federated if policy.namespace == scope.namespace)
-    return replace(policies, federated=inside)
 
 
 def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[str]) -> None:

@@ -294,15 +294,6 @@ def _asked_one_by_one(client: ApiClient, groups: Iterable[_OldGroup]) -> tuple[l
     return found, silent
 
 
-def core_kinds(client: ApiClient) -> list[Served]:
-    """Return what the core group serves, which no list of groups names.
-
-    Raises:
-        ClusterError: the cluster does not say.
-    """
-    return _resources_at(client, "/api/v1", "", "v1")
-
-
 def _resources_at(client: ApiClient, path: str, group: str, version: str) -> list[Served]:
     operation = Operation(client.cluster, "get", path)
     client.check_reading(operation)
@@ -331,7 +322,7 @@ class ServedObjects:
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
             in_groups = discover(self._client).served.values()
-            for one in (*core_kinds(self._client), *in_groups):
+            for one in (*_resources_at(self._client, "/api/v1", "", "v1"), *in_groups):
                 found.setdefault((one.group, one.plural), one)
             self._kinds = tuple(found.values())
         return self._kinds
