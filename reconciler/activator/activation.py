@@ -155,6 +155,11 @@ class Activation:
     def _is_idle(self) -> bool:
         return self._record in (RecordPhase.RECORDED, RecordPhase.AT_ZERO)
 
+    @property
+    def _is_withdrawn(self) -> bool:
+        """Whether its slices have gone, and were not written again since, for a Service that is idle again."""
+        return self._withdrawn_at is not None and not self.published
+
     def manifests(self) -> dict[str, Mapping[str, Any]]:
         """Return the slices that should be there, by their names."""
         service = self._observed.service
@@ -316,7 +321,7 @@ class Activation:
             return
         if not self._observed.restricted:
             made.join()
-        elif self._withdrawn_at is not None:
+        elif self._is_withdrawn:
             self._loop.call_later(_REFUSES_AFTER, made.refuse, "network-policy")
 
     def joined(self, connection: HeldConnection) -> bool:
@@ -349,7 +354,7 @@ class Activation:
     def spoke(self, connection: HeldConnection) -> None:
         """Take a connection as traffic; where pods answer it, and it may not be handed over, its client tries again."""
         self._traffic(connection.port)
-        if self._pods is not PodsPhase.NOT_READY and self._observed.restricted and self._withdrawn_at is None:
+        if self._pods is not PodsPhase.NOT_READY and self._observed.restricted and not self._is_withdrawn:
             connection.refuse("network-policy")
 
     def _traffic(self, port: WatchedPort) -> None:

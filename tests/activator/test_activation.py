@@ -326,6 +326,20 @@ def test_where_pods_answer_what_may_not_be_spliced_is_reset_once_it_spoke() -> N
     play(story)
 
 
+def test_what_is_idle_again_soon_after_it_was_woken_resets_at_once_too() -> None:
+    async def story(stage: Stage) -> None:
+        there = await stage.pod()
+        stage.observe(restricted=True)
+        stage.observe(annotations={}, backends=there, restricted=True)
+        assert not stage.activation.published
+        stage.observe(annotations=IDLE_LATER, backends=there, restricted=True)
+        client = await stage.connect(b"hello\n")
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(received(client), 1)
+
+    play(story)
+
+
 def test_beyond_the_limit_of_joined_connections_one_is_reset_when_it_is_its_turn() -> None:
     async def story(stage: Stage) -> None:
         stage.observe()
