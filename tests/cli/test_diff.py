@@ -30,17 +30,3 @@ def test_it_names_each_object_that_the_plan_writes(quickstart):
 @pytest.mark.parametrize("flags", [(), ("--detailed-exitcode",), ("--policy", "idle-dev")], ids=str)
 def test_exit_codes_are_those_of_plan(quickstart, flags):
     assert diff(quickstart, *flags).code == quickstart.plan(NOW, *flags).code
-
-
-def test_what_limits_hold_back_fails_where_that_is_wanted_as_in_a_plan(quickstart):
-    fleet = quickstart.path / "policies" / "fleet.yaml"
-    fleet.write_text(fleet.read_text().replace("{share: 10%, atLeast: 10}", "{share: 1%, atLeast: 1}"))
-    assert (diff(quickstart).code, quickstart.plan(NOW).code) == (0, 0)
-    wanted = ("--fail-on", "held-back")
-    assert (diff(quickstart, *wanted).code, quickstart.plan(NOW, *wanted).code) == (4, 4)
-
-
-def test_after_apply_there_is_no_diff(quickstart):
-    assert quickstart.apply(NOW).code == 0
-    said = diff(quickstart, "--detailed-exitcode")
-    assert (said.code, said.out) == (0, "")

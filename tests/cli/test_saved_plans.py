@@ -243,11 +243,7 @@ def changed(value: Any, *path: str) -> Edit:
     "edit",
     [
         pytest.param(changed("2000000000", "after", RECORD), id="a record"),
-        pytest.param(changed("worker", "object", "name"), id="another object"),
-        pytest.param(changed("x", "object", "uid"), id="another uid"),
         pytest.param(both(changed("x", "group"), changed([], "needs")), id="a group of its own"),
-        pytest.param(changed("x", "key"), id="another key"),
-        pytest.param(changed("remember", "verb"), id="no more than a record"),
         pytest.param(setting("Service", "api", "x", "object", "uid"), id="the other half"),
     ],
 )
