@@ -49,6 +49,8 @@ def test_explain_names_the_policy_that_excludes(folder):
         "IdlingPolicy nights (policies/all.yaml:8): stays awake\n  because: nights excludes it (exclude[0])" in said.out
     )
     behind = folder.explain("east/shop/Deployment/api", NIGHT, "-o", "json")
+    text = folder.explain("east/shop/Deployment/api", NIGHT).out
+    assert "\n  selected by services (Service/web) and workloads\n" in text
     (policy,) = json.loads(behind.out)["objects"][0]["policies"]
     assert (policy["reasonCode"], policy["selectedBy"]) == ("ServiceRuns", ["services (Service/web)", "workloads"])
 
