@@ -45,7 +45,13 @@ class ObjectRef(Struct, frozen=True, order=True):
     group: str = ""
 
     def __str__(self) -> str:
-        return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}"
+        kind = f"{self.kind}.{self.group}" if self.kind == "Service" and self.group else self.kind
+        return f"{self.cluster}/{self.namespace}/{kind}/{self.name}"
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it is a Service of Kubernetes: one of Knative is called like it, and is a workload."""
+        return self.kind == "Service" and not self.group
 
 
 class Condition(Struct, frozen=True):
@@ -90,7 +96,8 @@ class Switch(Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        return self.finished or same_scalar(self.value, self.kind.off)
+        value = self.kind.absent if self.value is None else self.value
+        return self.finished or same_scalar(value, self.kind.off)
 
 
 class Workload(Struct, frozen=True):

@@ -52,12 +52,13 @@ _ROWS = (
     # zalando/postgres-operator manifests/postgresql.crd.yaml: numberOfInstances of at least 0. What the operator's
     # configuration has as min_instances takes precedence.
     switch_kind("acid.zalan.do/v1", "postgresql postgresqls", ("spec", "numberOfInstances"), 0),
-    # kubevirt.io/user-guide, "Run strategies". A VirtualMachine with spec.running refuses it: state path: spec.running.
+    # kubevirt.io/user-guide, "Run strategies". One that has spec.running in its place refuses both, and is left alone.
     switch_kind(
         "kubevirt.io/v1",
         "VirtualMachine virtualmachines",
         ("spec", "runStrategy"),
         "Halted",
+        absent="Halted",
         ready=Ready(path=("status", "ready"), value=True),
     ),
     # ray-project/kuberay ray-operator/apis/ray/v1/raycluster_types.go, RayClusterSpec: its pods are deleted.
@@ -84,6 +85,16 @@ _ROWS = (
         "InferenceService inferenceservices",
         _annotation("serving.kserve.io/stop"),
         "true",
+        ready=Ready(type="Ready"),
+    ),
+    # knative.dev/docs/serving/autoscaling/scale-bounds: with 0 it goes to zero without traffic, as without any.
+    switch_kind(
+        "serving.knative.dev/v1",
+        "Service services",
+        ("spec", "template", "metadata", "annotations", "autoscaling.knative.dev/min-scale"),
+        "0",
+        in_map=True,
+        absent="0",
         ready=Ready(type="Ready"),
     ),
     # argo-cd.readthedocs.io, "Automated Sync Policy", since 3.1: nothing is synced or healed. One that is not synced

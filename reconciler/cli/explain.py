@@ -144,7 +144,7 @@ def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
             refs |= {service: None for service in behind if name.matches(service)}
             refs[one.ref] = workloads.get(one.ref)
     services_first = name.kind == "service"
-    for ref in sorted(refs, key=lambda ref: (services_first and ref.kind != "Service", ref)):
+    for ref in sorted(refs, key=lambda ref: (services_first and not ref.is_service, ref)):
         yield ObjectExplanation(ref, refs[ref])
     if not refs and cluster is not None:
         for ref, workload in sorted(workloads.items()):

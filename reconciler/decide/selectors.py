@@ -42,7 +42,7 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
     Custom kinds are selected by name only: what a scale means there, Prometheus shards for instance, nobody knows.
     """
     ref = workload.ref
-    named = names_kind(selector, ref.kind) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
+    named = names_kind(selector, ref.kind, ref.group) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
     return named and workload.owner is None  # the ReplicaSet of a Deployment has its labels
 
 
@@ -70,14 +70,15 @@ def _excludes(selector: Selector, found: Workload | Service) -> bool:
     if isinstance(found, Service):
         return selector.selects_service(found)
     workloads = selector.workloads
-    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind)):
+    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind, found.ref.group)):
         return False
     return workloads.objects.matches(found.ref.name, found.labels)
 
 
-def names_kind(selector: WorkloadSelector | None, kind: str) -> bool:
-    """Return whether `selector` has `kind` among its kinds."""
-    return selector is not None and kind.lower() in {one.lower() for one in selector.kinds}
+def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
+    """Return whether `selector` has `kind` among its kinds, alone or with its group as kubectl writes it."""
+    names = {kind.lower(), f"{kind}.{group}".lower()}
+    return selector is not None and not names.isdisjoint(one.lower() for one in selector.kinds)
 
 
 class SelectorIndex(Generic[Chosen]):

@@ -276,7 +276,10 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
         for entry in source.entries():
             spaces.setdefault(entry.namespace, []).append(entry)
         services = frozenset(
-            (one.namespace, one.name) for some in spaces.values() for one in some if one.kind == "Service"
+            (one.namespace, one.name)
+            for some in spaces.values()
+            for one in some
+            if (one.group, one.kind) == ("", "Service")
         )
         labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
         idling = policies.on(known).idling

@@ -227,7 +227,7 @@ def _selection_changes(
 
 def _selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     """Return the workloads that some policy selects, by job."""
-    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and one.ref.kind != "Service")
+    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and not one.ref.is_service)
 
 
 def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
@@ -241,7 +241,7 @@ def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset(
         (one.job, one.ref)
         for one in made.explanations
-        if one.ref.kind != "Service" and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+        if not one.ref.is_service and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
     )
 
 

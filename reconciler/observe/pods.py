@@ -226,7 +226,7 @@ class _Answers:
                 by_text.setdefault((pod.namespace, text), []).append(position)
 
         def chosen(ref: ObjectRef) -> tuple[Pod, ...]:
-            is_service = ref.kind == "Service"
+            is_service = ref.is_service
             texts = self._named.get((ref.namespace, ref.name), set()) if is_service else self._owners[ref]
             positions = {position for text in texts for position in by_text.get((ref.namespace, text), ())}
             candidates = [found[position] for position in sorted(positions)]

@@ -385,7 +385,7 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
         together[beside] = max(together.get(beside, 0), most[action.id])
     for action in actions:
         decision, ref = action.decision, action.ref
-        lists = ref.kind in ("Service", "Endpoints")  # what lists the replicas of others
+        lists = ref.is_service or ref.kind == "Endpoints"  # what lists the replicas of others
         allowed = together[decision.group, ref.cluster, ref.namespace] if lists else most[action.id]
         asked = max(decision.replicas_after or 0, *_asked(decision), 0)
         if asked > allowed:

@@ -142,7 +142,7 @@ def _against_fleet(one: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
         for path in _cluster_paths(one):
             _check_cluster(one, path, fleet.policy)
     if judged(("spec", "switches")):
-        _check_switched(one, {kind.kind.lower() for kind in fleet.policy.switch_kinds})
+        _check_switched(one, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
     picker = POLICY_KINDS[one.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
         check_host(one, picker, one.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)

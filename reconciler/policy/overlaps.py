@@ -65,7 +65,7 @@ def _workloads_share(one: WorkloadSelector | None, other: WorkloadSelector | Non
 
 
 def _kinds(selector: WorkloadSelector) -> frozenset[str]:
-    return frozenset(kind.lower() for kind in selector.kinds) or _BROUGHT
+    return frozenset(kind.lower().partition(".")[0] for kind in selector.kinds) or _BROUGHT
 
 
 def _objects_share(one: ObjectSelector, other: ObjectSelector) -> bool:

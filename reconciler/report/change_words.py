@@ -28,7 +28,7 @@ _VERBS = {
 
 def name_of(ref: ObjectRef) -> str:
     """Return cluster, namespace, kind and name, as `reconciler explain` takes them."""
-    return one_line("/".join(part for part in (ref.cluster, ref.namespace, ref.kind, ref.name) if part))
+    return one_line("/".join(part for part in str(ref).split("/") if part))
 
 
 def sign_of(decision: Decision) -> str:

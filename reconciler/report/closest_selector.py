@@ -116,7 +116,7 @@ def _workload_problem(selector: WorkloadSelector, workload: Workload) -> str:
     ref = workload.ref
     if workload.owner is not None:
         return f"{workload.owner.kind}/{workload.owner.name} owns it: policies select the owner"
-    if selector.kinds and not names_kind(selector, ref.kind):
+    if selector.kinds and not names_kind(selector, ref.kind, ref.group):
         return f"{ref.kind} is not among kinds {', '.join(selector.kinds)}"
     if not selector.kinds and (ref.group, ref.kind) not in SCALABLE_KINDS:
         return f"{ref.kind} is a custom kind, which is selected only where kinds names it"

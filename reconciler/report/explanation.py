@@ -51,7 +51,7 @@ def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterato
 def _explained(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
     explanations = [found for found in plan.explanations if found.ref == one.ref]
     refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
-    if one.ref.kind == "Service":
+    if one.ref.is_service:
         yield from _behind(plan, one.ref)
     else:
         yield _number(plan, one, refs, selected=bool(explanations))

@@ -32,6 +32,7 @@ SOURCES: Mapping[str, str] = {
     "JobSet": "kubernetes-sigs/jobset config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
     "Notebook": "kubeflow/kubeflow components/notebook-controller/config/crd/bases/kubeflow.org_notebooks.yaml",
     "InferenceService": "kserve/kserve config/crd/minimal/serving.kserve.io_inferenceservices.yaml",
+    "Service": "knative/serving config/core/300-resources/service.yaml",
     "Application": "argoproj/argo-cd manifests/crds/application-crd.yaml",
 }
 """Where the definition of a kind is."""
@@ -54,6 +55,12 @@ SPECS: Mapping[str, Any] = {
     "JobSet": {"replicatedJobs": [{"name": "it", "template": {"spec": {"template": _BATCH}}}]},
     "Notebook": {"template": {"spec": {"containers": [_CONTAINER]}}},
     "InferenceService": {"predictor": {"containers": [_CONTAINER]}},
+    "Service": {
+        "template": {
+            "metadata": {"annotations": {"autoscaling.knative.dev/min-scale": "2"}},
+            "spec": {"containers": [_CONTAINER]},
+        }
+    },
     "Application": {
         "project": "default",
         "source": {"repoURL": "https://git.example/apps", "path": "it"},
@@ -68,6 +75,7 @@ OTHERS: Mapping[str, tuple[Any, ...]] = {
     "Notebook": (),
     "InferenceService": ("false",),
     "DaemonSet": (),
+    "Service": (),
 }
 """Values at a switch with which an object runs, besides none; where nothing is said, what is not off."""
 
@@ -99,7 +107,7 @@ def objects() -> Iterator[Object]:
         name = kind.kind.lower()
         plain = an_object(kind.api_version, kind.kind, name, {"namespace": NAMESPACE}, spec=deepcopy(SPECS[kind.kind]))
         yield plain
-        if kind.in_map:
+        if kind.in_map and kind.absent is None:
             yield with_value(plain, kind, f"{name}-beside", "beside", path=(*kind.replicas_path[:-1], "example.com/x"))
         others = OTHERS.get(kind.kind, (not kind.off,) if isinstance(kind.off, bool) else ())
         for number, value in enumerate(others):

@@ -42,7 +42,7 @@ WRITES = 62
 EVERY = 12
 """Of how many writes `make test` takes one."""
 
-ALL = [one.kind for one in SWITCHES.values()]
+ALL = [f"{one.kind}.{one.group}" for one in SWITCHES.values()]
 
 
 @dataclass

@@ -40,7 +40,7 @@ def records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list
     found = [
         one
         for one in decisions
-        if one.ref.kind == "Service" and one.verb is Verb.RECORD and one.phase in (Phase.ANNOTATE, Phase.DECREASE)
+        if one.ref.is_service and one.verb is Verb.RECORD and one.phase in (Phase.ANNOTATE, Phase.DECREASE)
     ]
     concerned = {one.ref.cluster for one in found}
     observed = [cluster for name, cluster in state.clusters.items() if name in concerned]

@@ -246,4 +246,4 @@ def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
 
 
 def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:
-    return (ref.kind != "Service", ref)
+    return (not ref.is_service, ref)

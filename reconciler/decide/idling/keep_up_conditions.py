@@ -68,7 +68,7 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
         if (ref.group, ref.kind) in SCALABLE_KINDS:
             continue
         policies = subject.verdict.policies
-        if not any(names_kind(policy.selector.workloads, ref.kind) for policy in policies):
+        if not any(names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies):
             return ref
     return None
 

@@ -17,7 +17,7 @@ from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
     Fields,
-    Kind,
+    KindAndGroup,
     LabelKey,
     Labels,
     LabelValue,
@@ -31,7 +31,7 @@ from reconciler.workload_kinds import BY_KIND
 
 _SCALABLE = tuple(BY_KIND)
 _WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
-_SWITCHED = frozenset(kind.lower() for _, kind in SWITCHES)  # whether they are selected is up to the Fleet
+_SWITCHED = frozenset(kind.lower() for _, kind in SWITCHES) - {"service"}  # whether they are selected says the Fleet
 _SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
 _MATCH_LABELS = Meta(description="matchLabels are labels that an object must have, each with exactly this value.")
 _MATCH_EXPRESSIONS = Meta(description="matchExpressions are requirements on labels. All of them must be met.")
@@ -82,9 +82,10 @@ class ServiceSelectorFields(ObjectSelectorFields[ServicePattern], frozen=True, k
 class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True, kw_only=True):
     """Workloads by kind, name and labels. All parts must match."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[KindAndGroup, ...] = ()
     """kinds lists the kinds that are selected, as in a manifest. An empty list selects all kinds of Kubernetes and KEDA
-    that can be scaled. Custom kinds are selected only if they are listed, also behind a Service."""
+    that can be scaled. Custom kinds are selected only if they are listed, also behind a Service. A group may follow the
+    kind, as in Service.serving.knative.dev, which is called like another kind."""
 
 
 class ScopeFields(Fields, frozen=True, kw_only=True):

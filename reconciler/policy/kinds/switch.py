@@ -54,7 +54,7 @@ class SwitchFields(Fields, frozen=True, kw_only=True):
     api_version: ApiVersion
     """apiVersion is that of the objects, for example batch/v1."""
     kind: Kind
-    """kind is that of the objects, for example Job. IdlingPolicies select it by this name."""
+    """kind is that of the objects, for example Job. IdlingPolicies select it by this name, or by KIND.GROUP."""
     plural: Annotated[str, matching(PLURAL, "a plural like jobs")] | UnsetType = UNSET
     """plural is what the kind is called in roles. The default is kind in lower case with an s."""
     path: FieldPath | UnsetType = UNSET
