@@ -79,6 +79,7 @@ FEDERATED_LABEL = "reconciler/frs"
 
 # Victims of a scale-down.
 VICTIM_LABEL = "reconciler/victim"
+PICKER_LABEL, PICKER_ENABLED = "reconciler/picker", "enabled"  # on a Namespace: people let the admission webhook in
 
 VICTIM_COST = "-2147483647"
 """The cost that marks a victim: lower than any but the one value that others use."""

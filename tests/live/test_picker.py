@@ -17,7 +17,7 @@ from tests.backends.servers import PickerServer, says
 from tests.live import deployed
 from tests.live.one_cluster import Desk
 from tests.real import certificates
-from tests.real.api import Api, Object
+from tests.real.api import MERGE_PATCH, Api, Object
 from tests.real.control_plane import ControlPlane
 from tests.real.external_metrics import ExternalMetrics, an_external_autoscaler
 from tests.real.fixtures import started
@@ -251,6 +251,35 @@ def test_in_a_rollout_it_goes_through_and_an_event_says_why(world: World) -> Non
     world.apply()
     assert ["in the middle of a rollout" in one["message"] for one in told()] == [True], "no second one by the run"
     api.delete(path)
+
+
+def test_what_a_stolen_token_of_it_may_do(world: World) -> None:
+    api, namespace = world.api, world.namespace()
+    create(api, [a_deployment("web", 1)], namespace)
+    wait_for_ready(api, namespace, "web", 1)
+    [pod] = pods_of(api, namespace, "web")
+    own, token = deployed.OWN, world.plane.service_account(deployed.OWN, ACCOUNT)
+    thief = Api(world.plane.url, world.plane.ca_file, token)
+    pods = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}?dryRun=All"
+    web = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    own_maps = f"/api/v1/namespaces/{own}/configmaps"
+
+    def refused(method: str, path: str, body: Object | None = None) -> bool:
+        return (
+            deployed.refusal(thief, method, path, body, MERGE_PATCH if method == "PATCH" else "application/json") != ""
+        )
+
+    assert not refused("PATCH", pods, {"metadata": {"annotations": {COST: "-2147483647"}}})
+    assert refused("PATCH", pods, {"metadata": {"annotations": {"other": "text"}}})
+    assert refused("PATCH", pods, {"spec": {"containers": [{"name": "main", "image": "evil:1"}]}})
+    assert refused("DELETE", pods)
+    assert refused("PATCH", f"{web}?dryRun=All", {"spec": {"replicas": 0}})
+    assert refused("PATCH", f"{web}/scale?dryRun=All", {"spec": {"replicas": 0}})
+    assert refused("GET", f"/api/v1/namespaces/{namespace}/secrets")
+    assert refused("GET", f"{own_maps}/reconciler-policies")
+    assert refused("POST", f"{own_maps}?dryRun=All", {"metadata": {"name": "reconciler-policies"}})
+    event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": namespace}, "reportingComponent": "somebody"}
+    assert refused("POST", f"/api/v1/namespaces/{namespace}/events?dryRun=All", event)
 
 
 @deployed.needs_kubectl

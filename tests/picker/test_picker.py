@@ -268,6 +268,13 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, stored: bool) -> No
 # What no picker saw.
 
 
+def let_in(world: World) -> World:
+    """Label the namespace as people do, so that the API server asks the picker."""
+    patch = (PatchOperation("add", "/metadata/labels", {"reconciler/picker": "enabled"}),)
+    world.cluster.write(Write("patch", ObjectRef("east", "", "Namespace", "shop"), "v1", patch=patch))
+    return world
+
+
 def seen(world: World) -> tuple[list[str], dict[str, int]]:
     state = observe(world.policies, {"east": Source(world.cluster)})
     found = seen_replicas(world.policies, state, (), a_run(), whole=True)
@@ -282,7 +289,7 @@ def test_without_a_picker_nothing_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+    world = let_in(a_picked_world(tmp_path, target=None))
     webhook(world).begin(TimeLimit(60))
     webhook(world).begin(TimeLimit(60))
     assert seen(world) == ([], {"uid-web-Deployment": 6})
@@ -295,7 +302,7 @@ def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
 
 
 def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+    world = let_in(a_picked_world(tmp_path, target=None))
     webhook(world).begin(TimeLimit(60))
     world.access().store.write(RECORD, record_text({"uid-web-Deployment": 6}), record_text({}))
     reviewed(world)
@@ -303,6 +310,13 @@ def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
     assert seen(world) == ([], {"uid-web-Deployment": 3})
     world.scale(2)  # while it was down
     assert len(seen(world)[0]) == 1
+
+
+def test_of_a_namespace_that_did_not_opt_in_nothing_is_said(tmp_path: Path) -> None:
+    world = a_picked_world(tmp_path, target=None)
+    webhook(world).begin(TimeLimit(60))
+    world.access().store.write(RECORD, record_text({"uid-web-Deployment": 9}), record_text({}))
+    assert seen(world) == ([], {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"replicas": [1]}', '{"replicas": {"a": "b"}}', "[" * 100_000])

@@ -1,8 +1,9 @@
 """Decreases that others ask for: whether their pods are ours to choose, and which ones nobody chose for.
 
 While no picker can be reached, a decrease goes through. So each run keeps in the journal, below `picker`, how many
-replicas every workload had whose pods are ours to choose; a picker makes that record when it starts, and where there is
-none there is no picker. What has fewer by then, without a run or a picker that wrote it down, was decreased unseen:
+replicas every workload had whose pods are ours to choose, in namespaces that let the picker in. A picker makes that
+record when it starts: where there is none there is no picker. What has fewer replicas by then, without a run or a
+picker that wrote it down, was decreased unseen:
 
     picker: {"replicas": {"<uid of the workload>": 6}}
 """
@@ -13,12 +14,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import compact
+from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, compact
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.journal import journal_of
 from reconciler.decide.downscale.victim_choice import VictimStrategies, VictimStrategy, victim_strategies
 from reconciler.decide.freeze import frozen, restriction
-from reconciler.decide.selectors import exclusions, namespace_annotations
+from reconciler.decide.selectors import exclusions, namespace_annotations, namespace_labels
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import Fleet, FleetCluster, PolicySet
 from reconciler.untrusted_text import parse_json
@@ -112,9 +113,12 @@ def _seen(
     known = replicas_in(text)
     replicas: dict[str, int] = {} if whole else dict(known)
     decreases: list[UnseenDecrease] = []
+    reviewed = {
+        name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED
+    }
     for one in observed.workloads:
         strategy = decrease.strategy_of(one)
-        if not strategy.chooses:
+        if one.ref.namespace not in reviewed or not strategy.chooses:
             continue
         count, entry = one.spec_replicas, entries.get(one.uid)
         if 0 < count < known.get(one.uid, 0) and (entry is None or entry.after != count):
