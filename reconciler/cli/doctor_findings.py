@@ -16,12 +16,14 @@ from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
-from reconciler.decide.annotations import format_time
+from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, format_time
+from reconciler.decide.downscale.every_decrease import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.status import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
-from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, ServiceAccount
+from reconciler.messages import counted
+from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount
 from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.reason_words import age
@@ -269,6 +271,18 @@ def activator_finding(
     return Finding("activator", "WARN" if left or (waits and not alive) else "OK", words)
 
 
+def picker_findings(case: ClusterCheck) -> Iterator[Finding]:
+    """Report of how many workloads a picker reviews the decreases, where one was installed."""
+    if case.observed is None:
+        return
+    state = ObservedState({case.name: case.observed})
+    for found in seen_replicas(case.policies, state, (), Run(case.now, "doctor"), whole=True):
+        count = len(replicas_in(found.after))
+        words = f"one was installed, and chooses the pods of {counted(count, 'workload')}"
+        todo = f"label a namespace with {PICKER_LABEL}={PICKER_ENABLED} in which a DownscalePolicy chooses pods"
+        yield Finding("picker", "OK" if count else "WARN", words, "" if count else todo)
+
+
 def metrics_findings(case: ClusterCheck) -> Iterator[Finding]:
     asks = bool(case.policies.query_keys(case.name))
     source = case.backend.metrics
@@ -337,6 +351,7 @@ CHECKS: Mapping[str, Callable[[ClusterCheck], Iterator[Finding]]] = {
     "lock": lock_findings,
     "metrics": metrics_findings,
     "activator": activator_findings,
+    "picker": picker_findings,
     "objects": objects_findings,
     "writers": writers_findings,
 }

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
+from reconciler.cli.doctor_findings import ClusterCheck, picker_findings
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.downscale.every_decrease import RECORD, record_text, replicas_in, seen_replicas
 from reconciler.decide.downscale.journal import JournalEntry, entry_text
@@ -17,6 +19,7 @@ from reconciler.decide.freeze import freezes_text
 from reconciler.errors import PickerError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.observe.clusters import observe
+from reconciler.observe.needed_objects import EVERYTHING
 from reconciler.observe.sources import Source
 from reconciler.picker.picker import Picker as Webhook
 from reconciler.picker.picker import Result, Verdict
@@ -310,6 +313,26 @@ def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
     assert seen(world) == ([], {"uid-web-Deployment": 3})
     world.scale(2)  # while it was down
     assert len(seen(world)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "state", "words"),
+    [(True, "OK", "chooses the pods of 1 workload"), (False, "WARN", "chooses the pods of 0 workloads")],
+)
+def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, words: str) -> None:
+    world = a_picked_world(tmp_path, target=None)
+    observed = observe(world.policies, {"east": Source(world.cluster)})
+
+    def check() -> list[Any]:
+        backend = Backend(name="east", cluster=world.cluster, metrics=None)
+        return list(picker_findings(ClusterCheck("east", backend, world.policies, observed, EVERYTHING, NOW, True)))
+
+    assert check() == []
+    webhook(world).begin(TimeLimit(60))
+    observed = observe((let_in(world) if label else world).policies, {"east": Source(world.cluster)})
+    [found] = check()
+    assert (found.check, found.state, bool(found.todo)) == ("picker", state, not label)
+    assert words in found.text
 
 
 def test_of_a_namespace_that_did_not_opt_in_nothing_is_said(tmp_path: Path) -> None:
