@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import os
@@ -22,6 +21,8 @@ from reconciler.yaml.reader import read_documents
 
 def user_of_this_machine() -> str:
     """Return the name of the user who calls, or the number where it has none."""
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

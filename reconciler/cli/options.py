@@ -50,7 +50,7 @@ class Options:
     """The options of one call of a verb: a frozen dataclass with a field for each, made by `option` or `argument`."""
 
     def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
     @classmethod
     def of(cls: type[O], values: Mapping[str, Any]) -> O:

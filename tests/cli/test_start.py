@@ -58,6 +58,7 @@ def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repos
     assert "reconciler.report.text" in loaded
     of_json = {"reconciler.plan.documents", "reconciler.plan.json", "reconciler.report.json"}
     assert not loaded & {*of_json, "difflib", "html", "queue", "secrets", "socket"}
+    assert not loaded & {"getpass", "random", "statistics"}
     assert {one for one in loaded if one.startswith("reconciler.apply.")} == {
         "reconciler.apply.access",
         "reconciler.apply.outcomes",

@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from sys import intern
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,11 +91,11 @@ class ManifestEntry:
     )
 
     def __init__(self, found: FoundManifest, decoded: Any) -> None:
-        self.api_version = found.api_version
-        self.group = api_group(found.api_version, found.kind)
-        self.kind = found.kind
+        # Of many thousands of objects these are the same few texts: each is kept once.
+        self.api_version, self.kind = intern(found.api_version), intern(found.kind)
+        self.group = intern(api_group(found.api_version, found.kind))
         self.name: str = decoded.metadata.name
-        self.namespace: str = decoded.metadata.namespace or ""
+        self.namespace = intern(str(decoded.metadata.namespace or ""))
         self.decoded = decoded
         self.value: Any = found.value if isinstance(decoded, Named) else None
         self.key = Key(self.group, self.kind, self.namespace, self.name)

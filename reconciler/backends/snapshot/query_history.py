@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from statistics import median
 from typing import Protocol
 
 import msgspec
@@ -77,6 +76,8 @@ class QueryHistory:
     @property
     def scrape_interval(self) -> timedelta:
         """How far apart targets are scraped, as nearly all hours say; nothing where that is not known."""
+        from statistics import median
+
         answer = self.answers.get(SCRAPES_IN_AN_HOUR, RangeAnswer())
         found = [value for one in answer.series for value in one.values if value]
         return timedelta(hours=1) / round(median(found)) if found else timedelta()
