@@ -16,6 +16,7 @@ from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.switches import SWITCHES
 from reconciler.yaml.reader import read_documents
 
 
@@ -59,7 +60,8 @@ def fleet_of_contexts(contexts: Sequence[str], namespace: str | None) -> Fleet:
                 f'{_WHERE}: "{named[name]}" and "{context}" would both be called {name}, expected one of them at a time'
             )
         named[name] = context
-    return _checked(_NOTHING, _fleet_text(*named.values(), namespace=namespace), _WHERE).fleet
+    fleet = _checked(_NOTHING, _fleet_text(*named.values(), namespace=namespace), _WHERE).fleet
+    return replace(fleet, switch_kinds=tuple(SWITCHES.values()))  # what another Fleet switched off is woken here
 
 
 def _checked(given: Loaded, fleet: str, where: str) -> PolicySet:

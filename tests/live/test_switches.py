@@ -284,6 +284,17 @@ def test_uninstall_switches_all_on_and_takes_every_mark_off(desk: Desk) -> None:
     assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
 
 
+def test_without_policies_a_context_is_enough_to_switch_all_on(desk: Desk) -> None:
+    before = desk.fill()
+    desk.apply(EVENING)
+    with pytest.MonkeyPatch.context() as variables:
+        variables.setenv("KUBECONFIG", str(desk.folder.path / "kubeconfig.yaml"))
+        words = ("--context", "member", "--own-namespace", deployed.OWN, "--now", EVENING, "--auto-approve")
+        said = desk.folder.call("restore", f"member/{NAMESPACE}", *words)
+    assert said.code == 0, said
+    assert desk.stated() == before
+
+
 ARGO = "argocd-controller"
 
 
