@@ -20,6 +20,7 @@ from reconciler.decide.annotations import (
     json_object,
     parse_time,
 )
+from reconciler.decide.autoscalers import MINIMUM
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Run
@@ -131,9 +132,14 @@ def _idle_until_now(decision: Decision) -> tuple[str, int]:
 
 
 def _numbers(decision: Decision) -> tuple[int | None, int | None]:
-    """Return the replicas before and after; of what is switched off 1 while it runs, else 0."""
+    """Return the replicas before and after, or the minimum of an autoscaler; of what is switched off 1 while it runs,
+    else 0.
+    """
     if any(change.path[-1] in PREVIOUS_VALUES for change in decision.changes):
         return _SWITCHED.get(effect_of(decision), (None, None))
+    minimum = next((one for one in decision.changes if one.path == MINIMUM), None)
+    if minimum is not None:
+        return minimum.before, minimum.after
     return decision.replicas_before, decision.replicas_after
 
 

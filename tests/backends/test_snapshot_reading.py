@@ -318,6 +318,31 @@ def test_autoscalers_of_all_versions(tmp_path: Path, version: str) -> None:
     assert found.scale_down_disabled is True
 
 
+@pytest.mark.parametrize(
+    ("metric", "condition", "expected"),
+    [
+        ("External", "{type: ScaledToZero, status: 'True'}", (True, True)),
+        ("Object", "{type: ScaledToZero, status: 'False'}", (False, True)),
+        ("Resource", "{type: ScalingActive, status: 'True'}", (False, False)),
+    ],
+)
+def test_what_an_autoscaler_says_of_zero(
+    tmp_path: Path, metric: str, condition: str, expected: tuple[bool, bool]
+) -> None:
+    manifest = f"""
+        apiVersion: autoscaling/v2
+        kind: HorizontalPodAutoscaler
+        metadata: {{name: web}}
+        spec:
+          scaleTargetRef: {{kind: Deployment, name: web}}
+          maxReplicas: 9
+          metrics: [{{type: {metric}}}]
+        status: {{conditions: [{condition}]}}
+        """
+    (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(AUTOSCALERS)
+    assert (found.scaled_to_zero, found.may_be_zero) == expected
+
+
 CLONE_SETS = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -77,6 +77,12 @@ def test_said_by_explain_and_status(asleep):
     assert '"object": "east/dev-1/HorizontalPodAutoscaler/web"' in said
 
 
+def test_said_by_history(asleep):
+    said = asleep.call("history", *AT[2:4]).out
+    assert "2 -> 1    idle    east/dev-1/HorizontalPodAutoscaler/web" in said
+    assert "1 -> 0    idle    east/dev-1/HorizontalPodAutoscaler/queue" in said
+
+
 def test_forecast_and_savings(asleep):
     said = asleep.call("forecast", "policies", *AT[2:], MORNING, "--days", "7").out
     assert "0 (0 %) replica-hours." in said

@@ -55,6 +55,7 @@ KINDS = [
     ("keda.sh", "ScaledObject"),
     GAME,
 ]
+BEHAVIOR = ("spec", "behavior")
 SLICE = ("discovery.k8s.io", "EndpointSlice")
 SCALED = [kind for kind in KINDS if kind[1] in ("ReplicationController", "Deployment", "StatefulSet", "ReplicaSet")]
 
@@ -103,6 +104,11 @@ def test_the_number_that_is_shown_is_the_one_that_is_written(change, shown, expe
         (("autoscaling", "HorizontalPodAutoscaler"), to(1, "spec", "maxReplicas", before=2), True),
         (("autoscaling", "HorizontalPodAutoscaler"), to(-1, "spec", "maxReplicas", before=2), False),
         (("autoscaling", "HorizontalPodAutoscaler"), to(1, "spec", "replicas", before=2), False),
+        (("autoscaling", "HorizontalPodAutoscaler"), to({"scaleUp": {"selectPolicy": "Disabled"}}, *BEHAVIOR), True),
+        (("autoscaling", "HorizontalPodAutoscaler"), to({"scaleDown": {}}, *BEHAVIOR), False),
+        (("autoscaling", "HorizontalPodAutoscaler"), to("Disabled", *BEHAVIOR, "scaleDown", "selectPolicy"), False),
+        (("autoscaling", "HorizontalPodAutoscaler"), to("Min", *BEHAVIOR, "scaleUp", "selectPolicy"), True),
+        (("autoscaling", "HorizontalPodAutoscaler"), to("None", *BEHAVIOR, "scaleUp", "selectPolicy"), False),
         (("batch", "CronJob"), to(True, "spec", "suspend"), True),
         (("batch", "CronJob"), to(None, "spec", "suspend", before=True), True),
         (("batch", "CronJob"), to("true", "spec", "suspend"), False),

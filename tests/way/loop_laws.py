@@ -15,6 +15,7 @@
 11. While nobody else does anything, nothing is idled or woken twice within one window of its schedule.
 12. What is behind a Service goes idle together: its list gets no longer while anything behind it runs.
 13. In a production cluster nothing loses replicas that is not idle already, but by a policy that names the cluster.
+14. A minimum of an autoscaler that is lowered has a record of what it was, in the same write, and a wake restores it.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class Laws:
         self.placed: dict[ObjectRef, int] = {}  # what a Deployment had before placement scaled it
         self.others: set[ObjectRef] = set()  # those of them that somebody else scaled last
         self.queue_had = 0  # what KEDA's target had before it was idled last
+        self.minimum: int | None = None  # of the autoscaler before it was lowered
+        self._minimum_now = 0
         self.idled: list[ObjectRef] = []
         self.woken: list[ObjectRef] = []
         self._deciding: dict[ObjectRef, list[Decision]] = {}
@@ -109,6 +112,7 @@ class Laws:
 
     def applied(self, made: Plan, policies: PolicySet, faults: Faults) -> Any:
         self._deciding = {}
+        self._minimum_now = self._manifest(HPA)["spec"]["minReplicas"]
         for action in made.actions:
             self._deciding.setdefault(action.ref, []).append(action.decision)
         total = self._total()
@@ -155,10 +159,24 @@ class Laws:
             self.had.pop(ref, None)  # made anew
         elif after is not None and ref in self.had:
             self._has_a_way_back(ref, after)  # replaced while it is idle
+        if ref == HPA:
+            self._judge_minimum()
         if ref.name == "spread" and ref.kind == "ReplicaSet":
             self._judge_local(ref, before, after)
             total = self._total()
             check(5, total >= self._least, f"{ref}: {total} replicas are left, {self._least} are needed")
+
+    def _judge_minimum(self) -> None:
+        found, marks = self._manifest(HPA)["spec"], self.world.annotations(HPA)
+        least, verbs = found["minReplicas"], {one.verb for one in self._deciding.get(HPA, ())}
+        if IDLED_AT in marks and self.minimum is None:
+            self.minimum = self._minimum_now
+            lowered = marks.get(PREVIOUS) == str(self.minimum) and least < self.minimum
+            check(14, lowered, f"the minimum was {self.minimum}, and is {least}: {marks}")
+        elif IDLED_AT not in marks and self.minimum is not None:
+            restored = Verb.WAKE not in verbs or least == min(self.minimum, found["maxReplicas"])
+            check(14, restored, f"the minimum was {self.minimum}, and is restored to {least}")
+            self.minimum = None
 
     def _judge_local(self, ref: ObjectRef, before: Workload | None, after: Workload | None) -> None:
         """What placement did not make, nor took over, it neither scales nor deletes where no preference names it."""

@@ -48,6 +48,8 @@ _IDLING: tuple[dict[str, Any], ...] = (
     {"selector": SPREAD},
     {"selector": BOTH, "mark_endpoints": True, "min_age": HOUR},
     {"selector": SERVICES, "hpa": "Leave", "keda": "Leave", "min_awake": timedelta(0)},
+    {"selector": SERVICES, "hpa": "LowerMinimum", "idle_replicas": 1},
+    {"selector": NAMED, "hpa": "LowerMinimum", "idle_replicas": 1, "min_awake": timedelta(0)},
 )
 EVERYWHERE = {"*": ClusterPreference(weight=1)}
 _SPREADS: tuple[dict[str, Any], ...] = (
