@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_UNTIL, IDLED_TO
+from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
@@ -187,36 +187,8 @@ class TestBids:
 TIER = {"tier": "front"}
 
 
-def two_services(**workload: Any):
-    """One workload behind two Services, each selected by a policy of its own."""
-    labels = {"app": "web", **TIER}
-    services = (
-        a_service("one", selector={"app": "web"}, labels={"owner": "a"}),
-        a_service("two", selector=TIER, labels={"owner": "b"}),
-    )
-    return a_world(*services, a_workload(template_labels=labels, **workload), now=NIGHT)
-
-
 def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
     return a_policy(name, *criteria, selector=labelled("owner", name), **fields)
-
-
-class TestOneWorkloadOfTwoPolicies:
-    @pytest.mark.parametrize(
-        ("ends", "min_awake", "held"),
-        [
-            pytest.param((3, 8), HOUR, 8, id="the last open window"),
-            pytest.param((8, 3), HOUR, 8, id="whichever policy has it"),
-            pytest.param((3, 8), 9 * HOUR, 9, id="minAwake after that"),
-        ],
-    )
-    def test_what_was_scaled_by_hand_is_held_until_the_latest(self, ends, min_awake, held):
-        world = two_services()
-        policies = (of_owner("a", until(ends[0]), min_awake=min_awake), of_owner("b", until(ends[1])))
-        run_in(world, *policies)
-        world.scale(WEB, 2)
-        run_in(world, *policies)
-        assert world.objects[WEB].annotations[AWAKE_UNTIL] == text_of(held)
 
 
 TIERS = tuple(

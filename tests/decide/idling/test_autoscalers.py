@@ -251,21 +251,6 @@ class TestIdledToAFloor:
         world.annotate(a_ref("web", kind="Service"), "reconciler/wake-requested-at", "2026-11-20T22:01:00Z")
         return world
 
-    def test_what_another_fleet_idled_and_is_asked_to_wake_gets_its_bounds_back_too(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        self.signalled(world)
-        world.apply(decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now)).decisions)
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-
-    @pytest.mark.parametrize("fleet", ["production", "other"])
-    def test_what_is_adopted_gets_its_bounds_back_too(self, fleet):
-        world = the_world()
-        run_in(world, FLOOR)
-        desired = decide_restore(a_fleet(name=fleet), world.state(), Run(world.now), Restoration(adopt=True))
-        world.apply(desired.decisions)
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-
     def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -301,9 +286,6 @@ class TestKeda:
 
     jobs = a_ref("jobs", kind="ScaledObject")
 
-    def test_both_are_claimed(self):
-        assert set(run_in(self.world()).claims) == {self.jobs, WEB}
-
     @pytest.mark.parametrize(
         "annotations", [{"autoscaling.keda.sh/paused-replicas": "0"}, {"autoscaling.keda.sh/paused": "true"}]
     )
@@ -316,11 +298,6 @@ class TestKeda:
         run_in(world)
         world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
         assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
-        assert run_in(world).desired.decisions == ()
-
-    def test_its_zeros_are_its_own(self):
-        world = self.world()
-        world.scale(WEB, 0, "keda-operator")
         assert run_in(world).desired.decisions == ()
 
     def test_without_its_target_nothing_is_done(self):
@@ -344,29 +321,6 @@ class TestKeda:
         assert world.replicas(WEB) == 0
         world.now += timedelta(minutes=1)
         return world
-
-    def test_a_scaled_object_that_is_deleted_while_it_is_paused_leaves_a_target_that_wakes(self):
-        world = self.idle_world()
-        del world.objects[self.jobs]
-        assert verbs(run_in(world)) == [("record", "Service/web")]  # which lists the Deployment now
-        assert run_in(world).desired.decisions == ()
-        world.now = MONDAY
-        assert verbs(run_in(world)) == [("wake", "Deployment/web"), ("clear", "Service/web")]
-        assert world.replicas(WEB) == 3
-
-    def test_and_also_where_its_policy_is_deleted_with_it(self):
-        world = self.idle_world()
-        del world.objects[self.jobs]
-        run_in(world, a_policy(selector=workloads_selector("CronJob")))
-        assert world.replicas(WEB) == 3
-        assert marks(world, WEB) == marks(world) == []
-
-    def test_a_target_that_is_made_anew_or_was_never_recorded_is_recorded(self):
-        world = self.idle_world()
-        world.add(a_workload())
-        assert verbs(run_in(world)) == [("record", "Deployment/web")]
-        assert world.recorded(WEB) == 3
-        assert run_in(world).desired.decisions == ()
 
     def test_a_target_that_keda_scaled_since_it_was_read_is_not_recorded_and_not_idled(self):
         world = self.world()

@@ -99,13 +99,6 @@ class TestBoundsPutBack:
         assert "group: autoscaling, kind: HorizontalPodAutoscaler" in text
         assert "/spec/minReplicas, /spec/maxReplicas" in text
 
-    def test_not_by_a_person(self, whole):
-        world = the_world()
-        for _ in range(3):
-            undone_night(world, by="kubectl-edit", whole=whole)
-            world.now += WEEK
-        assert said(world, "contested") == {}
-
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
 @pytest.mark.parametrize(

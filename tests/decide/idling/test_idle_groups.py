@@ -34,7 +34,6 @@ from tests.decide.idling.idling_policies import (
     labelled,
     notices_of,
     run_in,
-    verbs,
     why_of,
     workloads_selector,
     written,
@@ -177,18 +176,6 @@ class TestSharedTargets:
         state = a_state(a_cluster(services=services, workloads=workloads))
         assert idled(decided(state, a_policy(selector=selector))) == ["api", "web"]
 
-    def test_observed_together(self):
-        watching = a_policy("watch", mode="Observe", selector=labelled("a", "b"))
-        services = (SERVICE, replace(self.services[1], labels={"a": "b"}))
-        enforcing = a_policy(selector=labelled("a", "c"))
-        state = a_state(
-            a_cluster(services=(replace(services[0], labels={"a": "c"}), services[1]), workloads=(WEB, API, self.db))
-        )
-        outcome = decided(state, enforcing, watching)
-        assert outcome.desired.decisions == ()
-        observed = {one.ref.name for one in outcome.desired.observed if one.ref.kind != "Service"}
-        assert observed == {"web", "api", "db"}
-
     def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
         """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
         services = (
@@ -265,17 +252,6 @@ class TestWhatIsIdleAlready:
         for name in ("late", "web"):
             assert written_list(world, name) == ["api", "new", "web"]
 
-    def test_and_a_hand_on_what_such_a_service_does_not_list_is_a_hand(self):
-        world = self.world()
-        selector = labelled("late", "yes")
-        world.add(a_service("late", selector={"app": "web"}, labels={"late": "yes"}))
-        world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
-        world.objects.pop(SERVICE.ref)
-        policies = (a_policy(selector=selector),)
-        run_in(world, *policies)
-        world.scale(WEB.ref, 2)
-        assert ("release", "Deployment/web") in verbs(run_in(world, *policies))
-
 
 class TestIdleReplicasThatDiffer:
     """Service web in front of web, idled to 0, and of batch, which a second policy wants no lower than 2."""
@@ -304,13 +280,6 @@ class TestIdleReplicasThatDiffer:
         assert self.counts(world) == [0, min(replicas, 2)]
         assert self.floor(world) == str(min(replicas, 2))
         assert run_in(world, *self.policies).desired.decisions == ()
-
-    def test_so_does_one_whose_record_was_lost(self):
-        world = self.world(WEB, self.batch)
-        run_in(world, *self.policies)
-        world.add(replace(SERVICE, uid="another"))
-        run_in(world, *self.policies)
-        assert (written_list(world), self.floor(world)) == (["web"], "2")
 
     @pytest.mark.parametrize("mode", ["Enforce", "Observe"])
     def test_what_wakes_to_no_more_than_that_stands_idle_at_once(self, mode):

@@ -119,22 +119,6 @@ class TestSharedServices:
             "idling/east/shop/Service/alone": {"alone"},
         }
 
-    def test_a_service_that_loses_one_and_gains_another_in_one_run(self):
-        first, api = self.workloads[0], replace(self.workloads[1], template_labels={"app": "api"})
-        world = a_world(*self.services, first, api, now=NIGHT)
-        world.answers = self.said(web=0, all=0)
-        run_in(world, self.policy)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 3]
-        world.now += MINUTE
-        world.objects[a_ref("web")] = replace(world.objects[a_ref("web")], template_labels={"app": "web"})
-        world.add(self.workloads[1])
-        world.scale(a_ref("web"), 2)
-        run_in(world, self.policy)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [2, 0]
-        listed = world.objects[a_ref("all", kind="Service")].annotations["idling.kubernetes.io/unidle-targets"]
-        assert listed == '[{"kind":"Deployment","name":"api","group":"apps","replicas":3}]'
-        assert run_in(world, self.policy).desired.decisions == ()
-
 
 def fed(**fields) -> FederatedReplicaSet:
     return a_federated_replica_set(**fields)

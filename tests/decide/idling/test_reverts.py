@@ -142,13 +142,6 @@ class TestFlux:
         run_in(world, PAUSES, also)
         assert world.objects[WEB].annotations[FLUX_RECONCILE] == "disabled"
 
-    def test_it_is_one_write_with_the_replicas(self):
-        world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
-        decisions = run_in(world, PAUSES, writes=0).desired.decisions
-        (idle,) = [one for one in decisions if one.verb == "idle"]
-        paths = {change.path[-1] for change in idle.changes}
-        assert {"replicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
-
     @pytest.mark.parametrize(
         ("labels", "annotations", "policy"),
         [
@@ -219,12 +212,6 @@ class TestFlux:
         run_in(world, PAUSES)
         assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == "enabled"
         assert FLUX_PAUSED not in world.objects[WEB].annotations
-
-    def test_a_hand_that_scales_it_up_ends_the_pause_too(self):
-        world = an_idle_world(PAUSES, labels=FLUX)
-        reverted(world, "kubectl-scale")
-        run_in(world, PAUSES)
-        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
 
 
 class TestFirstPlan:

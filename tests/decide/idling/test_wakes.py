@@ -38,7 +38,6 @@ from tests.decide.idling.world import a_world
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
-AT = "2026-11-20T22:00:00Z"
 REQUESTED = "reconciler/wake-requested-at"
 WAKE_DUE = "reconciler/wake-due"
 
@@ -105,15 +104,6 @@ class TestCriteria:
             ("wake requested at 2026-11-20T22:30:00Z", "WakeRequested")
         }
         assert [dict(one.values) for one in wakes if one.values] == []
-
-    @pytest.mark.parametrize(("wake", "expected"), [("Automatic", WAKE), ("OnSignal", [])])
-    def test_wake_when(self, wake, expected):
-        policy = a_policy(wake_when=(WakeMetric("q", 0, "5m"),), wake=wake)
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0), query="q", window="5m")
-        run_in(world, policy)
-        world.answers = answers(("web", 1), query="q", window="5m")
-        assert verbs(decided(world.state(), policy, now=world.now + MINUTE)) == expected
 
     @pytest.mark.parametrize(
         ("value", "expected"),
@@ -272,29 +262,9 @@ class TestWithoutAPolicy:
         assert (decision.cause.policy, decision.cause.why) == ("night", why)
 
 
-class TestFrozen:
-    def test_what_is_due_wakes(self):
-        world = an_idle_world()
-        world.now = MONDAY
-        outcome = run_in(world, fleet=of_state("Frozen"))
-        assert (world.replicas(WEB), outcome.desired.notices) == (3, ())
-        assert run_in(world, fleet=of_state("Frozen")).desired.decisions == ()
-
-    def test_what_was_idled_half_is_not_finished(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, writes=1)
-        assert world.objects[SERVICE].annotations
-        run_in(world, fleet=of_state("Frozen"))
-        assert world.replicas(WEB) == 3
-        assert not [key for key in world.objects[SERVICE].annotations if "idl" in key]
-
-
 class TestReadOnly:
     def outcome(self):
         return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("ReadOnly"))
-
-    def test_nothing_is_written_there(self):
-        assert self.outcome().desired.decisions == ()
 
     def test_no_autoscaler_is_held(self):
         policy = a_policy(idle_replicas=1)
@@ -313,9 +283,6 @@ class TestReadOnly:
         (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
         assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)
         assert "the cluster is read-only" in notice.text
-
-    def test_and_it_stays_claimed(self):
-        assert self.outcome().claims == {WEB: "idle-dev"}
 
 
 class TestWakeOrder:
@@ -375,20 +342,6 @@ class TestWakeOrder:
         assert a_ref("api-1") in outcome.claims
         run_in(world, *self.policies(3))
         assert world.replicas(a_ref("api-1")) == 3
-
-    def test_what_waits_stays_on_the_list_of_its_service(self):
-        world = a_world(
-            a_service(selector={"tier": "app"}),
-            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
-            now=NIGHT,
-        )
-        policy = a_policy(wake_order=WakeOrder("", per_run=1))
-        run_in(world, policy)
-        world.now = MONDAY
-        run_in(world, policy)
-        listed = world.objects[SERVICE].annotations["idling.kubernetes.io/unidle-targets"]
-        assert listed == '[{"kind":"Deployment","name":"b","group":"apps","replicas":3}]'
-        assert world.objects[SERVICE].annotations["idling.kubernetes.io/idled-at"] == AT
 
     def test_what_waits_keeps_its_owner_and_floor_on_its_service_too(self):
         world = a_world(
