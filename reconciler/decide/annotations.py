@@ -44,6 +44,7 @@ WAKE_DUE = "reconciler/wake-due"
 CAUSE = "reconciler/cause"
 ORPHANED_SINCE = "reconciler/orphaned-since"
 PREVIOUS_BOUNDS = "reconciler/previous-bounds"
+SWITCHED_AT = "reconciler/switched-at"  # where the switch stands that was switched off, and what is off there
 LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, on which hours, and when
 WAKE_BEGUN_AT = "reconciler/wake-begun-at"
 AWAKE_SINCE = "reconciler/awake-since"

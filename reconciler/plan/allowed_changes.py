@@ -52,7 +52,15 @@ from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.switches import SWITCHES
 from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in
-from reconciler.workload_kinds import PAUSED_REPLICAS, SCALABLE_KINDS, GroupKind, Scalar, WorkloadKind, workload_kind
+from reconciler.workload_kinds import (
+    PAUSED_REPLICAS,
+    SCALABLE_KINDS,
+    GroupKind,
+    Scalar,
+    WorkloadKind,
+    same_scalar,
+    workload_kind,
+)
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]
@@ -262,6 +270,8 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
         return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if key in _NO_ANNOTATIONS else _is_text
+    if switch is not None and path == switch.replicas_path and not switch.in_map:  # back to a value of any type
+        return _is_scalar if decision.verb is Verb.WAKE else lambda value: same_scalar(value, switch.off)
     fields = _FIELDS.get(key, _OF_KIND["apps", "Deployment"]) if switch is None else _of_scale(switch)
     return fields.get(path) or fields.get((*path[:-1], "*")) or _ONLY_TESTED.get(path)
 

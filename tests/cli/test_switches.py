@@ -140,9 +140,10 @@ WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name":
         ({}, "it has no spec.power, where its switch would stand"),
         ({"power": {"level": None}}, "it has no spec.power.level with a single value, where its switch would stand"),
         ({"power": {"level": [1]}}, "it has no spec.power.level with a single value, where its switch would stand"),
+        ({"power": {"level": False}}, "it has no spec.power.level with a single value, where its switch would stand"),
         ({"power": {"level": 0}}, "No changes."),
     ],
-    ids=["no object to hold it", "null", "a list", "off already"],
+    ids=["no object to hold it", "null", "a list", "no, but not 0", "off already"],
 )
 def test_what_cannot_be_switched_off_is_left_as_it_is(desk, spec, words):
     put(desk, {**WIDGET, "spec": spec}, switches=(WIDGETS,))
@@ -180,6 +181,31 @@ def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(desk):
     assert "expected a value of spec.power.level" in desk.plan(MORNING).out
     desk.apply(MORNING)
     assert stored(desk)[0]["spec"] == {"power": {"level": 0}}
+
+
+@pytest.mark.parametrize("change", [{"off": 1}, {"path": "spec.power.speed"}], ids=["off", "path"])
+def test_a_switch_that_was_changed_while_it_is_off_loses_nothing(desk, change):
+    widget = {**WIDGET, "spec": {"power": {"level": 7}}}
+    put(desk, widget, switches=(WIDGETS,))
+    before, former = stored(desk), (desk.path / "policies" / "all.yaml").read_text()
+    desk.applied(EVENING)
+    desk.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), json.dumps([WIDGETS | change])))
+    for now in (NIGHT, MORNING):
+        assert 'reconciler/switched-at is "spec.power.level: 0"' in desk.apply(now).out
+    desk.write("policies/all.yaml", former)
+    desk.applied(MORNING)
+    assert stored(desk) == before
+
+
+@pytest.mark.parametrize("value", ["7", True, -1, 5_000_000_000])
+def test_a_saved_plan_brings_back_a_value_of_any_type(desk, value):
+    put(desk, {**WIDGET, "spec": {"power": {"level": value}}}, switches=(WIDGETS,))
+    before = stored(desk)
+    desk.applied(EVENING)
+    assert desk.plan(MORNING, "--out", "plan.json").code == 0
+    said = desk.call("apply", "plan.json", "--snapshot", "snapshot", "--now", MORNING, "--policies", "policies")
+    assert said.code == 0, said
+    assert stored(desk) == before
 
 
 def saved(desk: Folder) -> dict[str, Any]:

@@ -178,6 +178,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     found = holder.get(key) if isinstance(holder, Mapping) else None
     is_null = isinstance(holder, Mapping) and key in holder and found is None
     strange = is_null or not isinstance(found, bool | int | str | None)
+    strange |= found == kind.off and not same_scalar(found, kind.off)  # false for 0: nobody knows whether it is off
     missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path)
     beyond = _missing_parent(value, parents) if kind.in_map and parents[0] == "spec" else ""
     return {

@@ -27,6 +27,7 @@ from reconciler.decide.annotations import (
     SCALE_PREVIOUS,
     SCALE_REASON,
     SCALE_TIME,
+    SWITCHED_AT,
     WAKE_DUE,
     annotated_time,
     compact,
@@ -43,11 +44,11 @@ from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
+from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
-_OF_RECORD = (*_RECORD, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
+_OF_RECORD = (*_RECORD, SWITCHED_AT, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
 SOMEBODY_ELSE = "somebody else"
@@ -143,6 +144,10 @@ def _previous(workload: Workload) -> tuple[int, Scalar, bool]:
     if not kind.is_switch:
         return whole_number(annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE, least=1), None, True
     text = annotations.get(kind.record)
+    there, here = annotations.get(SWITCHED_AT), _switch_text(kind)
+    if there not in (None, here):  # what is off now, and what was recorded, are about another value
+        words = f"{SWITCHED_AT} is {quoted(there)}, expected {quoted(here)} as in switches of the Fleet"
+        raise AnnotationError(f"{words}; state the former path and off until it is awake")
     if text == _NO_MAP and kind.in_map:
         return 1, None, False
     value = None if text is None else parsed(text, kind.record)
@@ -155,6 +160,11 @@ def _previous_text(record: Record, kind: WorkloadKind) -> str:
     if not record.has_map:
         return _NO_MAP
     return compact(kind.absent if record.value is None else record.value)
+
+
+def _switch_text(kind: WorkloadKind) -> str | None:
+    """Return which switch was switched off and by which value, None for one that is always the same."""
+    return f"{'.'.join(kind.replicas_path)}: {compact(kind.off)}" if kind.record == PREVIOUS_VALUE else None
 
 
 def readable_part(workload: Workload, now: datetime) -> Record | None:
@@ -187,6 +197,7 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
         IDLED_AT: format_time(record.idled_at),
         PREVIOUS_SCALE: None if kind.is_switch else str(record.replicas),
         **previous,
+        SWITCHED_AT: _switch_text(kind) if kind.is_switch else None,
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
         IDLED_TO: str(record.idled_to),
