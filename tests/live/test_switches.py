@@ -23,7 +23,7 @@ from tests.live.test_kills import unanswered, unseen
 from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_namespace, an_object
+from tests.real.objects import a_crd, a_namespace, an_object
 from tests.real.proxy import Fault, Proxy, is_write
 from tests.real.worlds import Paths, create, create_missing
 from tests.way.calls import Folder
@@ -282,6 +282,22 @@ def test_uninstall_switches_all_on_and_takes_every_mark_off(desk: Desk) -> None:
     assert desk.stated() == before
     left = [key for one in desk.objects().values() for key in one["metadata"].get("annotations", {})]
     assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
+
+
+def test_a_switch_that_the_schema_drops_is_refused_in_words(desk: Desk) -> None:
+    definition = a_crd("Widget", "example.com")
+    spec = {"type": "object", "properties": {"other": {"type": "integer"}}}
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec
+    create_missing(desk.api, [definition])
+    create_missing(desk.api, [an_object("example.com/v1alpha1", "Widget", "w", spec={"other": 1})], NAMESPACE)
+    desk.write("Widget")
+    text = (desk.folder.path / "policies" / "all.yaml").read_text()
+    row = "{apiVersion: example.com/v1alpha1, kind: Widget, path: spec.mode, off: none}"
+    desk.folder.write("policies/all.yaml", text.replace("  switches:", f"  switches:\n  - {row}"))
+    write_kubeconfig(desk.folder.path / "kubeconfig.yaml", {"member": desk.plane.access()})
+    said = desk.folder.call(*desk.words(EVENING))
+    write_kubeconfig(desk.folder.path / "kubeconfig.yaml", {"member": desk.proxy.access(deployed.token(desk.plane))})
+    assert 'the server made /spec/mode null, expected "none"' in said.out, said
 
 
 def test_without_policies_a_context_is_enough_to_switch_all_on(desk: Desk) -> None:

@@ -444,13 +444,13 @@ def _wire(operation: PatchOperation) -> dict[str, Any]:
 
 
 def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> None:
-    """Check that the server took the numbers and the `suspend` of a patch as they are: admission may change them. Where
-    only replicas were sent, its answer is a Scale.
+    """Check that the server took the numbers and switches of a patch as they are: admission may change them, and a
+    schema may drop them. Where only replicas were sent, its answer is a Scale.
 
     Raises:
         RefusedError: it made others of them.
     """
-    given = [change for change in write.patch if change.op != "test" and isinstance(change.value, int)]
+    given = [change for change in write.patch if change.op != "test" and _is_scale(change)]
     found = decoded_object(answer, request.operation) if given else None
     for change in given:
         value = value_at(found, "/spec/replicas" if request.path.endswith("/scale") else change.path)
@@ -460,6 +460,11 @@ def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> Non
                 f"{write.ref}: the server made {change.path} {made}, expected {expected}; look for an admission "
                 "webhook or policy that changes it"
             )
+
+
+def _is_scale(change: PatchOperation) -> bool:
+    """Return whether `change` writes a number, or a single value of the spec."""
+    return isinstance(change.value, int) or (isinstance(change.value, str) and change.path.startswith("/spec/"))
 
 
 def _is_done(found: Any, write: Write) -> bool:
