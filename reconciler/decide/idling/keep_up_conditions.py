@@ -92,10 +92,9 @@ def _autoscaled(case: Circumstances) -> MetCondition | None:
         return met(name, ReasonCode.KEDA_LEFT)
     if subject.scale.paused_by:
         return met(name, ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
-    if subject.scale.steered == "Minimum" and subject.scale.hpa is not None:
-        at_zero = subject.idle_replicas == 0 and not subject.scale.hpa.may_be_zero
+    if subject.scale.steered == "Minimum":
         steering = f"HorizontalPodAutoscaler/{subject.ref.name}"
-        return met(name, ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if at_zero else None
+        return met(name, ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if subject.lacks_zero else None
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
@@ -108,7 +107,7 @@ def _autoscaled(case: Circumstances) -> MetCondition | None:
 
 def _at_idle_replicas(case: Circumstances) -> MetCondition | None:
     subject = case.subject
-    is_down = subject.target_is_idle or subject.scale.replicas <= subject.idle_replicas
+    is_down = subject.target_is_idle or subject.is_down
     return met(Condition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
 
 

@@ -152,11 +152,7 @@ def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> Idle
 def _unmarked(subject: Subject) -> IdleState:
     policy = subject.verdict.policy
     if subject.listings:
-        return IdleState.WAKE_INCOMPLETE if not _is_down(subject) else IdleState.DOWN
+        return IdleState.WAKE_INCOMPLETE if not subject.is_down else IdleState.DOWN
     if contest_of(subject.scale.written, policy) is not None:
         return IdleState.CONTESTED
-    return IdleState.DOWN if _is_down(subject) else IdleState.AWAKE
-
-
-def _is_down(subject: Subject) -> bool:
-    return subject.scale.replicas <= subject.idle_replicas
+    return IdleState.DOWN if subject.is_down else IdleState.AWAKE

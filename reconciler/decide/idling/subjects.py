@@ -277,6 +277,21 @@ class Subject(Struct, frozen=True):
         return 0 if self.scale.steered == "ScaleUp" else self.verdict.idle_replicas
 
     @property
+    def is_down(self) -> bool:
+        """Whether it is at or below its idle replicas; what somebody scaled to zero needs no lower minimum, and at a
+        minimum of 0 its autoscaler may scale it up.
+        """
+        stopped = self.scale.steered == "Minimum" and self.scale.runs.spec_replicas == 0
+        return stopped or self.scale.replicas <= self.idle_replicas
+
+    @property
+    def lacks_zero(self) -> bool:
+        """Whether its autoscaler takes no minimum of 0, which is what its policies want."""
+        scale = self.scale
+        may_be = scale.steered != "Minimum" or scale.hpa is None or scale.hpa.may_be_zero
+        return self.idle_replicas == 0 and not may_be
+
+    @property
     def ref(self) -> ObjectRef:
         return self.scale.written.ref
 

@@ -79,7 +79,7 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
         return replace(record, orphaned_since=None, wake_due=kept_wake_deadline(record, verdict))
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
-    decided = not verdict.observing and not verdict.equal_policies and not is_restricted
+    decided = not (verdict.observing or verdict.equal_policies or is_restricted or subject.lacks_zero)
     if subject.scale.steered or subject.autoscaler is not None:  # in another way it is idled once it was woken
         decided &= verdict.lowers_minimum is (subject.scale.steered == "Minimum")
     return replace(

@@ -57,6 +57,24 @@ class TestALowerMinimum:
         assert (changed[PREVIOUS], changed["reconciler/idled-to"]) == ("3", "1")
         assert "maxReplicas" not in changed
 
+    def test_a_minimum_that_its_metrics_do_not_allow_is_not_written_when_the_policy_changes_either(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        at_zero = a_policy(autoscalers=Autoscalers("LowerMinimum"))
+        run_in(world, at_zero)
+        assert self.bounds(world) == (1, 10)
+        world.now = MONDAY
+        run_in(world, at_zero)
+        assert self.bounds(world) == (3, 10)
+
+    @pytest.mark.parametrize("floor", [0, 1])
+    def test_what_a_hand_scaled_to_zero_gets_no_lower_minimum_at_which_it_may_be_scaled_up(self, floor):
+        world = a_world(a_workload(replicas=0), an_hpa(minimum=3, may_be_zero=True), now=NIGHT)
+        policy = a_policy(idle_replicas=floor, autoscalers=Autoscalers("LowerMinimum"))
+        outcome = run_in(world, policy)
+        assert outcome.desired.decisions == ()
+        assert self.bounds(world) == (3, 10)
+
     def test_a_night(self):
         world = self.world()
         assert said_of(run_in(world, LOWERED))[0] == "gets a lower minimum"
