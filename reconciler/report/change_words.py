@@ -85,7 +85,7 @@ def what_of(decision: Decision) -> str:
 def _values_of(change: FieldChange) -> str:
     if change.path[:2] == ("spec", "behavior") and change.after is None:
         return "removed"
-    if isinstance(change.after, Mapping) and change.path[:2] != ("spec", "behavior"):
+    if isinstance(change.after, Mapping) and change.path == ("spec", "template"):
         return "replaced"
     absent = False if change.path == ("spec", "suspend") else None  # the default of the API
     return f"{value_text(absent if change.before is None else change.before)} -> {value_text(change.after)}"
