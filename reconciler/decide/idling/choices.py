@@ -38,15 +38,16 @@ class Conditions(Circumstances):
 
     def get(self, name: Condition) -> MetCondition | None:
         """Return the condition `name` as it is met, None where it is not."""
-        found = self._known.get(name)
-        if found is None and (check := CHECKS.get(name)) is not None:
-            found = check(self)
-            if found is not None:  # what is not met is not kept: most of all that is asked for
-                self._known[name] = found
-        return found
+        return self._known.get(name) if name in self else None
 
     def __contains__(self, name: Any) -> bool:
-        return self.get(name) is not None
+        if name in self._known:
+            return True
+        check = CHECKS.get(name)
+        found = None if check is None else check(self)
+        if found is not None:  # what is not met is not kept: most of all that is asked for
+            self._known[name] = found
+        return found is not None
 
     def adding(self, found: MetCondition) -> Conditions:
         """Return the conditions with `found` among them."""

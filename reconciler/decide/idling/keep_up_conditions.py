@@ -136,7 +136,8 @@ def _kept_awake(case: Circumstances) -> MetCondition | None:
 
 def _min_age(case: Circumstances) -> MetCondition | None:
     scale, least = case.subject.scale, case.subject.verdict.min_age
-    created = max((one.created_at for one in (scale.written, scale.runs) if one.created_at is not None), default=None)
+    times = [one.created_at for one in (scale.written, scale.runs) if one.created_at is not None]
+    created = max(times) if times else None
     if created is None or created + least <= case.now:
         return None
     return met(Condition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created)
