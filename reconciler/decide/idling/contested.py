@@ -91,7 +91,7 @@ def undo_of(subject: Subject, record: Record, now: datetime) -> Undo:
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """
     workload, autoscaler = subject.scale.written, ""
-    writer = workload.replicas_writer
+    writer = subject.scale.runs.replicas_writer if subject.scale.is_scaled_meanwhile else workload.replicas_writer
     if subject.autoscaler is not None and is_restored_by_others(subject, record):
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""

@@ -121,14 +121,16 @@ def _time_unreadable(case: Circumstances) -> MetCondition | None:
 
 
 def _min_awake(case: Circumstances) -> MetCondition | None:
-    since, least = case.subject.awake_since, case.subject.verdict.min_awake
+    known = [at for one in case.subject.kept_by if (at := read_time(one.get(AWAKE_SINCE))) is not None]
+    since, least = max(known, default=None), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
     return met(Condition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
 
 
 def _kept_awake(case: Circumstances) -> MetCondition | None:
-    until = read_time(case.subject.scale.written.annotations.get(AWAKE_UNTIL))
+    known = [at for one in case.subject.kept_by if (at := read_time(one.get(AWAKE_UNTIL))) is not None]
+    until = max(known, default=None)
     if until is None or until <= case.now:
         return None
     return MetCondition(Condition.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)

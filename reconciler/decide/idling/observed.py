@@ -344,6 +344,8 @@ class _Observer:
             yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), change_if=ends)
         around = self._space_annotations.get(namespace, NOTHING)
         honors, own = fleet.honors_kube_downscaler, {one.ref: one.annotations for one in (scale.written, scale.runs)}
+        hpa = self._autoscalers.horizontal.get(key_of(scale.runs.ref))
+        own |= {} if hpa is None else {hpa.ref: hpa.annotations}  # which is woken in place of its workload at times
         holders = [("Namespace", namespace, around, honors)]
         holders += [(ref.kind, ref.name, texts, honors) for ref, texts in own.items()]
         holders += [("Service", service.ref.name, service.service.annotations, False) for service in services]

@@ -87,6 +87,8 @@ def _newest_listed(listings: Iterable[Listing]) -> Record | None:
 
 
 def _recorded(subject: Subject, record: Record) -> Classified:
+    if subject.scale.is_scaled_meanwhile:
+        return IdleState.HPA_CHANGED, record
     idle = subject.scale.is_at_or_below(record.idled_to)
     if not idle and _is_stale(subject, record):
         return IdleState.STALE, record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, auto
 from functools import cached_property
@@ -101,6 +102,11 @@ class Scale(Struct, frozen=True):
         """What pauses a ScaledObject, "" for nothing."""
         keys = (PAUSED_REPLICAS, PAUSED) if self.is_paused_kind else ()
         return next((key for key in keys if self.written.annotations.get(key, "false") != "false"), "")
+
+    @property
+    def is_scaled_meanwhile(self) -> bool:
+        """Whether it runs, although its autoscaler scaled it to zero and is kept from scaling it up."""
+        return self.steered == "ScaleUp" and self.written is not self.runs and self.runs.spec_replicas > 0
 
     def is_at_or_below(self, count: int) -> bool:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
@@ -366,6 +372,14 @@ class Subject(Struct, frozen=True):
     @property
     def awake_since(self) -> datetime | None:
         return awake_since(self.scale.written)
+
+    @property
+    def kept_by(self) -> tuple[Mapping[str, str], ...]:
+        """The annotations that may keep it awake: an autoscaler is at times written in place of its workload."""
+        written, runs = self.scale.written.annotations, self.scale.runs.annotations
+        if self.scale.steered:
+            return written, runs
+        return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
 
 
 def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:

@@ -214,6 +214,8 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
     autoscaler = choice.autoscaler
+    if choice.subject.scale.is_scaled_meanwhile:
+        return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.runs.spec_replicas, by=undo.by)
     if choice.subject.scale.steered:
         name = f"HorizontalPodAutoscaler/{choice.ref.name}"
         return reason(ReasonCode.HPA_CHANGED_BY, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)

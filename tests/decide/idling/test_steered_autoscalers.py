@@ -307,3 +307,29 @@ class TestScaledToZeroByItself:
         world.objects[HPA] = replace(world.objects[HPA], behavior={})
         assert verbs(run_in(world, self.IDLE)) == [("release", "HorizontalPodAutoscaler/web")]
         assert run_in(world, self.IDLE).desired.decisions == ()
+
+    def test_who_scales_it_by_hand_is_respected_and_gets_its_autoscaler_back(self):
+        world = self.world()
+        run_in(world, self.IDLE)
+        world.scale(WEB, 3, "kubectl")
+        outcome = run_in(world, self.IDLE)
+        assert verbs(outcome) == [("wake", "HorizontalPodAutoscaler/web")]
+        assert outcome.desired.decisions[0].cause.why == "scaled to 3 by kubectl"
+        assert world.objects[HPA].behavior == {}
+        world.objects[HPA] = replace(world.objects[HPA], scaled_to_zero=False)
+        assert run_in(world, self.IDLE).desired.decisions == ()
+
+    def test_what_was_let_scale_up_at_night_is_not_idled_when_it_does(self):
+        world = self.world()
+        run_in(world, self.IDLE)
+        world.objects[HPA] = replace(world.objects[HPA], behavior={"scaleUp": {"selectPolicy": "Max"}})
+        run_in(world, self.IDLE)
+        world.scale(WEB, 3, "kube-controller-manager")
+        world.objects[HPA] = replace(world.objects[HPA], scaled_to_zero=False)
+        assert run_in(world, self.IDLE).desired.decisions == ()
+
+    def test_what_is_woken_for_some_hours_is_not_idled_when_it_is_scaled_up(self):
+        held = {"reconciler/exclude-until": "2026-11-23T00:00:00Z"}
+        world = self.world(annotations=held, scaled_to_zero=False)
+        world.scale(WEB, 3, "kube-controller-manager")
+        assert run_in(world, self.IDLE).desired.decisions == ()
