@@ -32,7 +32,7 @@ from reconciler.backends.protocols import (
     Resource,
     workloads_of,
 )
-from reconciler.decide.annotations import digest
+from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, digest
 from reconciler.decide.decisions import Cause, Decision, DownscaleSettings, Phase, Verb, group_name
 from reconciler.decide.downscale.every_decrease import RECORD, every_decrease, record_text
 from reconciler.decide.downscale.journal import PICKER_RUN, JournalEntry, read_entry
@@ -40,7 +40,7 @@ from reconciler.decide.downscale.victim_choice import VictimStrategy
 from reconciler.decide.freeze import CONFIG_MAP
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import NotFoundError, ReconcilerError, reason_of
-from reconciler.model import ConfigMap, ObservedCluster, ObservedState, Run, Workload, Write
+from reconciler.model import ConfigMap, Namespace, ObservedCluster, ObservedState, Run, Workload, Write
 from reconciler.picker.review import Review
 from reconciler.plan.model import Action
 from reconciler.policy.types import PolicySet
@@ -118,13 +118,21 @@ class Picker:
             return Verdict(Result.PASSED)
         at = (now or datetime.now(UTC)).replace(microsecond=0)
         run = Run(at, f"{PICKER_RUN}{digest([review.uid], 8)}")
+        is_there = False  # of what is not known to be there no Event speaks: anybody in the cluster may send reviews
         try:
-            return _Choice(self, review, limit, run).made()
+            choice = _Choice(self, review, limit, run)
+            namespace = choice.namespace()
+            if namespace is None:
+                return Verdict(Result.PASSED)
+            workload = choice.workload()
+            is_there = True
+            return choice.made(workload, namespace)
         except ReconcilerError as error:
             why = str(error)
         except Exception as error:  # noqa: BLE001 - a bug too leaves the choice to the controller, and is said
             why = reason_of(error)
-        return unpicked(review, run, f"{why}{f' ({limit.why})' if limit.over else ''}")
+        why = f"{why}{f' ({limit.why})' if limit.over else ''}"
+        return unpicked(review, run, why) if is_there else Verdict(Result.UNPICKED, why)
 
     def begin(self, limit: TimeLimit) -> None:
         """Let runs know that there is a picker: they say then which decreases it did not see.
@@ -180,9 +188,31 @@ class _Choice:
         self._access = picker.access(limit)
         self._cluster = self._access.cluster
 
-    def made(self) -> Verdict:
-        workload = self._workload()
-        state = self._state(workload)
+    def namespace(self) -> Namespace | None:
+        """Return the namespace of what is scaled down, None where it did not let us in."""
+        found = self._cluster.get(NAMESPACES, "", self._review.ref.namespace)
+        return found if found.labels.get(PICKER_LABEL) == PICKER_ENABLED else None
+
+    def workload(self) -> Workload:
+        """Return what is scaled down.
+
+        Raises:
+            NotFoundError: the review is about another object.
+        """
+        ref = self._review.ref
+        kind = next(one for one in BUILT_IN_SCALES if (one.group, one.kind) == (ref.group, ref.kind))
+        found = self._cluster.get(workloads_of(kind), ref.namespace, ref.name)
+        if found.uid != self._review.object_uid:
+            raise NotFoundError(f"{ref}: is another object, expected the one of the review")
+        return found
+
+    def made(self, workload: Workload, namespace: Namespace) -> Verdict:
+        """Choose the pods of `workload`, which is in `namespace`.
+
+        Raises:
+            ReconcilerError: the controller chooses, and why.
+        """
+        state = self._state(workload, namespace)
         decrease = every_decrease(self._policies, state, self._name, self._run)
         strategy = VictimStrategy() if decrease is None else decrease.strategy_of(workload)
         if not (strategy.chooses or strategy.note):
@@ -196,14 +226,8 @@ class _Choice:
             self._write_down(task)
             raise
 
-    def _workload(self) -> Workload:
-        ref = self._review.ref
-        kind = next(one for one in BUILT_IN_SCALES if (one.group, one.kind) == (ref.group, ref.kind))
-        return self._cluster.get(workloads_of(kind), ref.namespace, ref.name)
-
-    def _state(self, workload: Workload) -> ObservedState:
+    def _state(self, workload: Workload, namespace: Namespace) -> ObservedState:
         """Return what decides whether the pods of `workload` are ours to choose."""
-        namespace = self._cluster.get(NAMESPACES, "", workload.ref.namespace)
         freezes: tuple[ConfigMap, ...] = ()
         with suppress(NotFoundError):  # nothing is frozen
             freezes = (self._cluster.get(CONFIG_MAPS, self._policies.fleet.namespace, CONFIG_MAP),)
@@ -223,10 +247,10 @@ class _Choice:
                 return Verdict(Result.PASSED)  # a run scales it down, as somebody else than our ServiceAccount
             raise _Unpicked(f"run {entry.run} scales it down, or was interrupted meanwhile")
         live = live_workload(task)
-        if clean_up(task, live.pods):
-            live = live_workload(task)
         if live.workload.uid != task.action.decision.uid or live.workload.spec_replicas != task.before:
             raise _Unpicked(f"its replicas are {live.workload.spec_replicas} by now")
+        if clean_up(task, live.pods):  # not for a review of other replicas: the costs may be about to be needed
+            live = live_workload(task)
         if live.group.split or replaces_replica_sets(live.workload):
             raise _Unpicked("it is in the middle of a rollout, so which of its ReplicaSets shrinks is not known")
         shrink = choose(task, live)

@@ -5,12 +5,13 @@ Source: kubernetes/api admission/v1 types.go, AdmissionReview.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from reconciler.model import ObjectRef
+from reconciler.untrusted_text import MOST_REPLICAS
 
 _KINDS = {"deployments": "Deployment", "replicasets": "ReplicaSet"}
 _VERSION = "admission.k8s.io/v1"
@@ -36,7 +37,7 @@ class _Metadata(Struct):
 
 
 class _Spec(Struct):
-    replicas: int | None = None
+    replicas: Annotated[int, Meta(ge=0, le=MOST_REPLICAS)] | None = None
 
 
 class _Object(Struct):

@@ -45,10 +45,18 @@ def reviewed(world: World, cluster: Any = None, limit: TimeLimit | None = None, 
     return webhook(world, cluster).review(asked, limit or TimeLimit(60), NOW)
 
 
-def a_picked_world(directory: Path, kind: str = "Deployment", **fields: Any) -> World:
+def a_picked_world(directory: Path, kind: str = "Deployment", *, lets_in: bool = True, **fields: Any) -> World:
     """One with a picker that names what the controller would keep."""
     picker = Picker(PickerAnswer(("web-0", "web-1", "web-2")))
-    return a_world(directory, kind, **{"pods": PODS, "pod_picker": PICKER, "picker": picker, **fields})
+    world = a_world(directory, kind, **{"pods": PODS, "pod_picker": PICKER, "picker": picker, **fields})
+    return let_in(world) if lets_in else world
+
+
+def let_in(world: World) -> World:
+    """Label the namespace as people do, so that the API server asks the picker."""
+    patch = (PatchOperation("add", "/metadata/labels", {"reconciler/picker": "enabled"}),)
+    world.cluster.write(Write("patch", ObjectRef("east", "", "Namespace", "shop"), "v1", patch=patch))
+    return world
 
 
 def message(verdict: Verdict) -> str:
@@ -81,7 +89,8 @@ def test_the_pods_are_those_of_a_runs_own_decrease(
     worlds = []
     for name in ("run", "webhook"):
         (tmp_path / name).mkdir()
-        worlds.append(a_world(tmp_path / name, kind, pods=pods, to=target, **{**fields, "picker": Picker(answer)}))
+        world = a_world(tmp_path / name, kind, pods=pods, to=target, **{**fields, "picker": Picker(answer)})
+        worlds.append(let_in(world))
     by_run, by_webhook = worlds
 
     by_run.run()
@@ -178,7 +187,8 @@ def test_what_a_run_would_leave_alone_passes(tmp_path: Path, change: Any) -> Non
 
 def test_what_a_deployment_owns_passes(tmp_path: Path) -> None:
     world = a_picked_world(tmp_path)
-    review = a_review(kind="ReplicaSet", name="web-1")
+    old = {"metadata": {"uid": "uid-web-1-ReplicaSet"}, "spec": {"replicas": 6}}
+    review = a_review(kind="ReplicaSet", name="web-1", oldObject=old)
     assert webhook(world).review(review_in(review, "east"), TimeLimit(60), NOW) == Verdict(Result.PASSED)
 
 
@@ -222,6 +232,37 @@ def test_too_late_writes_nothing(tmp_path: Path) -> None:
 
     assert reviewed(world, Slow(world.cluster), limit).result is Result.UNPICKED
     assert world.marked() == []
+
+
+# What anybody in the cluster could send, and no API server would.
+
+
+def test_of_a_namespace_that_did_not_opt_in_nothing_is_chosen(tmp_path: Path) -> None:
+    world = a_picked_world(tmp_path, lets_in=False)
+    assert reviewed(world) == Verdict(Result.PASSED)
+    assert (world.marked(), dict(world.journal())) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        pytest.param({"name": "api"}, id="of no object"),
+        pytest.param({"namespace": "kube-system"}, id="of no namespace that opted in"),
+        pytest.param({"namespace": "gone"}, id="of no namespace"),
+        pytest.param({"oldObject": {"metadata": {"uid": "1"}, "spec": {"replicas": 6}}}, id="of another object"),
+    ],
+)
+def test_of_what_is_not_there_no_event_speaks(tmp_path: Path, review: dict[str, Any]) -> None:
+    world = a_picked_world(tmp_path)
+    assert reviewed(world, **review).event is None
+    assert (world.marked(), dict(world.journal())) == ([], {})
+
+
+def test_a_review_of_other_replicas_leaves_the_costs_of_a_decrease_that_is_about_to_be_stored(tmp_path: Path) -> None:
+    world = a_picked_world(tmp_path)
+    reviewed(world)
+    assert reviewed(world, before=5, after=1).why == "its replicas are 6 by now"
+    assert world.marked() == ["web-0", "web-1", "web-2"]
 
 
 def test_during_a_run_of_the_same_workload_its_own_decrease_passes_and_another_one_is_said(tmp_path: Path) -> None:
@@ -271,13 +312,6 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, stored: bool) -> No
 # What no picker saw.
 
 
-def let_in(world: World) -> World:
-    """Label the namespace as people do, so that the API server asks the picker."""
-    patch = (PatchOperation("add", "/metadata/labels", {"reconciler/picker": "enabled"}),)
-    world.cluster.write(Write("patch", ObjectRef("east", "", "Namespace", "shop"), "v1", patch=patch))
-    return world
-
-
 def seen(world: World) -> tuple[list[str], dict[str, int]]:
     state = observe(world.policies, {"east": Source(world.cluster)})
     found = seen_replicas(world.policies, state, (), a_run(), whole=True)
@@ -292,7 +326,7 @@ def test_without_a_picker_nothing_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
-    world = let_in(a_picked_world(tmp_path, target=None))
+    world = a_picked_world(tmp_path, target=None)
     webhook(world).begin(TimeLimit(60))
     webhook(world).begin(TimeLimit(60))
     assert seen(world) == ([], {"uid-web-Deployment": 6})
@@ -305,7 +339,7 @@ def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
 
 
 def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
-    world = let_in(a_picked_world(tmp_path, target=None))
+    world = a_picked_world(tmp_path, target=None)
     webhook(world).begin(TimeLimit(60))
     world.access().store.write(RECORD, record_text({"uid-web-Deployment": 6}), record_text({}))
     reviewed(world)
@@ -320,7 +354,7 @@ def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
     [(True, "OK", "chooses the pods of 1 workload"), (False, "WARN", "chooses the pods of 0 workloads")],
 )
 def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, words: str) -> None:
-    world = a_picked_world(tmp_path, target=None)
+    world = a_picked_world(tmp_path, lets_in=label, target=None)
     observed = observe(world.policies, {"east": Source(world.cluster)})
 
     def check() -> list[Any]:
@@ -329,14 +363,14 @@ def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, wo
 
     assert check() == []
     webhook(world).begin(TimeLimit(60))
-    observed = observe((let_in(world) if label else world).policies, {"east": Source(world.cluster)})
+    observed = observe(world.policies, {"east": Source(world.cluster)})
     [found] = check()
     assert (found.check, found.state, bool(found.todo)) == ("picker", state, not label)
     assert words in found.text
 
 
 def test_of_a_namespace_that_did_not_opt_in_nothing_is_said(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+    world = a_picked_world(tmp_path, lets_in=False, target=None)
     webhook(world).begin(TimeLimit(60))
     world.access().store.write(RECORD, record_text({"uid-web-Deployment": 9}), record_text({}))
     assert seen(world) == ([], {})

@@ -52,6 +52,8 @@ def test_which_replicas_a_review_is_about(fields: dict[str, Any], replicas: tupl
         a_review().replace(b'"uid"', b'"id"'),
         a_review(object=None),
         a_review(object={"spec": {"replicas": "three"}}),
+        a_review(after=-1),  # no journal entry could say it
+        a_review(before=2**31),
         json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).encode(),
     ],
 )
