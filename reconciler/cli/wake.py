@@ -32,7 +32,7 @@ from reconciler.decide.idling.restore import (
     origins,
     restore_notices,
 )
-from reconciler.decide.idling.verdicts import UNDONE_HOLDS as MIN_AWAKE_BY_DEFAULT
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
 from reconciler.errors import ReconcilerError, UsageError, reason_of
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code

@@ -19,6 +19,7 @@ from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.restored_scales import restored_scales, within_targets
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
@@ -147,12 +148,12 @@ def without_deferred(desired: DesiredState) -> DesiredState:
     return replace(desired, decisions=kept, undecided=undecided, explanations=explanations)
 
 
-def _stays(explanation: PolicyExplanation, before: Decision, told: Undecided) -> PolicyExplanation:
-    """Return `explanation` of what `before` would have scaled down and `told` defers: only costs of others do that."""
+def _stays(explanation: PolicyExplanation, before: Decision, undecided: Undecided) -> PolicyExplanation:
+    """Return `explanation` of what `before` would have scaled down, and `undecided` defers: only foreign costs do."""
     return replace(
         explanation,
         outcome=f"stays at {before.replicas_before}",
-        reasons=(*told.reasons, *explanation.reasons),
+        reasons=(*undecided.reasons, *explanation.reasons),
         change=field_is("onForeignCost", "Override"),
     )
 
@@ -160,59 +161,3 @@ def _stays(explanation: PolicyExplanation, before: Decision, told: Undecided) ->
 def _deferred(decision: Decision, note: str) -> Undecided:
     why = reason(ReasonCode.VICTIMS_DEFERRED, note=note)
     return Undecided(str(decision.ref), "downscale", decision.cause.policy, (why,))
-
-
-# What gets back the replicas that it had before placement, within what DownscalePolicies leave it.
-
-
-def restored_scales(placement: DesiredState) -> dict[ObjectRef, Decision]:
-    """Return the releases that give replicas back, by workload."""
-    return {one.ref: one for one in placement.decisions if one.verb is Verb.RELEASE and one.replicas_after is not None}
-
-
-def within_targets(
-    placement: DesiredState, state: ObservedState, downscale: Callable[[ObservedState], DesiredState]
-) -> DesiredState:
-    """Return `placement` where no workload gets more replicas back than `downscale` would leave it in the next run.
-
-    Where that is not known yet, the workload keeps its replicas and its record until it is.
-    """
-    restored = restored_scales(placement)
-    if not restored:
-        return placement
-    after = downscale(_as_restored(state, restored))
-    unknown = {one.subject for one in after.undecided}
-    released = {ref: one for ref, one in restored.items() if str(ref) not in unknown}
-    released |= {one.ref: _at_most(released[one.ref], one) for one in after.decisions if one.ref in released}
-    decided = {one.key: released.get(ref) for ref, one in restored.items()}
-    decisions = (decided.get(one.key, one) for one in placement.decisions)
-    return replace(placement, decisions=tuple(one for one in decisions if one is not None))
-
-
-def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -> ObservedState:
-    names = {ref.cluster for ref in restored}
-    clusters = {
-        name: replace(
-            state.clusters[name],
-            workloads=tuple(
-                replace(one, replicas=restored[one.ref].replicas_after) if one.ref in restored else one
-                for one in state.clusters[name].workloads
-            ),
-        )
-        for name in sorted(names)
-    }
-    return replace(state, clusters={**state.clusters, **clusters})
-
-
-def _at_most(released: Decision, scaled: Decision) -> Decision:
-    """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
-    path = scaled.changes[0].path
-    marks = tuple(one for one in released.changes if one.path != path)
-    why = tuple(one for one in released.cause.reasons if one.code is not ReasonCode.SCALE_RESTORED)
-    cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
-    before, after = released.replicas_before or 0, scaled.replicas_after or 0
-    if after <= before:
-        kept = replace(released, phase=Phase.REPAIR, replicas_before=None, replicas_after=None)
-        return replace(kept, changes=marks, cause=cause)
-    changes = (replace(released.changes[0], after=after), *marks)
-    return replace(released, changes=changes, cause=cause, replicas_after=after)

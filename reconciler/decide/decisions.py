@@ -240,12 +240,12 @@ class Undecided(_Reasoned, Struct, frozen=True):
 
 
 class Overridden(_Reasoned, Struct, frozen=True):
-    """A policy that was overridden: `policy` wanted `wish` for `ref`, but `winner` decides there."""
+    """A policy that was overridden: `policy` wanted `desired` for `ref`, but `winner` decides there."""
 
     ref: ObjectRef
     job: Job
     policy: str
-    wish: str
+    desired: str
     winner: str
     reasons: Reasons
 

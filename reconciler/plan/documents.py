@@ -304,7 +304,7 @@ class OverriddenDocument(ReasonedDocument, frozen=True):
     name: Annotated[str, Meta(description="Its name.")]
     job: Annotated[Job, Meta(description="The job of the policy.")]
     policy: Annotated[str, Meta(description="The policy that is overridden.")]
-    wish: Annotated[str, Meta(description="What the policy would do.")] = field(name="desired")
+    desired: Annotated[str, Meta(description="What the policy would do.")]
     winner: Annotated[str, Meta(description="The policy that decides instead.")]
     why: Annotated[str, Meta(description="Why that policy takes precedence.")] = field(name="reason")
 

@@ -208,7 +208,7 @@ def _overridden(lost: Overridden) -> OverriddenDocument:
         name=ref.name,
         job=lost.job,
         policy=lost.policy,
-        wish=lost.wish,
+        desired=lost.desired,
         winner=lost.winner,
         why=lost.why,
         reason_code=lost.reason_code,
@@ -380,7 +380,7 @@ def _lost(document: OverriddenDocument) -> Overridden:
         ref=ObjectRef(document.cluster, document.namespace, document.kind, document.name, document.group),
         job=document.job,
         policy=document.policy,
-        wish=document.wish,
+        desired=document.desired,
         winner=document.winner,
         reasons=_same(document.reasons, Reasons),
     )

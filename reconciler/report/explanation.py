@@ -64,7 +64,7 @@ def _explained(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
     for lost in plan.overridden:
         if lost.ref == one.ref:
             why = reasons_in(plan).reason(lost.reasons)
-            yield f"  {lost.policy}: {lost.wish}, overridden by {lost.winner} ({why})"
+            yield f"  {lost.policy}: {lost.desired}, overridden by {lost.winner} ({why})"
     if one.closest is not None:
         yield ""
         yield from _closest(one.closest)

@@ -219,7 +219,7 @@ def _overridden(plan: Plan) -> Block:
         (
             one_line(str(lost.ref)),
             one_line(
-                f"{lost.policy}: {lost.wish}, overridden by {lost.winner} ({reasons_in(plan).reason(lost.reasons)})"
+                f"{lost.policy}: {lost.desired}, overridden by {lost.winner} ({reasons_in(plan).reason(lost.reasons)})"
             ),
         )
         for lost in plan.overridden

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_counts import LimitBases, limit_bases, weight_of
-from reconciler.decide.limits import LimitedPolicy, RunLimits, limited_policies, within_limits
+from reconciler.decide.limited_decisions import LimitedPolicy
+from reconciler.decide.limits import RunLimits, limited_policies, within_limits
 from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (

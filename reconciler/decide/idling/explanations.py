@@ -181,11 +181,11 @@ def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridde
     same = (subject.verdict.result, CriterionResult.UNKNOWN)
     differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
     for name in sorted(differ):
-        wish = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
+        desired = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
         if differ[name].policy.mode == "Observe":
             why = reason(ReasonCode.OBSERVES)
-        yield Overridden(subject.scale.runs.ref, "idling", name, wish, winner.name, (why,))
+        yield Overridden(subject.scale.runs.ref, "idling", name, desired, winner.name, (why,))
 
 
 def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[Undecided]:

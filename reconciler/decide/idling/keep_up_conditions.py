@@ -15,7 +15,7 @@ from reconciler.decide.workloads import in_rollout
 from reconciler.model import ObjectRef
 from reconciler.workload_kinds import SCALABLE_KINDS
 
-ITSELF = "app.kubernetes.io/name"
+NAME_LABEL = "app.kubernetes.io/name"
 _OUR_NAME = "reconciler"
 
 
@@ -80,7 +80,7 @@ def custom_kind_selector(subject: Subject) -> str:
 
 
 def _itself(case: Circumstances) -> MetCondition | None:
-    is_ours = case.subject.scale.runs.labels.get(ITSELF) == _OUR_NAME
+    is_ours = case.subject.scale.runs.labels.get(NAME_LABEL) == _OUR_NAME
     return met(Condition.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
 
 

@@ -83,12 +83,12 @@ class IdlingCluster(Struct, frozen=True):
         return self.inventory.cluster.name
 
 
-def idling_clusters(setting: IdlingInputs) -> tuple[IdlingCluster, ...]:
+def idling_clusters(inputs: IdlingInputs) -> tuple[IdlingCluster, ...]:
     """Return the Services and scalables of every cluster that answered, in the Fleet's order."""
     return tuple(
-        _Observer(setting, setting.state.clusters[cluster.name], cluster).found()
-        for cluster in setting.fleet.clusters
-        if cluster.name in setting.state.clusters
+        _Observer(inputs, inputs.state.clusters[cluster.name], cluster).found()
+        for cluster in inputs.fleet.clusters
+        if cluster.name in inputs.state.clusters
     )
 
 
@@ -104,16 +104,16 @@ _Behind = dict[ObjectRef, list[tuple[ServiceState, bool]]]
 class _Observer:
     """Looks at one cluster; keeps what is looked up again and again."""
 
-    def __init__(self, setting: IdlingInputs, cluster: ObservedCluster, fleet_cluster: FleetCluster) -> None:
-        now = setting.run.now
-        self._setting = setting
+    def __init__(self, inputs: IdlingInputs, cluster: ObservedCluster, fleet_cluster: FleetCluster) -> None:
+        now = inputs.run.now
+        self._inputs = inputs
         self._cluster = cluster
         self._fleet_cluster = fleet_cluster
-        self._fleets = fleet_names(setting.fleet)
+        self._fleets = fleet_names(inputs.fleet)
         self._inventory = inventory_of(cluster)
         self._groups = self._inventory.groups
         self._autoscalers: Autoscalers = autoscalers_of(cluster)
-        self._verdicts = ClusterVerdicts(setting.policies, cluster, fleet_cluster, setting.state.answers, now)
+        self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
         self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
@@ -144,7 +144,7 @@ class _Observer:
             else read_service_record(endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
             request=self._request(service, endpoints),
-            exclusion=next(exclusions(service.annotations, self._setting.run.now), None),
+            exclusion=next(exclusions(service.annotations, self._inputs.run.now), None),
             excluded=excluded,
         )
         opts_out = state.exclusion or state.excluded
@@ -160,7 +160,7 @@ class _Observer:
     def _is_asked_about(self, service: ServiceState) -> bool:
         holders: tuple[Service | Endpoints | None, ...] = (service.service, service.endpoints)
         return any(
-            self._setting.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
+            self._inputs.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
         )
 
     # what is behind them
@@ -308,13 +308,13 @@ class _Observer:
         return replace(found, state=state, record=record)
 
     def _protected(self, namespace: str) -> Reason | None:
-        if namespace in self._setting.fleet.protected:
+        if namespace in self._inputs.fleet.protected:
             return reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace)
-        return reason(ReasonCode.NAMESPACES_UNREAD) if self._setting.fleet.protects_unread else None
+        return reason(ReasonCode.NAMESPACES_UNREAD) if self._inputs.fleet.protects_unread else None
 
     def _production(self, scale: Scale) -> str:
         space, labels = scale.ref.namespace, (scale.written.labels, scale.runs.labels)
-        production = self._setting.fleet.production
+        production = self._inputs.fleet.production
         return production.why(self._fleet_cluster, space, self._space_labels.get(space), *labels)
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
@@ -334,7 +334,7 @@ class _Observer:
 
     def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> Iterator[Exclusion]:
         """Yield what excludes `scale`, on it or around it; of several the first is the reason."""
-        namespace, now, fleet = scale.ref.namespace, self._setting.run.now, self._setting.fleet
+        namespace, now, fleet = scale.ref.namespace, self._inputs.run.now, self._inputs.fleet
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
             yield Exclusion(why, change_if=change_if(ChangeIfCode.CLUSTER_STATE))

@@ -15,7 +15,7 @@ from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import IdlingPolicy
 
-UNDONE_HOLDS = timedelta(hours=2)  # minAwake by default, where no policy is known
+MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
 
 
 class PolicyVerdict(Struct, frozen=True):
@@ -160,7 +160,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
 
     @cached_property
     def min_awake(self) -> timedelta:
-        return max((verdict.policy.min_awake for verdict in self.won), default=UNDONE_HOLDS)
+        return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""

@@ -71,9 +71,9 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
         return ()
     record = record_after(choice, context)
     if record is not None and autoscaler.needs_hold(record.idled_to):
-        marks: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
-        marks |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
-        return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, marks), own, context))
+        annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
+        annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
+        return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, annotations), own, context))
     return tuple(_released(choice, autoscaler, own, context))
 
 
@@ -141,14 +141,16 @@ def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ..
 # The changes of one HorizontalPodAutoscaler.
 
 
-def pin_changes(autoscaler: PinnedAutoscaler, floor: int, marks: Mapping[str, str | None]) -> tuple[FieldChange, ...]:
+def pin_changes(
+    autoscaler: PinnedAutoscaler, floor: int, annotations: Mapping[str, str | None]
+) -> tuple[FieldChange, ...]:
     """Return the changes that hold the autoscaler at `floor`, () where it is held there already.
 
-    `marks` are the annotations that say for whom, and that pause Flux.
+    `annotations` say for whom, and pause Flux.
     """
     own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), **marks, WAKE_BEGUN_AT: None}
+    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), **annotations, WAKE_BEGUN_AT: None}
     if autoscaler.is_pinned_at(floor) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(floor)):
         return ()
     held = held_bounds(floor, own)

@@ -105,7 +105,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
         decisions=decisions,
-        undecided=tuple(local.told for local in locals_ if isinstance(local.told, Undecided)),
+        undecided=tuple(local.problem for local in locals_ if isinstance(local.problem, Undecided)),
         overridden=_overridden(result, status, inputs),
         notices=(
             *_notices(result),
@@ -239,7 +239,7 @@ def _overridden(
             ref=local.ref,
             job="placement",
             policy=result.federated.name,
-            wish=replica_count(wished[local.cluster]),
+            desired=replica_count(wished[local.cluster]),
             winner=local.idle_by,
             reasons=local.reasons,
         )
@@ -275,7 +275,7 @@ def _notices(result: PlacementResult) -> tuple[Notice, ...]:
     crashing = [local for local in result.placed if local.crashing]
     keeping = result.shares.keeping
     return (
-        *(local.told for local in result.locals if isinstance(local.told, Notice)),
+        *(local.problem for local in result.locals if isinstance(local.problem, Notice)),
         *(
             Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
             for local in crashing

@@ -121,8 +121,8 @@ def placement_inputs(
                 space_labels=namespace_labels(observed),
             )
         since_now = run.now if home.cluster else None
-        clock = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
-        return ClusterPlacement(cluster, None, clock)
+        lost_since = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
+        return ClusterPlacement(cluster, None, lost_since)
 
     replaced = {
         found.ref: found
@@ -179,7 +179,7 @@ class LocalWorkload(Struct, frozen=True):
     settled: Settled | None = None
     reasons: Reasons = ()
     question: PodsQuestion | None = None  # which pods must be read first
-    told: Undecided | Notice | None = None
+    problem: Undecided | Notice | None = None
 
     @property
     def replicas(self) -> int:
@@ -234,13 +234,13 @@ class _Case(Struct, frozen=True):
         return self.held(why, spec_replicas=status.spec_replicas(name), idle_by=idle_by, idle_until=until)
 
     def undecided(self, local: LocalWorkload) -> LocalWorkload:
-        """Return `local`, of which it is told that nothing could be decided there, and why."""
-        return replace(local, told=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
+        """Return `local`, with why nothing could be decided there."""
+        return replace(local, problem=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
 
     def with_notice(self, local: LocalWorkload, kind: str) -> LocalWorkload:
         """Return `local`, with a notice of why nothing is done there."""
         text = text_of(local.reasons)
-        return replace(local, told=Notice(kind, str(local.ref), text, self.federated.name, reasons=local.reasons))
+        return replace(local, problem=Notice(kind, str(local.ref), text, self.federated.name, reasons=local.reasons))
 
 
 def local_workload(

@@ -178,7 +178,7 @@ def _released(one: _Owned, cause: Cause) -> Decision:
         back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
-    marks = annotation_changes(workload.annotations, dict.fromkeys(keys))
+    annotations = annotation_changes(workload.annotations, dict.fromkeys(keys))
     released = Decision(
         key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
         job="placement",
@@ -187,7 +187,7 @@ def _released(one: _Owned, cause: Cause) -> Decision:
         ref=workload.ref,
         api_version=workload.api_version,
         uid=workload.uid,
-        changes=(*marks, *([label] if FEDERATED_LABEL in workload.labels else [])),
+        changes=(*annotations, *([label] if FEDERATED_LABEL in workload.labels else [])),
         cause=cause,
         group=placement_group(one.key),
         event="Released",

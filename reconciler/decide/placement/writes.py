@@ -184,17 +184,19 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
     if write.spec_replicas and another:
         yield from _replaced(write, workload, form)
         return
-    marks, adopts = metadata_changes(workload, form), write.adopts
+    metadata, adopts = metadata_changes(workload, form), write.adopts
     # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
     different = () if another else write.differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        yield replace(write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *marks, why=(why,)), event="Overwritten")
+        yield replace(
+            write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *metadata, why=(why,)), event="Overwritten"
+        )
         # What follows finds our annotations there already, and no request adds a map that is there.
-        workload, marks = _marked(workload, form), ()
+        workload, metadata = _marked(workload, form), ()
         write = replace(write, local=replace(write.local, workload=workload))
-    yield from _scaled(write, workload, marks, adopts=adopts)
+    yield from _scaled(write, workload, metadata, adopts=adopts)
     yield from _journal_closed(write)
 
 
@@ -227,7 +229,7 @@ def _created(write: _LocalWrite, form: Form, needs: tuple[str, ...] = ()) -> Dec
 
 
 def _scaled(
-    write: _LocalWrite, workload: Workload, marks: tuple[FieldChange, ...], *, adopts: bool = False
+    write: _LocalWrite, workload: Workload, metadata: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
     memory = write.result.memory[write.local.cluster]
     known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
@@ -235,26 +237,26 @@ def _scaled(
     if before != after:
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
         annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
-        marks = (
-            *(one for one in marks if one.path[-1] not in annotations),
+        metadata = (
+            *(one for one in metadata if one.path[-1] not in annotations),
             *annotation_changes(workload.annotations, annotations),
         )
         change = replicas_change(workload.replicas, after, workload.replicas_path)
         phase = Phase.INCREASE if after > before else write.shrinking
-        tests = _tests(workload, (*marks, *known))
-        made = write.decision(Verb.SCALE, phase, change, *marks, *known, *tests)
+        tests = _tests(workload, (*metadata, *known))
+        made = write.decision(Verb.SCALE, phase, change, *metadata, *known, *tests)
         event = "Moved" if phase is Phase.MOVE else "Scaled"
         if adopts:
             event = "Adopted"
             made = replace(made, cause=replace(made.cause, reasons=(_ADOPTED, *made.cause.reasons)))
         yield replace(made, replicas_before=before, replicas_after=after, event=event)
-    elif marks and adopts:
-        marks = (*marks, *annotation_changes(workload.annotations, _way_back(write, adopts=True)))
-        made = write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=(_ADOPTED,))
+    elif metadata and adopts:
+        metadata = (*metadata, *annotation_changes(workload.annotations, _way_back(write, adopts=True)))
+        made = write.decision(Verb.REPAIR, Phase.REPAIR, *metadata, *known, why=(_ADOPTED,))
         yield replace(made, event="Adopted")
-    elif marks:
+    elif metadata:
         updated = (reason(ReasonCode.TRACKING_UPDATED),)
-        yield write.decision(Verb.REPAIR, Phase.REPAIR, *marks, *known, why=updated)
+        yield write.decision(Verb.REPAIR, Phase.REPAIR, *metadata, *known, why=updated)
     elif known:
         yield write.decision(Verb.REMEMBER, Phase.RECORD, *known)
 

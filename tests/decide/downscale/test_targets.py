@@ -365,7 +365,7 @@ def test_what_could_not_be_read_may_be_there(what: str) -> None:
 def test_idling_and_placement_win(to: int, overridden: bool) -> None:
     desired = decided(a_downscale_policy(to=to), claims={a_ref(): "idle-dev"})
     assert desired.decisions == ()
-    assert [(one.wish, one.winner, one.policy) for one in desired.overridden] == (
+    assert [(one.desired, one.winner, one.policy) for one in desired.overridden] == (
         [("3 replicas", "idle-dev", "shrink")] if overridden else []
     )
     assert told(desired) == "idle-dev decides its replicas"
@@ -458,7 +458,7 @@ def named(name: str, to: int = 3, **fields: Any) -> DownscalePolicy:
 def test_the_higher_priority_wins() -> None:
     desired = decided(named("low", 2), named("high", 4, priority=7))
     assert numbers(desired) == [(6, 4)]
-    assert [(one.policy, one.winner, one.wish) for one in desired.overridden] == [("low", "high", "2 replicas")]
+    assert [(one.policy, one.winner, one.desired) for one in desired.overridden] == [("low", "high", "2 replicas")]
     assert [one.policy for one in desired.explanations] == ["high", "low"]
 
 

@@ -19,7 +19,7 @@ from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_o
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.subjects import record_of
-from reconciler.decide.idling.verdicts import UNDONE_HOLDS, PolicyVerdict, Verdict, deciding_policies
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, PolicyVerdict, Verdict, deciding_policies
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
@@ -177,7 +177,7 @@ class TestBids:
             timedelta(0),
             None,
         )
-        assert none.min_awake == UNDONE_HOLDS == 2 * HOUR
+        assert none.min_awake == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
 
     def test_the_highest_priority_decides(self):
         policies = [a_policy("b", priority=1), a_policy("c", priority=2), a_policy("a", priority=2), a_policy("d")]

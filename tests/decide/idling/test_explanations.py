@@ -174,19 +174,19 @@ class TestOverridden:
     def test_whose_wish_is_told(self, fields, value, rows):
         policy, said = never(value=value, **fields)
         outcome = of(a_policy("high", priority=5), policy, said=said)
-        assert [(one.policy, one.wish, one.winner, one.why) for one in outcome.desired.overridden] == rows
+        assert [(one.policy, one.desired, one.winner, one.why) for one in outcome.desired.overridden] == rows
 
     def test_so_is_that_of_a_policy_that_selects_the_workload_itself(self):
         closed = ScheduleCriterion(Calendar(UTC, "UTC", (), name="never"))
         policies = [a_policy(name, *criteria, priority=priority, selector=workloads_selector())
                     for name, priority, criteria in (("high", 5, (closed,)), ("low", 0, ()))]  # fmt: skip
-        assert [(one.policy, one.wish) for one in of(*policies).desired.overridden] == [("low", "idle")]
+        assert [(one.policy, one.desired) for one in of(*policies).desired.overridden] == [("low", "idle")]
 
     def test_it_is_told_once_where_several_services_agree(self):
         policy, said = never()
         fronts = tuple(a_service(name, selector={"app": "web"}) for name in ("admin", "web"))
         outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
-        assert [(one.policy, one.wish) for one in outcome.desired.overridden] == [("low", "awake")]
+        assert [(one.policy, one.desired) for one in outcome.desired.overridden] == [("low", "awake")]
 
     def test_it_is_told_where_only_one_of_several_services_differs(self):
         for names in (("admin", "web"), ("web", "xi")):
@@ -194,7 +194,7 @@ class TestOverridden:
             said = answers((names[0], 1), (names[1], 0), policy="low", query="never")
             fronts = tuple(a_service(name, selector={"app": "web"}) for name in names)
             outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
-            assert [(one.policy, one.wish) for one in outcome.desired.overridden] == [("low", "awake")]
+            assert [(one.policy, one.desired) for one in outcome.desired.overridden] == [("low", "awake")]
 
     def test_a_service_that_only_lists_a_workload_has_no_wish_for_it(self):
         policy, said = never()

@@ -219,7 +219,7 @@ def test_explanations_of_a_fleet_where_others_decide(mixed):
         ),
     }
     assert values(mixed) == {"b": {"total": 9, "share": 6, "elsewhere": 3}}
-    assert [(one.ref.cluster, one.wish, one.winner) for one in mixed.overridden] == [("d", "5 replicas", "nights")]
+    assert [(one.ref.cluster, one.desired, one.winner) for one in mixed.overridden] == [("d", "5 replicas", "nights")]
 
 
 def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own():
@@ -229,7 +229,7 @@ def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own()
     federated = a_federated(8, rebalance=False, clusters=EVENLY | {"west": ClusterPreference()})
     assert place(settled("east", 3), west, federated=federated, claims=claims).overridden == ()
     desired = place(settled("east", 6), idle("west"), federated=federated)
-    assert [one.wish for one in desired.overridden] == ["2 replicas"]
+    assert [one.desired for one in desired.overridden] == ["2 replicas"]
 
 
 def test_one_that_is_idle_at_zero_without_a_record_would_have_nothing_to_keep():
@@ -242,7 +242,7 @@ def test_one_that_is_idle_at_zero_without_a_record_would_have_nothing_to_keep():
 def test_an_idle_one_would_keep_what_runs_until_as_many_run_elsewhere():
     marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "5"}
     desired = place(settled("east", 1), settled("west", 0, annotations=marks))
-    assert [one.wish for one in desired.overridden] == ["5 replicas"]
+    assert [one.desired for one in desired.overridden] == ["5 replicas"]
 
 
 def test_an_idle_cluster_that_does_not_answer_wishes_nothing_that_can_be_known():

@@ -1,0 +1,64 @@
+"""What gets back the replicas that it had before placement, within what DownscalePolicies leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.decide.decisions import Decision, DesiredState, Phase, Verb
+from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.model import ObjectRef, ObservedState
+
+
+def restored_scales(placement: DesiredState) -> dict[ObjectRef, Decision]:
+    """Return the releases that give replicas back, by workload."""
+    return {one.ref: one for one in placement.decisions if one.verb is Verb.RELEASE and one.replicas_after is not None}
+
+
+def within_targets(
+    placement: DesiredState, state: ObservedState, downscale: Callable[[ObservedState], DesiredState]
+) -> DesiredState:
+    """Return `placement` where no workload gets more replicas back than `downscale` would leave it in the next run.
+
+    Where that is not known yet, the workload keeps its replicas and its record until it is.
+    """
+    restored = restored_scales(placement)
+    if not restored:
+        return placement
+    after = downscale(_as_restored(state, restored))
+    unknown = {one.subject for one in after.undecided}
+    released = {ref: one for ref, one in restored.items() if str(ref) not in unknown}
+    released |= {one.ref: _at_most(released[one.ref], one) for one in after.decisions if one.ref in released}
+    decided = {one.key: released.get(ref) for ref, one in restored.items()}
+    decisions = (decided.get(one.key, one) for one in placement.decisions)
+    return replace(placement, decisions=tuple(one for one in decisions if one is not None))
+
+
+def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -> ObservedState:
+    names = {ref.cluster for ref in restored}
+    clusters = {
+        name: replace(
+            state.clusters[name],
+            workloads=tuple(
+                replace(one, replicas=restored[one.ref].replicas_after) if one.ref in restored else one
+                for one in state.clusters[name].workloads
+            ),
+        )
+        for name in sorted(names)
+    }
+    return replace(state, clusters={**state.clusters, **clusters})
+
+
+def _at_most(released: Decision, scaled: Decision) -> Decision:
+    """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
+    path = scaled.changes[0].path
+    metadata = tuple(one for one in released.changes if one.path != path)
+    why = tuple(one for one in released.cause.reasons if one.code is not ReasonCode.SCALE_RESTORED)
+    cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
+    before, after = released.replicas_before or 0, scaled.replicas_after or 0
+    if after <= before:
+        kept = replace(released, phase=Phase.REPAIR, replicas_before=None, replicas_after=None)
+        return replace(kept, changes=metadata, cause=cause)
+    changes = (replace(released.changes[0], after=after), *metadata)
+    return replace(released, changes=changes, cause=cause, replicas_after=after)
