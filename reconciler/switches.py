@@ -35,7 +35,7 @@ _ROWS = (
     switch_kind(
         "apps/v1",
         "DaemonSet daemonsets",
-        ("spec", "template", "spec", "nodeSelector", "reconciler/asleep"),
+        ("spec", "template", "spec", "nodeSelector", "reconciler/idle"),
         "true",
         in_map=True,
     ),

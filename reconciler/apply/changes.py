@@ -146,9 +146,12 @@ def _numbers(decision: Decision) -> tuple[int | None, int | None]:
 _SWITCHED: Mapping[Effect, tuple[int, int]] = {Effect.IDLE: (1, 0), Effect.WAKE: (0, 1)}
 
 
+_BY_HAND = (ReasonCode.SCALED_BY, ReasonCode.SWITCHED_ON_BY)
+
+
 def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
     """Yield what was scaled by somebody else while it was idle, which is why it is released."""
-    found = next((one for one in decision.cause.reasons if one.code is ReasonCode.SCALED_BY), None)
+    found = next((one for one in decision.cause.reasons if one.code in _BY_HAND), None)
     if found is None:
         return
     texts = {one.path[-1]: one for one in decision.changes}
@@ -160,7 +163,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         verb="wake",
         by=str(found.values.get("by", "unknown")),
         before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
-        after=found.values.get("replicas"),
+        after=found.values.get("replicas", 1),
         policy=decision.policy,
         run=run.id,
         why=f"{decision.cause.why}; released",

@@ -162,6 +162,25 @@ def test_who_switches_it_on_by_hand_keeps_it_on(desk):
     assert desk.plan("2026-11-26T23:30:00Z", "--detailed-exitcode").code == 0
 
 
+def explained(desk: Folder) -> str:
+    return desk.call(
+        "explain", "east/dev/Widget/w", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT
+    ).out
+
+
+def test_words_are_of_switches_and_not_of_replicas(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 0}}}, switches=(WIDGETS,))
+    said = explained(desk)
+    assert "because: switched off already, without a record\n" in said
+    assert "It would change if it is switched on." in said
+    edit(desk, "level: 0", "level: 7")
+    desk.applied(EVENING)
+    edit(desk, "level: 0", "level: 5")
+    assert "switched on by somebody" in desk.applied(NIGHT).out
+    told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
+    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == ["0 -> 1", "1 -> 0"]
+
+
 def test_it_is_woken_by_hand_and_the_history_says_so(desk):
     put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
     desk.applied(EVENING)
@@ -191,7 +210,7 @@ def test_a_switch_that_was_changed_while_it_is_off_loses_nothing(desk, change):
     desk.applied(EVENING)
     desk.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), json.dumps([WIDGETS | change])))
     for now in (NIGHT, MORNING):
-        assert 'reconciler/switched-at is "spec.power.level: 0"' in desk.apply(now).out
+        assert 'reconciler/switched-at is "spec.power.level=0"' in desk.apply(now).out
     desk.write("policies/all.yaml", former)
     desk.applied(MORNING)
     assert stored(desk) == before
@@ -263,6 +282,8 @@ def test_a_job_that_finished_is_left_alone(desk):
     job = {**an_object(SWITCHES["batch", "Job"]), "status": DONE}
     put(desk, job)
     assert "No changes." in desk.plan(EVENING).out
+    at = ("--snapshot", "snapshot", "--policies", "policies", "--now", EVENING)
+    assert "because: it has finished\n" in desk.call("explain", "east/dev/Job/it", *at).out
 
 
 def test_a_job_of_a_cron_job_is_left_alone(desk):

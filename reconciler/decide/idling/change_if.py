@@ -278,7 +278,12 @@ def after(at: datetime, annotation: str = "") -> ChangeIf:
     return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
-def _more_replicas(choice: Choice) -> ChangeIf:
+def _more_replicas(choice: Choice) -> ChangeIf | None:
+    scale = choice.subject.scale
+    if scale.written.switch is not None and not scale.steered:
+        return None if scale.written.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
+    if scale.steered and scale.runs.spec_replicas > 0:
+        return field_is("minReplicas", f"more than {choice.subject.idle_replicas}")
     return change_if(ChangeIfCode.MORE_REPLICAS, replicas=choice.subject.idle_replicas)
 
 

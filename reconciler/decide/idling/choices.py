@@ -18,8 +18,8 @@ from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_conditions import WAKE_CHECKS
-from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
-from reconciler.model import NOTHING, ObjectRef, Run
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
+from reconciler.model import NOTHING, ObjectRef, Run, Switch
 from reconciler.policy.types import PolicySet
 
 CHECKS = {**WAKE_CHECKS, **KEEP_UP_CHECKS}
@@ -170,7 +170,16 @@ def _chosen(conditions: Conditions) -> Choice:
     reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
     if record is not None and any(one.code is ReasonCode.FOREIGN for one in reasons):
         reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
+    if subject.scale.kind.is_switch and not subject.scale.steered:
+        reasons = tuple(_of_switch(one, subject.scale.written.switch) for one in reasons)
     return Choice(subject, conditions, action, reasons, because)
+
+
+def _of_switch(one: Reason, switch: Switch | None) -> Reason:
+    """Return why what has a switch is left alone where it is off: it has no replicas."""
+    if switch is None or one.code not in (ReasonCode.AT_IDLE_REPLICAS, ReasonCode.DOWN_WITHOUT_RECORD):
+        return one
+    return reason(ReasonCode.FINISHED if switch.finished else ReasonCode.SWITCHED_OFF)
 
 
 def choices_of(subjects: Iterable[Subject], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:

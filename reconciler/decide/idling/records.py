@@ -164,7 +164,7 @@ def _previous_text(record: Record, kind: WorkloadKind) -> str:
 
 def _switch_text(kind: WorkloadKind) -> str | None:
     """Return which switch was switched off and by which value, None for one that is always the same."""
-    return f"{'.'.join(kind.replicas_path)}: {compact(kind.off)}" if kind.record == PREVIOUS_VALUE else None
+    return f"{'.'.join(kind.replicas_path)}={compact(kind.off)}" if kind.record == PREVIOUS_VALUE else None
 
 
 def readable_part(workload: Workload, now: datetime) -> Record | None:

@@ -224,6 +224,8 @@ def _undo_reason(choice: Choice, undo: Undo) -> Reason:
         code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
         name = f"HorizontalPodAutoscaler/{undo.autoscaler}"
         return reason(code, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
+    if choice.subject.scale.kind.is_switch:
+        return reason(ReasonCode.SWITCHED_ON_BY, by=_SOMEBODY.get(undo.by, undo.by))
     return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.replicas, by=undo.by)
 
 
