@@ -62,6 +62,11 @@ class Nights:
     def replicas(self, name: str) -> int:
         return replicas_of(self.plane.api, DEV, name)
 
+    def is_scaled_to_zero(self) -> bool:
+        """Whether the HPA of queue says so: it does a moment after it scaled."""
+        conditions = self.hpa("queue").get("status", {}).get("conditions") or ()
+        return any((one["type"], one["status"]) == ("ScaledToZero", "True") for one in conditions)
+
     def looked(self) -> None:
         """Let the HPA look several times."""
         time.sleep(4 * SYNC)
@@ -86,9 +91,8 @@ def test_nights(nights: Nights) -> None:
     queue = [a_deployment("queue", 2), an_external_autoscaler("queue", "queue", 0, 10)]
     del queue[1]["spec"]["behavior"]  # it is absent in the morning too
     create(nights.plane.api, [*web, *queue], DEV)
-    nights.wait_for("queue", 0)  # the HPA scales it to zero
-    conditions = nights.hpa("queue")["status"]["conditions"]
-    assert any((one["type"], one["status"]) == ("ScaledToZero", "True") for one in conditions)
+    wait_until(nights.is_scaled_to_zero, "the HPA to scale to zero")
+    assert nights.replicas("queue") == 0
     before = {name: nights.hpa(name)["spec"] for name in ("web", "queue")}
     assert nights.replicas("web") == 3
 
