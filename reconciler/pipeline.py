@@ -276,14 +276,14 @@ def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
 
 
 def _applied(early: _EarlyWakes, control: Control, locks: Locks) -> Applied:
-    from reconciler.apply.unseen_decreases import unseen_told
+    from reconciler.apply.unseen_decreases import record_unseen_decreases
 
     planner = replace(early.planner, delayed=early.carry_out)
     fleet, world, callbacks = planner.policies.fleet, planner.world, planner.request.callbacks
     fresh = TimeLimit(_FRESH_SECONDS)
     state, first = planner.planned()
     if not first.actions:
-        return Applied(first, lost=() if control.caller else unseen_told(first, world.accesses))
+        return Applied(first, lost=() if control.caller else record_unseen_decreases(first, world.accesses))
     if world.readers.limit.over:
         return carry_out(first, fleet, world, control, {})
     callbacks.stage(Stage.APPROVE)
@@ -427,11 +427,11 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     from reconciler.apply.refusals import remember_refusals
     from reconciler.apply.report_dir import write_changes
     from reconciler.apply.run import ActionRuns
-    from reconciler.apply.unseen_decreases import unseen_told
+    from reconciler.apply.unseen_decreases import record_unseen_decreases
 
     chosen = control.choose(made)
     run = Run(made.made_at, made.run, made.revision)
-    unseen = () if control.caller else unseen_told(made, world.accesses)
+    unseen = () if control.caller else record_unseen_decreases(made, world.accesses)
     runs = ActionRuns(
         actions=chosen,
         accesses=world.accesses,

@@ -30,7 +30,7 @@ from reconciler.activator.objects import (
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
 from reconciler.activator.wake import Waker
-from reconciler.apply.waits import PROXIES_LEARN_SECONDS
+from reconciler.apply.acceptance import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
 
-from reconciler.apply.waits import POLL_SECONDS
+from reconciler.apply.acceptance import POLL_SECONDS
 from reconciler.plan.model import Action
 from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -89,7 +89,7 @@ class GroupRuns:
         self._ended: SimpleQueue[tuple[Sequence[Action], Future[tuple[int, bool]]]] = SimpleQueue()
         self._waiting: list[Sequence[Action]] = []  # for others to be ready
         self._held: dict[str, list[Sequence[Action]]] = {}  # by earlier phases, by their cluster
-        self._looks = TimeLimit(0)
+        self._poll_pause = TimeLimit(0)
 
     def carry_out(self, limit: TimeLimit) -> None:
         """Return when all actions are over, or `limit` is and what is in flight had its time."""
@@ -117,16 +117,16 @@ class GroupRuns:
 
     def _end_one(self) -> None:
         """See what became of whoever ends next; those who wait look again from time to time."""
-        looks = self._looks.over
+        polls = self._poll_pause.over
         if self._running:
             with suppress(Empty):
                 self._end(*self._ended.get(timeout=STEP_SECONDS))
         elif self._waiting:
             self._sleep(self._waiting[0][0].ref.cluster, POLL_SECONDS)
-            looks = True
-        if self._waiting and looks:
+            polls = True
+        if self._waiting and polls:
             waiting, self._waiting = self._waiting, []
-            self._looks = TimeLimit(POLL_SECONDS)
+            self._poll_pause = TimeLimit(POLL_SECONDS)
             for actions in waiting:
                 self._go_on(actions)
 

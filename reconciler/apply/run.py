@@ -15,7 +15,7 @@ from reconciler.apply.events import event_of, failure_event
 from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.groups import GroupRuns
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
-from reconciler.apply.scale_down import shrink
+from reconciler.apply.scale_down import scale_down
 from reconciler.apply.waits import Waits
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (
@@ -66,7 +66,7 @@ class ActionRuns:
         self._freezes = FreezeCheck(self.accesses, self.namespace, self.run.now)
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
-        self._untold: dict[int, Callable[[], str]] = {}  # by the action's id, what writes its Event
+        self._events: dict[int, Callable[[], str]] = {}  # by the action's id, what writes its Event
         self._waits = Waits(self.actions, self.accesses, self.limit, self._done)
 
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -77,18 +77,18 @@ class ActionRuns:
             self.pool,
             lambda cluster, seconds: self.accesses[cluster].limit.sleep(seconds),
         ).carry_out(self.limit)
-        unwritten = self._tell_all()
+        unwritten = self._write_events()
         done = dict(self._done)
         return tuple(
             _remarked(done[action.id], unwritten.get(action.id, "")) if action.id in done else self._unfinished(action)
             for action in self.actions
         )
 
-    def _tell_all(self) -> dict[int, str]:
+    def _write_events(self) -> dict[int, str]:
         """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
-        untold = dict(self._untold)
+        events = dict(self._events)
         clusters = {action.id: action.ref.cluster for action in self.actions}
-        futures = {one: self.pool.submit(clusters[one], tell, urgent=True) for one, tell in untold.items()}
+        futures = {one: self.pool.submit(clusters[one], write, urgent=True) for one, write in events.items()}
         limit, waiting = self.limit.for_what_is_in_flight(), set(futures.values())
         while waiting and not limit.over:
             _, waiting = wait(waiting, limit.step())
@@ -167,14 +167,14 @@ class ActionRuns:
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
         if action.decision.event and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
-            self._untold[action.id] = partial(self._tell, action, outcome, own)
+            self._events[action.id] = partial(self._write_event, action, outcome, own)
         return _remarked(outcome, late)
 
     def _tried(self, action: Action, access: Access) -> Outcome:
         """Carry out an action, and return what became of it."""
         try:
             if action.decision.downscale is not None:
-                return shrink(action, access, self.run, self.namespace)
+                return scale_down(action, access, self.run, self.namespace)
             access.cluster.write(write_of(action.decision))
             return Outcome(action.id, OutcomeStatus.APPLIED)
         except (StoppedError, LockLostError) as error:
@@ -188,7 +188,7 @@ class ActionRuns:
         except ReconcilerError as error:
             return failed(action.id, error)
 
-    def _tell(self, action: Action, outcome: Outcome, access: Access) -> str:
+    def _write_event(self, action: Action, outcome: Outcome, access: Access) -> str:
         """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing
         for.
 

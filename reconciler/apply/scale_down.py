@@ -72,16 +72,16 @@ class _PickerFailed(_Deferred):
     """The pod picker gave no usable answer, and the policy says to wait for one."""
 
 
-class _Unsure(ReconcilerError):
+class _ScaleUnknown(ReconcilerError):
     """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
-class Shrink(Struct, frozen=True):
+class ScaleDown(Struct, frozen=True):
     """What was looked at, and which pods were chosen: none where the controller chooses, and the note says why."""
 
     task: Task
     live: LiveWorkload
-    cut: VictimSelection
+    selection: VictimSelection
     victims: tuple[Pod, ...]
     note: str = ""
     picker_failed: bool = False
@@ -89,10 +89,10 @@ class Shrink(Struct, frozen=True):
     @property
     def going(self) -> tuple[Pod, ...]:
         """All pods that go: those that go before all others, and the victims."""
-        return (*self.cut.first, *self.victims)
+        return (*self.selection.first, *self.victims)
 
 
-def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
+def scale_down(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
     """Carry out `action`, a decrease whose victims are ours to choose, and return what became of it.
 
     `namespace` is our own, in which nothing is scaled.
@@ -101,7 +101,7 @@ def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
     if task.ref.namespace == namespace:
         return Outcome(action.id, OutcomeStatus.FAILED, f"{task.ref}: is in our own namespace, expected another")
     try:
-        return _shrunk(task)
+        return _scaled_down(task)
     except _Deferred as error:
         return Outcome(action.id, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
     except (LockLostError, StoppedError) as error:
@@ -112,25 +112,27 @@ def shrink(action: Action, access: Access, run: Run, namespace: str) -> Outcome:
         return replace(failed(action.id, error), refused=False)  # that it keeps what it has says nothing about its room
 
 
-def _shrunk(task: Task) -> Outcome:
-    chosen = choose(task, _looked(task))
+def _scaled_down(task: Task) -> Outcome:
+    chosen = scale_down_of(task, _current_workload(task))
     if not chosen.victims:
         return replace(_left_to_the_controller(task, chosen.note), picker_failed=chosen.picker_failed)
     return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_deletion_costs(chosen)
 
 
-def choose(task: Task, live: LiveWorkload) -> Shrink:
+def scale_down_of(task: Task, live: LiveWorkload) -> ScaleDown:
     """Return which pods of `live` go when it is scaled down as `task` says; pod pickers are asked.
 
     Raises:
         ReconcilerError: the policy says to leave it alone, or something cannot be read.
     """
-    cut = victim_selection(live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings))
-    choice = _chosen(task, cut) if cut.open else ChosenVictims(())
-    return Shrink(task, live, cut, choice.pods, choice.note, choice.picker_failed)
+    selection = victim_selection(
+        live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings)
+    )
+    choice = _victims(task, selection) if selection.open else ChosenVictims(())
+    return ScaleDown(task, live, selection, choice.pods, choice.note, choice.picker_failed)
 
 
-def _looked(task: Task) -> LiveWorkload:
+def _current_workload(task: Task) -> LiveWorkload:
     """Return the workload as it is now, ready to be scaled down, without anything that an earlier run left."""
     live = live_workload(task)
     check_as_planned(task, live.workload)
@@ -144,26 +146,26 @@ def _looked(task: Task) -> LiveWorkload:
     return live
 
 
-def _chosen(task: Task, cut: VictimSelection) -> ChosenVictims:
+def _victims(task: Task, selection: VictimSelection) -> ChosenVictims:
     """Return the victims; none where the choice is left to the controller, and the note says why."""
     picker = task.settings.picker
     if picker is None:
-        return _by_strategy(task, cut)
+        return _by_strategy(task, selection)
     try:
-        answer = task.access.picker.pick(picker_request(cut, picker, task.ref.namespace))
-        return picked(cut, answer, picker) or ChosenVictims((), "the picker has no opinion, the controller chose")
+        answer = task.access.picker.pick(picker_request(selection, picker, task.ref.namespace))
+        return picked(selection, answer, picker) or ChosenVictims((), "the picker has no opinion, the controller chose")
     except PickerError as error:
         if picker.on_error == "skip":
             raise _PickerFailed(f"{error}; left to the next run (onError: skip)") from error
         return ChosenVictims((), f"{error}; the controller chose (onError: fallback)", picker_failed=True)
 
 
-def _by_strategy(task: Task, cut: VictimSelection) -> ChosenVictims:
+def _by_strategy(task: Task, selection: VictimSelection) -> ChosenVictims:
     if task.settings.strategy != "ZoneBalanced":
-        return first_of(cut)
+        return first_of(selection)
     found = domains(task)
-    why = without_domains(cut, found, task.settings.topology_key)
-    return ChosenVictims((), f"{why}; the controller chose") if why else balanced(cut, found)
+    why = without_domains(selection, found, task.settings.topology_key)
+    return ChosenVictims((), f"{why}; the controller chose") if why else balanced(selection, found)
 
 
 def _left_to_the_controller(task: Task, note: str) -> Outcome:
@@ -172,11 +174,11 @@ def _left_to_the_controller(task: Task, note: str) -> Outcome:
     return task.applied(note)
 
 
-def _by_name(shrink: Shrink) -> Outcome:
+def _by_name(scale_down: ScaleDown) -> Outcome:
     """Name the pods in the same request that scales: a CloneSet deletes those first."""
-    task = shrink.task
+    task = scale_down.task
     check_lock(task)
-    names = [pod.name for pod in shrink.going]
+    names = [pod.name for pod in scale_down.going]
     inside = PatchOperation("add", f"{_SCALE_STRATEGY}/podsToDelete", names)
     absent = PatchOperation("test", _SCALE_STRATEGY, None)
     try:
@@ -184,61 +186,63 @@ def _by_name(shrink: Shrink) -> Outcome:
     except (StaleError, RefusedError):
         whole = PatchOperation("add", _SCALE_STRATEGY, {"podsToDelete": names})
         task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
-    return _verified(shrink, None)
+    return _verified(scale_down, None)
 
 
 def _with(write: Write, *operations: PatchOperation) -> Write:
     return replace(write, patch=(*write.patch, *operations))
 
 
-def _by_deletion_costs(shrink: Shrink) -> Outcome:
-    task = shrink.task
-    marks = marks_of(shrink)
-    entry = marks.entry
+def _by_deletion_costs(scale_down: ScaleDown) -> Outcome:
+    task = scale_down.task
+    costs = victim_costs(scale_down)
+    entry = costs.entry
     open_journal(task, entry)
     try:
-        set_costs(task, marks.pods, marks.costs)
+        set_costs(task, costs.pods, costs.values)
         task.access.limit.sleep(task.settings.settle_seconds)
         if task.access.limit.over:
             raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
         now = live_workload(task)
-        why = next(changes_since(now.workload, now.group, shrink.cut, shrink.victims, entry), "")
+        why = next(changes_since(now.workload, now.group, scale_down.selection, scale_down.victims, entry), "")
         if why:
             raise _Deferred(f"{task.ref}: {why}; {_RESTORED}")
         check_lock(task)
         _scale(task)
-    except (LockLostError, _Unsure):
+    except (LockLostError, _ScaleUnknown):
         raise
     except ReconcilerError as error:
         raise _undone(task, entry, error) from error
-    return _verified(shrink, entry)
+    return _verified(scale_down, entry)
 
 
-class Marks(Struct, frozen=True):
+class VictimCosts(Struct, frozen=True):
     """The pods that get a deletion cost, what each gets by its uid, and the entry of the journal about them."""
 
     pods: tuple[Pod, ...]
-    costs: Mapping[str, str]
+    values: Mapping[str, str]
     entry: JournalEntry
 
 
-def marks_of(shrink: Shrink) -> Marks:
-    """Return what is written before `shrink` is carried out: victims get a cost, and of those that stay some do.
+def victim_costs(scale_down: ScaleDown) -> VictimCosts:
+    """Return what is written before `scale_down` is carried out: victims get a cost, and of those that stay some do.
 
     Raises:
         ReconcilerError: somebody else's costs are in the way, and they are not to be overridden.
     """
-    task = shrink.task
-    foreign, spared = foreign_costs(shrink.cut, shrink.victims)
+    task = scale_down.task
+    foreign, spared = foreign_costs(scale_down.selection, scale_down.victims)
     strangers = of_strangers((*foreign, *spared))
     if strangers and task.settings.on_foreign_cost == "Skip":
         named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in strangers[:5])
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
-    pods = (*shrink.victims, *spared)
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in shrink.victims}
+    pods = (*scale_down.victims, *spared)
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {
+        pod.uid: VICTIM_COST for pod in scale_down.victims
+    }
     entry = JournalEntry(
         workload=task.ref,
-        uid=shrink.live.workload.uid,
+        uid=scale_down.live.workload.uid,
         before=task.before,
         after=task.after,
         pods=tuple(MarkedPod(pod.name, pod.uid, pod.deletion_cost) for pod in pods),
@@ -246,7 +250,7 @@ def marks_of(shrink: Shrink) -> Marks:
         run=task.run.id,
         policy=task.settings.policy,
     )
-    return Marks(pods, costs, entry)
+    return VictimCosts(pods, costs, entry)
 
 
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:
@@ -269,38 +273,40 @@ def _scale(task: Task) -> None:
         try:
             workload = live_workload(task).workload
         except ClusterError:
-            raise _Unsure(f"{error}; whether it was scaled is not known, the next run corrects it") from error
+            raise _ScaleUnknown(f"{error}; whether it was scaled is not known, the next run corrects it") from error
         if workload.uid != task.action.decision.uid or workload.spec_replicas != task.after:
             raise
 
 
-def _verified(shrink: Shrink, entry: JournalEntry | None) -> Outcome:
+def _verified(scale_down: ScaleDown, entry: JournalEntry | None) -> Outcome:
     """Wait until the pods are going, then clean up; whatever fails now is left to the next run, the scale is done."""
     try:
-        now, reached = _waited(shrink)
+        now, reached = _waited(scale_down)
         if entry is not None and reached:
-            _clean(shrink.task, now, entry)
+            _clean(scale_down.task, now, entry)
     except ReconcilerError as error:
         return Outcome(
-            shrink.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
+            scale_down.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
         )
     there = {pod.uid for pod in now.pods if is_active(pod)}
-    going = {pod.uid for pod in shrink.going}
-    staying = {pod.uid for pod in shrink.cut.candidates} - going
+    going = {pod.uid for pod in scale_down.going}
+    staying = {pod.uid for pod in scale_down.selection.candidates} - going
     missed, substituted = len(going & there), len(staying - there)
-    remarks = [shrink.note]
+    remarks = [scale_down.note]
     if missed or substituted:
         remarks.append(f"{len(going) - missed} of {len(going)} victims went, {substituted} other pods went")
     if not reached:
-        remarks.append(f"its status did not reach {shrink.task.after} in {shrink.task.settings.verify_seconds:g} s")
+        remarks.append(
+            f"its status did not reach {scale_down.task.after} in {scale_down.task.settings.verify_seconds:g} s"
+        )
     message = "; ".join(part for part in remarks if part)
-    return shrink.task.applied(message, len(going) - missed, missed, substituted)
+    return scale_down.task.applied(message, len(going) - missed, missed, substituted)
 
 
-def _waited(shrink: Shrink) -> tuple[LiveWorkload, bool]:
+def _waited(scale_down: ScaleDown) -> tuple[LiveWorkload, bool]:
     """Return what is there once all victims are going and the status says so, or time is up."""
-    task = shrink.task
-    going = {pod.uid for pod in shrink.going}
+    task = scale_down.task
+    going = {pod.uid for pod in scale_down.going}
     limit = task.access.limit.within(task.settings.verify_seconds)
     while True:
         now = live_workload(task)

@@ -12,7 +12,7 @@ from reconciler.model import Run
 from reconciler.plan.model import Plan
 
 
-def unseen_told(made: Plan, accesses: Mapping[str, Access]) -> tuple[str, ...]:
+def record_unseen_decreases(made: Plan, accesses: Mapping[str, Access]) -> tuple[str, ...]:
     """Write what `made` found, before anything of it is carried out; return what failed: no run fails for that, and the
     next one compares with what was known before.
     """

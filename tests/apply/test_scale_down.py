@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.scale_down import shrink
+from reconciler.apply.scale_down import scale_down
 from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, LockLostError, PickerError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
@@ -293,7 +293,7 @@ def test_the_lock_lost_at_any_write_stops_all_writing(tmp_path: Path, kind: str)
         world = a_world(tmp_path / str(last), kind, pods=ZONED, to=3)
         [decision] = world.decided(a_run())
         losing = Losing(world, last)
-        outcome = shrink(Action(1, decision), world.access(losing), a_run(), "reconciler")
+        outcome = scale_down(Action(1, decision), world.access(losing), a_run(), "reconciler")
         if not world.lock.lost:
             break
         assert losing.writes == last
@@ -459,7 +459,7 @@ def test_what_is_found_before_it_begins(
     world = a_world(tmp_path, pods=ZONED, to=3)
     [decision] = world.decided(a_run())
     happens(world)
-    outcome = shrink(Action(1, decision), world.access(), a_run(), ours)
+    outcome = scale_down(Action(1, decision), world.access(), a_run(), ours)
     assert (outcome.status, words in outcome.message) == (status, True)
     assert len(world.names()) == left
     assert_clean(world)
@@ -516,11 +516,13 @@ def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
     world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
     world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
-    assert shrink(Action(1, decision), world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
+    assert (
+        scale_down(Action(1, decision), world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
+    )
     assert world.marked() == ["web-0", "web-4", "web-5"]
     world.lock.lost = False
     world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
-    outcome = shrink(Action(1, decision), world.access(), a_run(id="second"), "reconciler")
+    outcome = scale_down(Action(1, decision), world.access(), a_run(id="second"), "reconciler")
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-4", "web-5"]
     assert world.costs() == {"web-5": "5"}
@@ -575,7 +577,7 @@ def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: s
         world = a_world(folder, kind, pods=ZONED, to=3)
         [decision] = world.decided(a_run())
         failing = Counted(world.cluster, last, fails=lambda: UnreachableError("east: no answer, expected one"))
-        first = shrink(Action(1, decision), world.access(failing), a_run(), "reconciler")
+        first = scale_down(Action(1, decision), world.access(failing), a_run(), "reconciler")
         assert len(world.names()) == 6 or first.status is OutcomeStatus.APPLIED or "next run" in first.message
         world.run()
         assert world.names() == ["web-0", "web-1", "web-5"]
