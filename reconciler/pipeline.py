@@ -26,7 +26,7 @@ from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, identified, no_progress
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
-from reconciler.plan.build import Inputs, doable, in_order, make_plan, number
+from reconciler.plan.build import Inputs, doable, in_order, make_plan, numbered_actions
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
@@ -334,7 +334,7 @@ class _EarlyWakes:
         groups = {action.decision.group for action in made.actions if action.ref.cluster not in fresh - waiting}
         free = [action.decision for action in made.actions if action.decision.group not in groups]
         if free:
-            chosen = replace(made, actions=number(in_order(free)))
+            chosen = replace(made, actions=numbered_actions(in_order(free)))
             self._applied.append(
                 carry_out(chosen, self.planner.policies.fleet, self.planner.world, self._control, barred)
             )
@@ -355,7 +355,7 @@ def _joined(early: Applied, rest: Applied) -> Applied:
         for action in rest.plan.actions
         if action.decision.key not in done or statuses.get(action.id) is OutcomeStatus.APPLIED
     ]
-    actions = number([action.decision for action in (*early.plan.actions, *kept)])
+    actions = numbered_actions([action.decision for action in (*early.plan.actions, *kept)])
     moved = {action.id: len(early.plan.actions) + place for place, action in enumerate(kept, start=1)}
     outcomes = [replace(one, action=moved[one.action]) for one in rest.outcomes if one.action in moved]
     return replace(

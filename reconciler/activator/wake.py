@@ -45,7 +45,7 @@ from reconciler.model import (
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
 from reconciler.observe.sources import Readers, Source
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json_patch import patch_of
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.time_limit import TimeLimit
@@ -224,7 +224,7 @@ class Waker:
 
         Somebody waits for all of them: no tier waits until another one is ready.
         """
-        actions = number(in_order([replace(one, wake_tier="", wait_ready="") for one in decisions]))
+        actions = numbered_actions(in_order([replace(one, wake_tier="", wait_ready="") for one in decisions]))
         accesses = {CLUSTER: self._access}
         limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
         outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).outcomes()

@@ -17,10 +17,11 @@ from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError, PolicyError
 from reconciler.model import ObjectRef
-from reconciler.plan.allowed_changes import check_allowed, is_custom, replicas_of
+from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.saved_plan_checks import replicas_of
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet, Writes

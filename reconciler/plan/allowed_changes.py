@@ -5,9 +5,8 @@ A saved plan is a file that somebody else may have written to. What is not on th
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -20,46 +19,26 @@ from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     FLUX_DISABLED,
     FLUX_RECONCILE,
-    IDLED_TO,
-    ON_DELETE,
-    OPENSHIFT_PREVIOUS_SCALE,
-    OPENSHIFT_UNIDLE_TARGETS,
     OUR_ANNOTATIONS,
-    PLACED,
-    PREVIOUS_BOUNDS,
-    PREVIOUS_SCALE,
-    SCALE_PREVIOUS,
-    UNIDLE_TARGETS,
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import Decision, Verb
-from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
-from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
 from reconciler.model import (
     DELETION_COST,
     JOURNAL,
-    NOTHING,
-    Endpoints,
-    HorizontalPodAutoscaler,
-    ObjectRef,
-    Service,
-    Workload,
 )
 from reconciler.plan.json_patch import missing_maps
-from reconciler.plan.model import Action, Plan, json_value, pointer
-from reconciler.policy.types import PolicySet
+from reconciler.plan.model import Plan, pointer
 from reconciler.switches import SWITCHES
-from reconciler.untrusted_text import MOST_REPLICAS, short, whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, short
 from reconciler.workload_kinds import (
-    PAUSED_REPLICAS,
     SCALABLE_KINDS,
     GroupKind,
     Scalar,
     WorkloadKind,
     same_scalar,
-    workload_kind,
 )
 
 _Path = tuple[str, ...]
@@ -72,10 +51,6 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 _CONFIG_MAP_PREFIXES = (REPLACED, STATUS_PREFIX)
-_RECORDS = (
-    *(PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE, SCALE_PREVIOUS, IDLED_TO, PLACED),
-    *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
-)
 
 
 def _is_count(value: Any) -> bool:
@@ -127,7 +102,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
         (*_LABELS, VICTIM_LABEL): _is_text,
     },
     **_OF_KIND,
-    ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `check_templates` holds it against the policies
+    ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `saved_plan_checks` holds it against the policies
         **_OF_KIND["apps", "ReplicaSet"],
         (*_LABELS, "*"): _is_text,
         (*_ANNOTATIONS, "*"): _is_text,
@@ -350,128 +325,3 @@ def _deletion(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "object.uid", " is null, expected that of the object to delete"
     if decision.changes:
         yield "after", " holds fields, expected none in a deletion"
-
-
-# What the policies, and the objects, must say of the changes of a saved plan.
-
-
-def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
-    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, replicas and our marks aside.
-
-    Raises:
-        PlanFileError: something does not; nobody can approve of that.
-    """
-    forms = {(one.namespace, one.name): form_of(one, policies.fleet) for one in policies.federated}
-    for action in plan.actions:
-        ref = action.ref
-        if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
-            raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): its template, labels, annotations or "
-                "minReadySeconds are not those of the FederatedReplicaSet of its name in the policies; plan again"
-            )
-
-
-def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping[ObjectRef, int], where: str) -> None:
-    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than its object, or its
-    FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where the objects of its
-    namespace that are changed together with it count, and as a bound of an autoscaler.
-
-    `there` is what the objects say now (`replicas_of`): what a plan says of them may be forged as well as the rest.
-
-    Raises:
-        PlanFileError: one does; nobody can approve of that.
-    """
-    clusters = [one.name for one in policies.fleet.clusters]
-    totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
-    switched = {(one.group, one.kind) for one in policies.fleet.switch_kinds}
-    most: dict[int, int] = {}
-    together: dict[tuple[str, ...], int] = {}
-    for action in actions:
-        ref, decision = action.ref, action.decision
-        placed = totals.get(ref, 0) if decision.job == "placement" else 0
-        counts = workload_kind(ref.kind).counts and (ref.group, ref.kind) not in switched
-        most[action.id] = max(there.get(ref, 0), placed, 0 if counts else 1)
-        beside = (decision.group, ref.cluster, ref.namespace)
-        together[beside] = max(together.get(beside, 0), most[action.id])
-    for action in actions:
-        decision, ref = action.decision, action.ref
-        lists = ref.is_service or ref.kind == "Endpoints"  # what lists the replicas of others
-        allowed = together[decision.group, ref.cluster, ref.namespace] if lists else most[action.id]
-        asked = max(decision.replicas_after or 0, *_asked(decision), 0)
-        if asked > allowed:
-            raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
-                f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
-            )
-
-
-def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints) -> int:
-    """Return the most replicas that an object says: those it has, its bounds, and those in its records."""
-    counts = list(_recorded(found.annotations))
-    if isinstance(found, Workload):
-        counts.append(found.spec_replicas)
-    elif isinstance(found, HorizontalPodAutoscaler):
-        counts += [found.minimum or 0, found.maximum]
-    return max(counts, default=0)
-
-
-def _asked(decision: Decision) -> Iterator[int]:
-    """Yield the replicas that `decision` writes as a record, or as the bounds of an autoscaler."""
-    metadata = (decision.manifest or {}).get("metadata") or {}
-    written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
-    yield from _recorded({**(metadata.get("annotations") or {}), **written})
-    if decision.ref.kind == "HorizontalPodAutoscaler":
-        yield from (one.after for one in decision.changes if isinstance(one.after, int))
-
-
-def _recorded(annotations: Mapping[str, Any]) -> Iterator[int]:
-    """Yield every number of replicas in the records among `annotations`."""
-    for key in _RECORDS:
-        yield from _whole_numbers(annotations.get(key))
-
-
-def _whole_numbers(text: Any) -> Iterator[int]:
-    """Yield every whole number in the text of a record: a number, or JSON."""
-    number = whole_number_in(str(text))
-    waiting = [_json(text) if number is None else number]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict | list):
-            waiting += found.values() if isinstance(found, dict) else found
-        elif type(found) is int:
-            yield found
-
-
-def _json(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _is_as_stated(decision: Decision, form: Form | None) -> bool:
-    written = {change.path: change.after for change in decision.changes if change.before != change.after}
-    is_stated = all(_is_stated(path, after, form) for path, after in written.items())
-    if decision.manifest is None or not is_stated:
-        return is_stated
-    annotations = (decision.manifest.get("metadata") or {}).get("annotations") or {}
-    kept = {key: text for key, text in annotations.items() if key.startswith(OUR_ANNOTATIONS)}
-    made = None if form is None or decision.replicas_after is None else form.manifest(decision.replicas_after, kept)
-    return made is not None and json_value(made) == json_value(decision.manifest)
-
-
-def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
-    """Return whether `form` says what is written at `path`; a label that it does not have may go."""
-    *parent, key = path
-    if path == ("spec", "template"):
-        return form is not None and json_value(after) == json_value(form.federated.template)
-    if path == ("spec", "minReadySeconds"):
-        return bool(after == (form.federated.min_ready_seconds or None if form is not None else None))
-    if parent == ["metadata", "labels"]:
-        released = key == FEDERATED_LABEL and after is None
-        return released or (form.labels if form is not None else NOTHING).get(key) == after
-    if path == (*_ANNOTATIONS, ON_DELETE) and after is not None:
-        return form is not None and bool(form.annotations[ON_DELETE] == after)
-    if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
-        return form is not None and key in form.annotations and form.annotations[key] == after
-    return True

@@ -44,7 +44,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         policy_digest=policies.digest,
         input_digest=inputs.digest,
         clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
-        actions=number(in_order(decisions)),
+        actions=numbered_actions(in_order(decisions)),
         # Only what is held back of what the filters leave makes the run end with exit 4.
         held_back=tuple(
             one for one in desired.held_back if filters.empty or kept_groups(one.decisions, filters, labels)
@@ -74,7 +74,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
 def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:
     """Return those of `decisions` for which everything of `wanted` that they need is left.
 
-    A wake goes on without the change of the template that it needs: whoever filters that out does not ask for the dark.
+    A wake stays where only the change of the pod template that it needs is filtered out: it is then done without it.
     """
     missing = {one.key for one in wanted} - {one.key for one in decisions}
     templates = {one.key for one in wanted if one.verb is Verb.OVERWRITE and one.key in missing}
@@ -180,12 +180,12 @@ def _turns(decisions: Sequence[Decision]) -> dict[str, int]:
     units: dict[tuple[str, str], set[tuple[tuple[int, ...], str]]] = {}
     wakes = [decision for decision in decisions if decision.phase is Phase.WAKE]
     for decision in wakes:
-        units.setdefault(_home(decision), set()).add(_unit(decision))
-    turns = {home: {unit: turn for turn, unit in enumerate(sorted(inside))} for home, inside in units.items()}
-    return {decision.key: turns[_home(decision)][_unit(decision)] for decision in wakes}
+        units.setdefault(_namespace_of(decision), set()).add(_unit(decision))
+    turns = {space: {unit: turn for turn, unit in enumerate(sorted(inside))} for space, inside in units.items()}
+    return {decision.key: turns[_namespace_of(decision)][_unit(decision)] for decision in wakes}
 
 
-def _home(decision: Decision) -> tuple[str, str]:
+def _namespace_of(decision: Decision) -> tuple[str, str]:
     return (decision.ref.cluster, decision.ref.namespace)
 
 
@@ -198,7 +198,7 @@ def _position(decision: Decision) -> tuple[tuple[int, ...], str, tuple[int, ...]
     return (tier, decision.group, decision.order, decision.key)
 
 
-def number(decisions: Sequence[Decision]) -> tuple[Action, ...]:
+def numbered_actions(decisions: Sequence[Decision]) -> tuple[Action, ...]:
     """Return the actions of `decisions`, numbered from 1 in their order; needs that are not among them are dropped."""
     ids = {decision.key: position for position, decision in enumerate(decisions, start=1)}
     tiers = {decision.wake_tier for decision in decisions}

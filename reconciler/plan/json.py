@@ -32,7 +32,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
-from reconciler.plan.build import number
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.documents import (
     PLAN_VERSION,
     CauseDocument,
@@ -53,7 +53,8 @@ from reconciler.plan.documents import (
     VictimsDocument,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
-from reconciler.plan.model import Action, Plan, json_value, pointer
+from reconciler.plan.json_values import json_value
+from reconciler.plan.model import Action, Plan, pointer
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def _same_or_none(value: object | None, kind: type[T]) -> T | None:
 
 
 def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
-    return [change_document(action) for action in number(decisions)]
+    return [change_document(action) for action in numbered_actions(decisions)]
 
 
 _TEXTS = ("key", "job", "verb", "group", "wake_tier", "event")

@@ -1,10 +1,9 @@
-"""A plan as data: actions in a total order, and the notices beside them; and any value of it as a JSON value."""
+"""A plan as data: actions in a total order, and the notices beside them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -100,49 +99,18 @@ class Plan(Struct, frozen=True):
     notices: tuple[Notice, ...] = ()
     limits: tuple[LimitUse, ...] = ()
     placements: tuple[PlacementView, ...] = ()
-    explanations: tuple[PolicyExplanation, ...] = ()  # for `explain`; not part of its JSON
-    unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when; not part of its JSON
-    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line; not part of its JSON
-    unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
-    awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history; not part of its JSON
-    kept_up: tuple[KeptUp, ...] = ()  # one for each workload that may be idled later; not in its JSON
-    without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read; not in its JSON
-    seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one; not in its JSON
     dropped: int = 0  # actions dropped by filters
     revision: str = ""
-    shard: str = ""  # which part of the Fleet was decided, "2/8"; not part of its JSON
     source: str = "live"  # or "snapshot"
     time_zones: tuple[str, ...] = ()  # of the calendars of its policies, by name
+    unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
 
-
-# Any value as a JSON value.
-
-
-_PLAIN = frozenset((str, bool, int, type(None)))
-
-
-def json_value(value: Any) -> Any:
-    """Return `value` made of dict, list, str, int, float, bool and None alone; mappings sorted by key.
-
-    A number JSON cannot hold becomes "NaN", "+Inf" or "-Inf" as Prometheus writes them, a time RFC 3339, a duration its
-    seconds, a set a sorted list, anything else its text.
-    """
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    if isinstance(value, Mapping):
-        return {str(key): json_value(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted((json_value(item) for item in value), key=str)
-    return _text(value)
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return int(value) if isinstance(value, int) else str(value)
+    # Not part of its JSON:
+    explanations: tuple[PolicyExplanation, ...] = ()
+    unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
+    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line
+    awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history
+    kept_up: tuple[KeptUp, ...] = ()  # one for each workload that may be idled later
+    without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
+    seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one
+    shard: str = ""  # which part of the Fleet was decided, "2/8"

@@ -23,7 +23,7 @@ from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import ReasonCode
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
-from reconciler.plan.build import number
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
@@ -143,7 +143,7 @@ def held_title(held: Sequence[Held]) -> str:
 
 
 def _held(plan: Plan, held: HeldBack) -> Held:
-    groups = grouped(plan, number(held.decisions))
+    groups = grouped(plan, numbered_actions(held.decisions))
     return Held(one_line(held.why), _where([line.decision.ref for group in groups for line in group.lines]), groups)
 
 
@@ -171,7 +171,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         Block("Equal priorities:", equal, always=True, first=True),
         Block("Frozen:", frozen, always=True),
         _undecided(plan),
-        Block(observed, groups=grouped(plan, number(plan.observed))),
+        Block(observed, groups=grouped(plan, numbered_actions(plan.observed))),
         _unknown(plan),
         Block(f"Warnings: {len(warnings)}", warnings),
         _overridden(plan),

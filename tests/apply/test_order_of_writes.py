@@ -16,7 +16,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -109,7 +109,7 @@ WORLD = [
 
 def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_else() -> None:
     writes = Writes(hanging=frozenset({"west-wakes"}))
-    actions = number(in_order(WORLD))
+    actions = numbered_actions(in_order(WORLD))
     found: list[tuple[Outcome, ...]] = []
     run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8))))
     run.start()
@@ -126,7 +126,7 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
 def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
     writes = Writes(hanging=frozenset({"west-wakes"}))
     limit = TimeLimit()
-    actions = number(in_order(WORLD))
+    actions = numbered_actions(in_order(WORLD))
     found: list[tuple[Outcome, ...]] = []
     run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8), limit)))
     run.start()
@@ -152,7 +152,7 @@ def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: in
         an_action("other", "east", Phase.MOVE),
     ]
     writes = Writes()
-    outcomes = apply(number(in_order(plan)), writes, WorkerPool(threads))
+    outcomes = apply(numbered_actions(in_order(plan)), writes, WorkerPool(threads))
     assert [outcome.status for outcome in outcomes] == [OutcomeStatus.APPLIED] * 3
     assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
 
@@ -183,7 +183,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
 ) -> None:
     """On its cluster: but for what has something to do on another cluster first."""
     writes = Writes(failing=frozenset(f"w{number}" for number in failing))
-    actions = number(in_order(plan))
+    actions = numbered_actions(in_order(plan))
     outcomes = apply(actions, writes, WorkerPool(threads))
     by_name = {action.ref.name: action for action in actions}
     became = {action.ref.name: outcome.status for action, outcome in zip(actions, outcomes, strict=True)}
@@ -207,7 +207,7 @@ def test_law_nothing_begins_before_what_is_earlier_in_its_group_or_on_its_cluste
 @given(decisions)
 def test_law_without_threads_all_is_in_the_order_of_the_plan(plan: list[Decision]) -> None:
     writes = Writes()
-    actions = number(in_order(plan))
+    actions = numbered_actions(in_order(plan))
     apply(actions, writes, WorkerPool(0))
     assert [name for what, name in writes.log if what == "began"] == [action.ref.name for action in actions]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.model import ObservedState, Service
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json import change_document
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
@@ -57,7 +57,7 @@ def test_waking_two_tiers(benchmark, count):
 
     def wake() -> bytes:
         decisions = decided(state, *POLICIES, now=MONDAY).desired.decisions
-        return msgspec.json.encode([change_document(action) for action in number(in_order(decisions))])
+        return msgspec.json.encode([change_document(action) for action in numbered_actions(in_order(decisions))])
 
     work = Work("deciding and ordering the wakes of two tiers", count, rounds=3, growth=1.05)
     assert measured(benchmark, work, wake).count(b'"verb":"wake"') == count

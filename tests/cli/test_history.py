@@ -40,7 +40,7 @@ from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
-from reconciler.plan.build import number
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Awake, Plan
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
@@ -65,7 +65,7 @@ def night(run: Run, names: list[str], *, idles: bool, policy: int):
     cause = Cause(f"nights-{policy}", f"policies/idling.yaml:{policy}", (reason(ReasonCode.WAKE_DUE, due=run.now),))
     size = {name: 1 + position % 9 for position, name in enumerate(names)}
     verb = {"verb": Verb.IDLE, "idles": True} if idles else {"verb": Verb.WAKE, "phase": Phase.WAKE}
-    actions = number(
+    actions = numbered_actions(
         [
             a_decision(
                 name,

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
 from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
-from reconciler.plan.allowed_changes import check_allowed, check_templates
-from reconciler.plan.build import number
+from reconciler.plan.allowed_changes import check_allowed
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from reconciler.plan.model import Plan
+from reconciler.plan.saved_plan_checks import check_templates
 from tests.builders import a_fleet, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
 from tests.plan.decisions import a_decision
@@ -26,7 +27,7 @@ MEMORY = a_decision("memory", key="memory", group="g", verb=Verb.REMEMBER, phase
 
 
 def plan_of(*decisions: Decision) -> Plan:
-    return replace(a_plan(), actions=number(decisions))
+    return replace(a_plan(), actions=numbered_actions(decisions))
 
 
 def differing(saved: Plan, fresh: Plan | None) -> dict[str, str]:

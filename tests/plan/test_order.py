@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.decisions import Phase
-from reconciler.plan.build import doable, in_order, number
+from reconciler.plan.build import doable, in_order, numbered_actions
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 
@@ -64,7 +64,7 @@ def test_the_last_of_a_tier_is_waited_for():
 def test_nothing_comes_before_what_it_needs():
     first = a_decision("z", key="first", order=(9,), group="g")
     second = a_decision("a", key="second", order=(1,), group="g", needs=("first",))
-    actions = number(in_order([second, first]))
+    actions = numbered_actions(in_order([second, first]))
     assert [(action.decision.key, action.needs) for action in actions] == [("first", ()), ("second", (1,))]
 
 
@@ -72,7 +72,7 @@ def test_nothing_comes_before_the_tier_it_waits_for():
     mark = a_decision("m", key="mark", group="g")
     low = [a_decision(f"z{n}", key=f"low{n}", group="g", order=(9,), needs=("mark",), wake_tier="low") for n in (0, 1)]
     high = a_decision("a", key="high", wait_ready="low")
-    actions = number(in_order([high, *low, mark]))
+    actions = numbered_actions(in_order([high, *low, mark]))
     assert [(action.decision.key, action.wait_ready) for action in actions] == [
         ("mark", ""),
         ("low0", ""),
@@ -82,7 +82,7 @@ def test_nothing_comes_before_the_tier_it_waits_for():
     assert doable(actions) == actions
     left = doable([action for action in actions if action.decision.key != "mark"])
     assert [(action.decision.key, action.wait_ready) for action in left] == [("high", "")]
-    assert [action.wait_ready for action in number([high])] == [""]
+    assert [action.wait_ready for action in numbered_actions([high])] == [""]
 
 
 def test_a_circle_of_needs_is_a_bug_that_is_told():
@@ -94,6 +94,6 @@ def test_what_needs_an_action_that_was_left_out_is_left_out_too():
     mark = a_decision("s", key="mark", group="g")
     idle = a_decision("w", key="idle", group="g", order=(1,), needs=("mark",))
     other = a_decision("o", key="other", group="h")
-    actions = number(in_order([mark, idle, other]))
+    actions = numbered_actions(in_order([mark, idle, other]))
     left = doable([action for action in actions if action.decision.key != "mark"])
     assert [action.decision.key for action in left] == ["other"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.decide.decisions import Cause, Decision, FieldChange, LimitUse, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.model import Plan
 from tests.builders import NOW, a_ref, said
 
@@ -92,7 +92,7 @@ def a_plan(*decisions: Decision, **fields: Any) -> Plan:
         "policy_digest": "aa" * 32,
         "input_digest": "bb" * 32,
         "clusters": {name: f"identity-{name}" for name in clusters},
-        "actions": number(in_order(decisions)),
+        "actions": numbered_actions(in_order(decisions)),
         "limits": (
             LimitUse("fleet default", "workloads", 1, 45, 180),
             LimitUse("fleet default", "replicas", 7, 300, 1200),

@@ -26,7 +26,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import ObjectRef
-from reconciler.plan.build import number
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Plan
 
 # characters a file can hold: anything but lone surrogates
@@ -206,7 +206,7 @@ def plans(draw):
         policy_digest=draw(texts),
         input_digest=draw(texts),
         clusters={name: draw(texts) for name in sorted(named)},
-        actions=number(found),
+        actions=numbered_actions(found),
         held_back=draw(_tuples(held_back())),
         observed=draw(decision_lists("observed")),
         undecided=draw(_tuples(st.builds(Undecided, texts, jobs, texts, reasons))),

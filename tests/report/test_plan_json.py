@@ -30,7 +30,7 @@ from reconciler.errors import PlanFileError
 from reconciler.exit_codes import ExitCode
 from reconciler.plan import documents
 from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
-from reconciler.plan.model import json_value
+from reconciler.plan.json_values import json_value
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle

@@ -28,7 +28,7 @@ from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, R
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.observe.sources import Source
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,
@@ -160,7 +160,7 @@ class World:
         run = run or a_run()
         cluster = through or self.cluster
         decisions = self.decided(run, cluster)
-        actions = number(in_order(decisions))
+        actions = numbered_actions(in_order(decisions))
         runs = ActionRuns(actions, {"east": self.access(cluster)}, run, "reconciler", self.limit)
         return decisions, runs.outcomes()
 

@@ -24,7 +24,7 @@ from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
 from reconciler.model import JOURNAL
-from reconciler.plan.build import number
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -107,7 +107,7 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
 def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
     write(tmp_path, replicas=0, ready=0)
     cluster, found = access(tmp_path, Clock())
-    actions = number([*wakes("db"), *wakes("api", after="db")])
+    actions = numbered_actions([*wakes("db"), *wakes("api", after="db")])
     assert apply(actions, found) == {OutcomeStatus.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
 
@@ -118,7 +118,9 @@ def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))
     write(tmp_path, replicas=0, ready=0)
     _, found = access(tmp_path, Clock())
-    assert apply(number([*wakes("db"), *wakes("api", after="db")]), found) == {OutcomeStatus.APPLIED: 2 * MANY}
+    assert apply(numbered_actions([*wakes("db"), *wakes("api", after="db")]), found) == {
+        OutcomeStatus.APPLIED: 2 * MANY
+    }
     assert len(asked) <= 8 * MANY  # a tier side by side in eight threads; one by one it would be MANY * MANY
 
 
@@ -141,7 +143,7 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
     cluster, found = access(tmp_path, clock)
     slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
     done: list[str] = []
-    actions = number([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
+    actions = numbered_actions([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
     assert apply(actions, replace(found, cluster=slow), done) == {OutcomeStatus.APPLIED: 3 * MANY}
     assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
     assert 60 <= clock.at < 70
@@ -158,7 +160,7 @@ def test_h8_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
 
     cluster, found = access(tmp_path, clock)
     found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
-    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
+    actions = numbered_actions([wakes("db")[0], wakes("api", after="db")[0]])
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
     outcomes = runs.outcomes()
     assert (
@@ -179,7 +181,7 @@ def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) 
             return self._inside.write(write)
 
     found = replace(found, cluster=Refusing(found.cluster))
-    actions = number([wakes("db")[0], wakes("api", after="db")[0]])
+    actions = numbered_actions([wakes("db")[0], wakes("api", after="db")[0]])
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
     _, failed = runs.outcomes()
     assert failed.status is OutcomeStatus.FAILED
@@ -201,7 +203,7 @@ def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: 
     write(tmp_path, replicas=1, ready=0)
     clock = Clock()
     cluster, found = access(tmp_path, clock)
-    (action, *_) = number(wakes("db"))
+    (action, *_) = numbered_actions(wakes("db"))
     readiness = Readiness()
     for clock.at in seconds:
         assert not readiness.of(action, found)
@@ -211,7 +213,7 @@ def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: 
 def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
     write(tmp_path, replicas=1, ready=1)
     cluster, found = access(tmp_path, Clock())
-    actions = number(wakes("db"))
+    actions = numbered_actions(wakes("db"))
     readiness = Readiness()
     with ThreadPoolExecutor(8) as pool:
         seen = list(pool.map(lambda _: [readiness.of(action, found) for action in actions], range(8)))
@@ -223,7 +225,7 @@ def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
     write(tmp_path, replicas=1, ready=0)
     clock = Clock()
     cluster, found = access(tmp_path, clock)
-    (action, *_) = number(wakes("db"))
+    (action, *_) = numbered_actions(wakes("db"))
     readiness = Readiness()
     assert not readiness.of(action, found)
     write(tmp_path, replicas=1, ready=1)

@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import Event, OwnerReference
-from reconciler.plan.build import in_order, number
+from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json import change_document
 from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_hpa
@@ -326,7 +326,9 @@ class TestWakeOrder:
             world = self.world(count)
             run_in(world, *self.policies())
             decisions = decided(world.state(), *self.policies(), now=MONDAY).desired.decisions
-            lengths.append(len(msgspec.json.encode([change_document(one) for one in number(in_order(decisions))])))
+            lengths.append(
+                len(msgspec.json.encode([change_document(one) for one in numbered_actions(in_order(decisions))]))
+            )
         assert lengths[1] <= 2.1 * lengths[0]
 
     def test_at_most_per_run_in_one_run_and_the_next_goes_on(self):
