@@ -77,15 +77,21 @@ def _is_map(value: Any) -> bool:
     return _is_texts(value) and (value is None or len(value) == 1)
 
 
-_OF_TYPE: Mapping[type, _Check] = {bool: _is_flag, int: _is_count, str: _is_text}
-
-
 def _of_scale(kind: WorkloadKind) -> Mapping[_Path, _Check]:
-    """Return what may be written where a kind has its scale; the map that holds a switch may be made with it."""
-    if not kind.is_switch:
-        return {kind.replicas_path: _is_text if kind.scaled_by == "Pause" else _is_count}
-    value = {kind.replicas_path: _OF_TYPE[type(kind.off)]}
-    return {**value, kind.replicas_path[:-1]: _is_map} if kind.in_map and kind.replicas_path[0] == "spec" else value
+    """Return what may be written where a kind has its scale."""
+    of_type = {"Pause": _is_text, "Switch": _is_flag, "Replicas": _is_count}  # the one switch that is always there
+    return {kind.replicas_path: of_type[kind.scaled_by]}
+
+
+def _of_switch(kind: WorkloadKind, path: _Path, *, is_wake: bool) -> _Check | None:
+    """Return what may be written at `path` of what a Fleet switches off: what is off, and back what was recorded."""
+    *parents, key = kind.replicas_path
+    if path == kind.replicas_path:
+        back = _is_text if kind.in_map else _is_scalar
+        return back if is_wake else lambda value: same_scalar(value, kind.off)
+    if not kind.in_map or parents[0] != "spec" or path != tuple(parents):
+        return _ONLY_TESTED.get(path)
+    return (lambda value: value is None) if is_wake else lambda value: value == {key: kind.off}
 
 
 _OF_KIND: Mapping[GroupKind, Mapping[_Path, _Check]] = {
@@ -245,9 +251,9 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
         return lambda _value: False
     if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if key in _NO_ANNOTATIONS else _is_text
-    if switch is not None and path == switch.replicas_path and not switch.in_map:  # back to a value of any type
-        return _is_scalar if decision.verb is Verb.WAKE else lambda value: same_scalar(value, switch.off)
-    fields = _FIELDS.get(key, _OF_KIND["apps", "Deployment"]) if switch is None else _of_scale(switch)
+    if switch is not None:
+        return _of_switch(switch, path, is_wake=decision.verb is Verb.WAKE)
+    fields = _FIELDS.get(key, _OF_KIND["apps", "Deployment"])
     return fields.get(path) or fields.get((*path[:-1], "*")) or _ONLY_TESTED.get(path)
 
 

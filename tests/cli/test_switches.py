@@ -256,6 +256,18 @@ def test_a_saved_plan_writes_nothing_but_the_switch(desk, path, value):
     assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
 
 
+@pytest.mark.parametrize("added", [{"other": "yes"}, {"example.com/off": "no"}, {"example.com/off": "yes", "b": "c"}])
+def test_a_saved_plan_makes_no_map_but_the_one_with_the_switch(desk, added):
+    put(desk, {**WIDGET, "kind": "Gadget", "spec": {}}, switches=(ADDED,))
+    desk.plan(EVENING, "--out", "plan.json")
+    made = json.loads((desk.path / "plan.json").read_text())
+    made["actions"][0]["after"]["/spec/labels"] = added
+    desk.write("plan.json", json.dumps(made))
+    at = ("--snapshot", "snapshot", "--now", EVENING, "--policies", "policies", "--approve-differences")
+    assert desk.call("apply", "plan.json", *at).code == 5
+    assert stored(desk)[0]["spec"] == {}
+
+
 def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk):
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "it", "uid": "u-1", "controller": True}
     notebook = an_object(SWITCHES["kubeflow.org", "Notebook"])
