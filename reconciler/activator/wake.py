@@ -29,7 +29,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import of_every_fleet
-from reconciler.decide.idling.service_records import ServiceRecord, read_service_record, service_record_annotations
+from reconciler.decide.idling.service_records import ServiceRecord, foreign_record_cleared, read_service_record
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
     NEED_PODS,
@@ -246,7 +246,7 @@ class Waker:
         are_up = all(IDLED_AT not in one.annotations and one.spec_replicas > record.idled_to for one in known)
         if IDLED_AT not in service.annotations or not are_up or len(known) < len(record.targets):
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
-        return self._patch(service, "v1", annotation_changes(service.annotations, service_record_annotations(None)))
+        return self._patch(service, "v1", annotation_changes(service.annotations, foreign_record_cleared()))
 
     def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> str:
         """Keep up what a run has not idled yet: it is between the record and the scale.

@@ -179,6 +179,15 @@ def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(sleepe
     assert sleepers.deployment("web") == before
 
 
+def test_what_says_it_is_idle_as_oc_idle_writes_it_goes_with_our_record(sleepers: Sleepers) -> None:
+    marked_only(sleepers)
+    theirs = {key.replace("kubernetes", "alpha.openshift"): sleepers.service("web")[key] for key in (IDLED_AT, TARGETS)}
+    path = f"/api/v1/namespaces/{sleepers.namespace}/services/web"
+    sleepers.api.patch(path, {"metadata": {"annotations": theirs}})  # markPrefix: openshift
+    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
+    assert not {IDLED_AT, TARGETS, *theirs} & sleepers.service("web").keys()
+
+
 def of_oc_idle(sleepers: Sleepers) -> None:
     """Make a Deployment and a Service as `oc idle` leaves them."""
     at = {"idling.alpha.openshift.io/idled-at": "2026-01-01T00:00:00Z"}

@@ -161,5 +161,5 @@ def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | 
 
 
 def foreign_record_cleared() -> dict[str, str | None]:
-    """Return the annotations that take a record off which somebody else wrote."""
+    """Return the annotations that take a record off, whoever wrote it, or in whatever way."""
     return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}
