@@ -26,6 +26,9 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 FAILURES = ("busy", "late", "error")
 
 _MOST_BYTES = 8 << 20  # an object of 1.5 MB, twice
+_MOST_DIGITS = 18  # int() itself fails on thousands
+_LARGE_BYTES = 128 << 10  # what is smaller is read at any time: the review of a Scale has 2 KB
+_MOST_LARGE_BYTES = 64 << 20  # of all that is larger, at a time
 _MOST_HEAD = 64 << 10
 _MOST_OPEN = 256
 _READ_SECONDS = 10.0
@@ -136,8 +139,9 @@ class Webhook:
         self._threads = ThreadPoolExecutor(self.at_once, thread_name_prefix="review")
         self._events = ThreadPoolExecutor(2, thread_name_prefix="event")
         self._under_way = 0
+        self._large_bytes = 0
         self._is_ending = False
-        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._open: dict[asyncio.StreamWriter, None] = {}  # those without a review under way, the last used last
         self._stale: dict[str, str] = {}
 
     async def run(self, until: asyncio.Event) -> None:
@@ -148,7 +152,12 @@ class Webhook:
         """
         try:
             server = await asyncio.start_server(
-                self._serve, self.address, self.port, ssl=self.files.context, limit=_MOST_HEAD
+                self._serve,
+                self.address,
+                self.port,
+                ssl=self.files.context,
+                ssl_handshake_timeout=_READ_SECONDS,
+                limit=_MOST_HEAD,
             )
         except OSError as error:
             raise UsageError(f"--port: {self.port}: {error.strerror}, expected a free port") from error
@@ -224,7 +233,7 @@ class Webhook:
         try:
             while True:
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _KEPT_SECONDS)
-                answer, keeps = await self._answer(head, reader)
+                answer, keeps = await self._answer(head, reader, writer)
                 writer.write(answer)
                 await asyncio.wait_for(writer.drain(), _READ_SECONDS)
                 if not keeps:
@@ -235,19 +244,31 @@ class Webhook:
             self._open.pop(writer, None)
             writer.close()
 
-    async def _answer(self, head: bytes, reader: asyncio.StreamReader) -> tuple[bytes, bool]:
+    async def _answer(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[bytes, bool]:
         """Return the answer to a request, and whether the connection stays open after it."""
         method, headers = _parsed(head)
         length = headers.get("content-length", "")
-        if method != "POST" or not length.isdecimal() or int(length) > _MOST_BYTES:
+        if method != "POST" or not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > _MOST_BYTES:
             status = 405 if method != "POST" else 413 if length.isdecimal() else 411
             return response(status, b""), False
-        body = await asyncio.wait_for(reader.readexactly(int(length)), _READ_SECONDS)
+        large = int(length) if int(length) > _LARGE_BYTES else 0
+        if large and self._large_bytes + large > _MOST_LARGE_BYTES:
+            return response(503, b""), False
+        self._large_bytes += large
+        try:
+            body = await asyncio.wait_for(reader.readexactly(int(length)), _READ_SECONDS)
+        finally:
+            self._large_bytes -= large
         keeps = not self._is_ending and headers.get("connection", "").lower() != "close"
+        self._open.pop(writer, None)  # whoever opens many connections closes none of which the review is under way
         try:
             answer = await self._reviewed(body)
         except ValueError as error:
             return response(400, f"{error}\n".encode(), keeps=keeps), keeps
+        finally:
+            self._open[writer] = None
         return response(200, answer, "application/json", keeps=keeps), keeps
 
     async def _reviewed(self, body: bytes) -> bytes:

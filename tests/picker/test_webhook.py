@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -146,6 +148,13 @@ def test_what_is_no_review_is_refused(tmp_path: Path, body: bytes, method: str, 
     assert play.chooser.asked == []
 
 
+def test_a_length_of_thousands_of_digits_is_too_large(tmp_path: Path) -> None:
+    play = Play(tmp_path, Chooser())
+    found: list[int] = []
+    play.run(lambda: found.append(play.post(b"{}", **{"Content-Length": "9" * 5000}).status))
+    assert found == [413]
+
+
 def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> None:
     blocked = threading.Event()
 
@@ -196,6 +205,62 @@ def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
     play.run(asked)
     assert len(play.chooser.asked) == 1
     assert 'reconciler_picker_failures_total{reason="busy"} 1\n' in play.webhook.metrics_text()[1]
+
+
+def test_many_connections_close_none_of_which_the_review_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.picker.webhook._MOST_OPEN", 2)
+    blocked, entered = threading.Event(), threading.Event()
+
+    def slow(_: TimeLimit) -> Verdict:
+        entered.set()
+        blocked.wait(30)
+        return Verdict(Result.PICKED)
+
+    play = Play(tmp_path, Chooser(slow), deadline=20.0)
+    found: list[dict[str, Any]] = []
+
+    def asked() -> None:
+        first = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
+        first.start()
+        entered.wait(10)
+        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):
+                plain = stack.enter_context(socket.create_connection(("127.0.0.1", play.webhook.port), 10))
+                others = stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
+                others.sendall(b"POST / HTTP/1.1\r\n")
+            blocked.set()
+            first.join()
+
+    play.run(asked)
+    assert len(found) == 1
+
+
+def test_large_bodies_fill_no_memory_and_small_ones_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.picker.webhook._MOST_LARGE_BYTES", 300 << 10)
+    play = Play(tmp_path, Chooser())
+
+    def asked() -> None:
+        head = f"POST / HTTP/1.1\r\nContent-Length: {200 << 10}\r\n\r\n".encode()
+        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
+        with (
+            socket.create_connection(("127.0.0.1", play.webhook.port), 10) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as first,
+            socket.create_connection(("127.0.0.1", play.webhook.port), 10) as another,
+            context.wrap_socket(another, server_hostname="127.0.0.1") as second,
+        ):
+            first.sendall(head)
+            answer(play.post(a_review()))
+            second.sendall(head)
+            assert second.recv(100).startswith(b"HTTP/1.1 503 ")
+            answer(play.post(a_review()))
+        answer(play.post(a_review() + b" " * (200 << 10)))
+
+    play.run(asked)
 
 
 def test_a_connection_is_used_again(tmp_path: Path) -> None:
