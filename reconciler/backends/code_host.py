@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import HttpError
+from reconciler.backends.http.errors import HttpError
 from reconciler.credentials import printable_without_credentials, remember, without_credentials
 from reconciler.errors import CommentError, UsageError
 from reconciler.time_limit import TimeLimit

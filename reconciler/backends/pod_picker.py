@@ -115,7 +115,7 @@ class HttpPodPicker:
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""
         from reconciler.backends.http.client import RetryPolicy, with_retries
-        from reconciler.backends.http.exchange import HttpError, TimedOutError
+        from reconciler.backends.http.errors import HttpError, TimedOutError
 
         policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
         tried = 0
@@ -167,7 +167,7 @@ def _resolver() -> Resolver:
 
 def _check_address(address: str) -> None:
     """Refuse the host for any one of its addresses: another lookup may give them in another order."""
-    from reconciler.backends.http.exchange import HttpError
+    from reconciler.backends.http.errors import HttpError
 
     if is_forbidden(ip_address(address)):
         raise HttpError(f"the host resolves to {address}, which is a link-local or metadata address")

@@ -19,7 +19,7 @@ import msgspec
 from reconciler.backends.credential_sources import secret_in
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import (
+from reconciler.backends.http.errors import (
     CertificateError,
     HttpError,
     TimedOutError,

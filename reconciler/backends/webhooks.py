@@ -8,7 +8,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.exchange import HttpError, TimedOutError
+from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.credentials import remember_authorization
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool

@@ -28,7 +28,7 @@ from reconciler import credentials
 from reconciler.backends.http import connections as http_connections
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.connections import Resolver, connections, tls_context
-from reconciler.backends.http.exchange import (
+from reconciler.backends.http.errors import (
     CertificateError,
     HttpError,
     ReadEnoughError,
@@ -248,8 +248,8 @@ ABANDONED = """
 import socket, threading
 from reconciler.backends.http.client import HttpClient, HttpRequest
 from reconciler.backends.http.connections import connections
-from reconciler.backends.http.exchange import TimeLimit
-from reconciler.backends.http.exchange import HttpError
+from reconciler.time_limit import TimeLimit
+from reconciler.backends.http.errors import HttpError
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait(60)
 try:
     HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), TimeLimit(0.3))

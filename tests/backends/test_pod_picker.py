@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends import pod_picker
 from reconciler.backends.http import connections as http_connections
-from reconciler.backends.http.exchange import TimedOutError
+from reconciler.backends.http.errors import TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey, is_forbidden
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError

@@ -33,7 +33,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
-from reconciler.backends.http.exchange import HttpError, TimedOutError, connection_error, step_of
+from reconciler.backends.http.errors import HttpError, TimedOutError, connection_error
+from reconciler.backends.http.waits import step_of
 from reconciler.credentials import remember
 from reconciler.time_limit import TimeLimit
 

@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
-from reconciler.backends.http.exchange import TimedOutError, alone
+from reconciler.backends.http.errors import TimedOutError
+from reconciler.backends.http.waits import alone
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.connection_settings import ClusterConnection
 from reconciler.credentials import remember_authorization

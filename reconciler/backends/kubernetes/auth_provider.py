@@ -17,7 +17,7 @@ from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 
 from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.exchange import HttpError, TimedOutError
+from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
 from reconciler.credentials import remember
 from reconciler.time_limit import TimeLimit

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct, field
 
 from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.exchange import HttpError
+from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, RequestSettings, Traffic

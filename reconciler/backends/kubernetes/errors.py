@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.http.exchange import HttpError, ReadEnoughError, TooLargeError
+from reconciler.backends.http.errors import HttpError, ReadEnoughError, TooLargeError
 from reconciler.credentials import without_credentials
 from reconciler.errors import (
     AlreadyExistsError,

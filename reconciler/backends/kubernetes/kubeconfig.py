@@ -21,7 +21,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.http.exchange import alone
+from reconciler.backends.http.waits import alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 from reconciler.time_limit import TimeLimit
 

@@ -27,7 +27,7 @@ from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recording
-from reconciler.backends.snapshot.writes import PlannedWrite
+from reconciler.backends.snapshot.writes import planned_changes
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
 from reconciler.model import JOURNAL, ServiceAccount, Write
@@ -175,8 +175,7 @@ class SnapshotCluster:
         with self._guard, self._store.held(exclusive=True):
             for _ in range(_ATTEMPTS):
                 self._fresh(for_write=True)
-                writing = PlannedWrite(self._store.index, write, self._victim_order)
-                if self._store.commit(writing.changes):
+                if self._store.commit(planned_changes(self._store.index, write, self._victim_order)):
                     return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")
 

@@ -25,7 +25,7 @@ from pytest_httpserver import HTTPServer
 
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
-from reconciler.backends.http.exchange import HttpError
+from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.config_node import CredentialError
