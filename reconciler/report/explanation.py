@@ -13,6 +13,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
 from reconciler.plan.json_values import json_value
 from reconciler.plan.model import Plan
+from reconciler.report.blocks import overridden_words
 from reconciler.report.change_words import (
     field_name,
     field_of,
@@ -64,8 +65,7 @@ def _explained(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
         yield from _policy(plan, found)
     for lost in plan.overridden:
         if lost.ref == one.ref:
-            why = reasons_in(plan).reason(lost.reasons)
-            yield f"  {lost.policy}: {lost.desired}, overridden by {lost.winner} ({why})"
+            yield f"  {overridden_words(plan, lost)}"
     if one.closest is not None:
         yield ""
         yield from _closest(one.closest)
@@ -179,16 +179,16 @@ def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, 
 
 
 def _policy(plan: Plan, found: PolicyExplanation) -> Iterator[str]:
-    clock = reasons_in(plan)
+    words = reasons_in(plan)
     title = _title(found)
     place = plan.places.get(title, "")
     yield one_line(f"{title}{f' ({place})' if place else ''}: {found.outcome}")
     if found.selected_by:
         yield one_line(f"  selected by {' and '.join(found.selected_by)}")
     if found.reasons:
-        yield f"  because: {clock.reason(found.reasons)}"
+        yield f"  because: {words.reason(found.reasons)}"
     if found.change_if is not None:
-        yield f"  It would change if {clock.change_if(found.change_if)}."
+        yield f"  It would change if {words.change_if(found.change_if)}."
 
 
 def _title(found: PolicyExplanation) -> str:

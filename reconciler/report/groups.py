@@ -98,12 +98,12 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool
 
 def placement_rows(view: PlacementView, plan: Plan) -> Iterator[tuple[str, ...]]:
     """Yield the head and the rows of the table of a federated ReplicaSet, its clusters below each other."""
-    clock = reasons_in(plan)
+    words = reasons_in(plan)
     yield "cluster", "current", "desired", "spec.replicas", "available", "capacity", "reason"
     for row in view.rows:
         numbers = (row.current, row.desired, row.spec_replicas, row.running, row.capacity)
         known = ("-" if number is None else str(number) for number in numbers)
-        yield one_line(row.cluster), *known, clock.reason(row.reasons)
+        yield one_line(row.cluster), *known, words.reason(row.reasons)
 
 
 def grouped(
@@ -118,8 +118,8 @@ def grouped(
     views = {(KIND_OF_JOB["placement"], one_line(view.key)): view for view in plan.placements}
     owners = sorted(members, key=lambda owner: (_badness(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
-    clock = reasons_in(plan)
-    return tuple(_group(owner, ordered[owner], views.get(owner), clock, urgent) for owner in owners)
+    words = reasons_in(plan)
+    return tuple(_group(owner, ordered[owner], views.get(owner), words, urgent) for owner in owners)
 
 
 def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:
@@ -147,7 +147,7 @@ def _group(
     owner: tuple[str, str],
     actions: Sequence[Action],
     view: PlacementView | None,
-    clock: ReasonWords,
+    words: ReasonWords,
     urgent: Callable[[Action], bool],
 ) -> Group:
     shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
@@ -160,16 +160,16 @@ def _group(
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
     reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
     common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
-    words = [
+    shared = [
         *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),
-        ", ".join(map(clock.part, common)),
+        ", ".join(map(words.part, common)),
     ]
     return Group(
         *owner,
         place=next((one_line(one.decision.cause.at) for one in actions if owner[1] and one.decision.cause.at), ""),
-        reason="; ".join(word for word in words if word),
+        reason="; ".join(one for one in shared if one),
         lines=tuple(
-            _line(action, [clock.part(one) for one in reasons[action.id] if one not in common], moves)
+            _line(action, [words.part(one) for one in reasons[action.id] if one not in common], moves)
             for action in shown
         ),
         updates=tuple(_line(action, (), moves) for action in updates),

@@ -19,6 +19,7 @@ from reconciler.messages import counted
 from reconciler.plan.effects import added, effect_of
 from reconciler.plan.json import counts_of
 from reconciler.plan.model import Plan
+from reconciler.report.blocks import blocks_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Line, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
@@ -32,7 +33,7 @@ from reconciler.report.status import (
     pressing,
     run_lines,
 )
-from reconciler.report.summary import blocks_of, held_of, held_title, report_of, went_well, words_of
+from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
 from reconciler.untrusted_text import one_line
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The parts of a report beside the changes: held back, undecided, observed, unknown, warnings; and the last lines."""
+"""A report beside its changes: its heading, what became of each change, what is held back, and the last lines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import (
     ABOVE_SHARE,
     EQUAL_PRIORITIES,
     UNKNOWN_QUERY,
     HeldBack,
     LimitUse,
-    Notice,
     policy_title,
 )
 from reconciler.decide.limits import FLEET_DEFAULT
@@ -26,12 +23,12 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
-from reconciler.report.groups import Group, Line, grouped, made_at, reasons_in, updates_of
-from reconciler.report.reason_words import ReasonWords, age
+from reconciler.report.blocks import FROZEN, bracketed
+from reconciler.report.groups import Group, Line, grouped, made_at, updates_of
+from reconciler.report.reason_words import age
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"
-_NAMED = 4  # clusters that a heading names
 
 
 def went_well(action: Action, outcomes: Mapping[int, Outcome] | None) -> bool:
@@ -60,9 +57,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
         yield ", ".join(words)
 
 
-_AUTOSCALER = "autoscaler"
-_FROZEN = "frozen"
-_UNSETTLED = (_FROZEN, ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY)
+_UNSETTLED = (FROZEN, ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY)
 _VERBS = (
     *("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release"),
     *("autoscaler", "update"),
@@ -80,19 +75,6 @@ class Held(Struct, frozen=True):
     def number(self) -> int:
         """Return how many changes these are, metadata updates aside where there are others."""
         return sum(len(one.lines) for one in self.groups) or sum(len(one.updates) for one in self.groups)
-
-
-class Block(Struct, frozen=True):
-    """A title, and below it changes, or entries: what each is about ("" where the words say it), and the words.
-
-    `always`: the entries are shown where only headings are, too; `first`: above the changes.
-    """
-
-    title: str
-    entries: tuple[tuple[str, str], ...] = ()
-    groups: tuple[Group, ...] = ()
-    always: bool = False
-    first: bool = False
 
 
 class Report(Struct, frozen=True):
@@ -147,106 +129,11 @@ def _held(plan: Plan, held: HeldBack) -> Held:
     return Held(one_line(held.why), _where([line.decision.ref for group in groups for line in group.lines]), groups)
 
 
-def _bracketed(place: str) -> str:
-    return f" ({one_line(place)})" if place else ""
-
-
 def _where(refs: Sequence[ObjectRef]) -> str:
     """Return how many objects lie where: by namespace, with its cluster where there are several."""
     several = len({ref.cluster for ref in refs}) > 1
     found = Counter(f"{ref.cluster}/{ref.namespace}" if several else ref.namespace for ref in refs)
     return one_line(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
-
-
-def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
-    """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
-    named object by object.
-    """
-    clock = reasons_in(plan)
-    equal = tuple(("", one_line(one.text)) for one in plan.notices if one.kind == EQUAL_PRIORITIES)
-    frozen = tuple(_notice(one, clock) for one in plan.notices if one.kind == _FROZEN)
-    observed = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
-    warnings = tuple(_notice(one, clock) for one in plan.notices if one.partial or one.kind == UNKNOWN_QUERY)
-    blocks = (
-        Block("Equal priorities:", equal, always=True, first=True),
-        Block("Frozen:", frozen, always=True),
-        _undecided(plan),
-        Block(observed, groups=grouped(plan, numbered_actions(plan.observed))),
-        _unknown(plan),
-        Block(f"Warnings: {len(warnings)}", warnings),
-        _overridden(plan),
-        _notices(plan, everything),
-    )
-    return tuple(block for block in blocks if block.entries or block.groups)
-
-
-def _undecided(plan: Plan) -> Block:
-    clock = reasons_in(plan)
-    entries = []
-    for one in plan.undecided:
-        place = plan.places.get(policy_title(one.job, one.policy), one.policy)
-        entries.append((f"? {one_line(one.subject)}", clock.reason(one.reasons) + _bracketed(place)))
-    return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
-
-
-def _unknown(plan: Plan) -> Block:
-    clusters = [one_line(name) for name in plan.unknown if "/" not in name]
-    named = [*clusters[:_NAMED], *([f"{len(clusters) - _NAMED} more"] if len(clusters) > _NAMED else [])]
-    parts = [f"{counted(len(clusters), 'cluster')} ({', '.join(named)})"] if clusters else []
-    if len(plan.unknown) > len(clusters):
-        parts.append(counted(len(plan.unknown) - len(clusters), "list or query", "lists or queries"))
-    entries = tuple((f"? {one_line(name)}", one_line(why + _moves(plan, name))) for name, why in plan.unknown.items())
-    return Block(f"Unknown: {', '.join(parts)}, unchanged", entries)
-
-
-def _moves(plan: Plan, cluster: str) -> str:
-    """Return from when on others take over the replicas of a cluster that cannot be read, "" where none are placed."""
-    waits = [
-        (parse_time(str(one.change_if.values["at"])), one.policy)
-        for one in plan.explanations
-        if one.job == "placement" and one.ref.cluster == cluster and one.change_if is not None
-        if one.change_if.code is ChangeIfCode.AFTER
-    ]
-    first = min(((at, policy) for at, policy in waits if at is not None), default=None)
-    if first is None:
-        return ""
-    more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
-    return f"; replicas of {first[1]}{more} move to other clusters from {reasons_in(plan).time(first[0])} on"
-
-
-def _overridden(plan: Plan) -> Block:
-    entries = [
-        (
-            one_line(str(lost.ref)),
-            one_line(
-                f"{lost.policy}: {lost.desired}, overridden by {lost.winner} ({reasons_in(plan).reason(lost.reasons)})"
-            ),
-        )
-        for lost in plan.overridden
-    ]
-    return Block(f"Overridden: {counted(len(entries), 'object')}", tuple(entries))
-
-
-def _notices(plan: Plan, everything: bool) -> Block:
-    left_out = (_FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY, *(() if everything else (_AUTOSCALER,)))
-    found = [one for one in plan.notices if not one.partial and one.kind not in left_out]
-    left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
-    words = [
-        ("", one_line(f"{counted(count, 'object')} left to autoscalers{_bracketed(policy)}; -v lists them"))
-        for policy, count in left.items()
-    ]
-    notices = (_notice(one, reasons_in(plan)) for one in found)
-    entries = (*notices, *([] if everything else words))
-    return Block(f"Notices: {len(entries)}", entries)
-
-
-def _notice(notice: Notice, clock: ReasonWords) -> tuple[str, str]:
-    last = notice.subject.partition("/")[2]
-    text = notice.words
-    if notice.reasons:
-        text = text.replace(notice.why, clock.reason(notice.reasons))
-    named = notice.policy and last != notice.policy
-    return one_line(notice.subject), one_line(text + (f" ({notice.policy})" if named else ""))
 
 
 def _plan_summary(plan: Plan, groups: Sequence[Group], everything: bool, nothing: str) -> tuple[str, ...]:
@@ -292,7 +179,7 @@ def _without_workloads(plan: Plan) -> Iterator[str]:
         ("", [name for name in plan.without_workloads if name not in left_out]),
         (" outside production", [name for name in plan.without_workloads if name in left_out]),
     ):
-        named = [one_line(f"{name}{_bracketed(plan.places.get(name, ''))}") for name in some]
+        named = [one_line(f"{name}{bracketed(plan.places.get(name, ''))}") for name in some]
         if named:
             yield f"No workload{where} is selected by {', '.join(named)}."
 
@@ -314,7 +201,7 @@ def _kept_up(plan: Plan) -> Iterator[str]:
 
 
 def _apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    from reconciler.report.json import totals_of
+    from reconciler.report.json import totals_of  # the JSON documents are not loaded for a plan as text
 
     totals = totals_of(plan, outcomes)
     groups = grouped(plan, plan.actions)
