@@ -103,6 +103,11 @@ EXAMPLES: dict[str, History] = {
         ("idling", "c", 13), ("hpa", 3, 3), ("night",), ("idling", "c", 4), ("run", 130), ("rest",), ("morning",),
         ("night",), ("idling", "c", 13), ("rest",), ("idling", "c", None), ("rest",),
     ),
+    "a federated ReplicaSet that moves while a limit holds back that it goes idle": (
+        ("idling", "c", 0), ("run", 400), ("spread", 9, 6), ("run", 900), ("limits", 0),
+        ("scale", "north", "ReplicaSet", "spread", 0, "argocd-controller"), ("crash", 400, 9, (1,)),
+        ("refuse", 4000, (2, 6, 8, 11)), ("alone", 9), ("spread", 2, 6), ("refuse", 0, (1, 2, 4)),
+    ),
 }  # fmt: skip
 """Histories that broke a law once, or may."""
 

@@ -40,11 +40,12 @@ class Settled(Struct, frozen=True):
 
 class IdlingOutcome(Struct, frozen=True):
     """`claims` gives the policy's name for every workload that is idle because of us after this run, or that this run
-    idles, wakes or repairs.
+    idles, wakes or repairs. `federated` are the local workloads of each federated ReplicaSet.
     """
 
     desired: DesiredState
     claims: Mapping[ObjectRef, str] = field(default_factory=dict)
+    federated: Sequence[tuple[ObjectRef, ...]] = ()
 
     def after(
         self, state: ObservedState, fleets: frozenset[str], not_now: frozenset[ObjectRef] = frozenset()
@@ -59,14 +60,26 @@ class IdlingOutcome(Struct, frozen=True):
             if not (one.idles and one.ref in not_now):
                 made.setdefault(one.ref, []).append(one)
         found: dict[ObjectRef, Settled] = {}
+        claims = self._claims_without(not_now)
         for cluster in state.clusters.values():
             for workload in cluster.workloads:
                 ref = workload.ref
-                claim = None if ref in not_now else self.claims.get(ref)
+                claim = claims.get(ref)
                 if claim is not None or ref in made or workload.annotations:
                     settled = _settled(workload, claim, made.get(ref, ()), fleets)
                     if settled is not None:
                         found[ref] = settled
+        return found
+
+    def _claims_without(self, not_now: frozenset[ObjectRef]) -> dict[ObjectRef, str]:
+        """Return who claims each workload, but those of `not_now`: where one local workload of a federated ReplicaSet
+        is claimed, all of them are.
+        """
+        found = {ref: policy for ref, policy in self.claims.items() if ref not in not_now}
+        for refs in self.federated:
+            claimed = [found[ref] for ref in refs if ref in found]
+            if claimed:
+                found |= {ref: claimed[0] for ref in refs if ref not in found and ref not in not_now}
         return found
 
 
@@ -110,19 +123,12 @@ def _written(workload: Workload, decisions: Iterable[Decision]) -> Workload:
     return workload
 
 
-def claims(choices: Mapping[ObjectRef, Choice], federated: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
-    """Return every workload that is ours after this run, or that this run changes, with its policy's name.
-
-    Where one local workload of a federated ReplicaSet is, all of them are.
-    """
+def claims(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, str]:
+    """Return every workload that is ours after this run, or that this run changes, with its policy's name."""
     found: dict[ObjectRef, str] = {}
     for choice in choices.values():
         if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.was_idle:
             found[choice.ref] = owner_policy(choice)
             if choice.subject.scale.steered != "Minimum":
                 found[choice.subject.scale.runs.ref] = found[choice.ref]
-    for refs in federated:
-        claimed = [found[ref] for ref in refs if ref in found]
-        if claimed:
-            found |= {ref: claimed[0] for ref in refs if ref not in found}
     return {ref: found[ref] for ref in sorted(found)}

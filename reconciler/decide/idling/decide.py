@@ -61,7 +61,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
     )
-    return IdlingOutcome(desired, claims(choices, [members.all for members in federated.values()]))
+    return IdlingOutcome(desired, claims(choices), [members.all for members in federated.values()])
 
 
 _DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})

@@ -147,9 +147,13 @@ class TestFederated:
         assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
         assert self.run(world).desired.decisions == ()
 
-    def test_a_member_that_stands_at_zero_is_left_to_idling_too(self):
-        outcome = self.run(self.world(west=0))
-        assert set(outcome.claims) == {a_ref(), a_ref(cluster="west")}
+    @pytest.mark.parametrize("held_back", [False, True])
+    def test_a_member_that_stands_at_zero_is_left_to_idling_while_the_others_go_idle(self, held_back):
+        world = self.world(west=0)
+        outcome = self.run(world)
+        not_now = frozenset({a_ref()}) if held_back else frozenset()
+        left = outcome.after(world.state(), frozenset({"production"}), not_now)
+        assert (a_ref(cluster="west") in left) is not held_back
 
     def test_not_while_a_cluster_cannot_be_read(self):
         world = self.world()
