@@ -44,7 +44,8 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
-from reconciler.policy.types import Fleet, PolicySet, Tenant, own_clusters
+from reconciler.policy.shards import own_clusters
+from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
 
@@ -227,7 +228,7 @@ class RunOptions(Options):
             PolicyError: with all problems. UsageError: a Fleet beside --context.
         """
         if self.context is None:
-            return read_policies(path, partly=partly, in_time=self._in_time(path))
+            return read_policies(path, partly=partly, check_deadline=self._deadline_check(path))
         found = read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path)
         only = self.scope.namespace
         if not only:
@@ -235,7 +236,7 @@ class RunOptions(Options):
         # What is placed where nothing is looked at would seem to be missing there.
         return replace(found, federated=tuple(policy for policy in found.federated if policy.namespace == only))
 
-    def _in_time(self, path: str) -> Callable[[], None]:
+    def _deadline_check(self, path: str) -> Callable[[], None]:
         """Return what ends the reading of policies once it has taken half of the time that is left: wakes that are due
         need the other half.
         """

@@ -18,6 +18,7 @@ from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.limit_counts import UNITS, LimitBases, PolicyKey, limit_bases
 from reconciler.decide.limited_decisions import CountedDecisions, LimitedPolicy, LimitPool, RemainingDecisions, owner_of
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
+from reconciler.policy.shards import Shard
 from reconciler.policy.types import (
     DefaultLimit,
     DownscalePolicy,
@@ -27,7 +28,6 @@ from reconciler.policy.types import (
     Limits,
     PolicySet,
     ReplicasLimits,
-    Shard,
     Tenant,
 )
 

@@ -32,15 +32,17 @@ class _Found(Struct):
     unread: tuple[str, ...] = ()  # files that may hold one more policy
 
 
-def read_policies(path: str | Path, *, partly: bool = False, in_time: Callable[[], None] = lambda: None) -> PolicySet:
+def read_policies(
+    path: str | Path, *, partly: bool = False, check_deadline: Callable[[], None] = lambda: None
+) -> PolicySet:
     """Return the policies below `path`; with `partly` also where files of tenants have problems, without theirs.
 
-    `in_time` is called before each file is read, and each document judged; what it raises ends it.
+    `check_deadline` is called before each file is read, and each document judged; what it raises ends it.
 
     Raises:
         PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
-    policies, problems = check_loaded(load(path, in_time), str(path), in_time)
+    policies, problems = check_loaded(load(path, check_deadline), str(path), check_deadline)
     if policies is None or (problems and not partly):
         raise PolicyError.of(problems)
     others = left_out(path)
@@ -62,21 +64,22 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
 
 
 def check_loaded(
-    loaded: Loaded, path: str, in_time: Callable[[], None] = lambda: None
+    loaded: Loaded, path: str, check_deadline: Callable[[], None] = lambda: None
 ) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages. `in_time` is called before
-    each document is judged.
+    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages.
+
+    `check_deadline` is called before each document is judged.
     """
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
     found.unread = tuple(problem.file for problem in found.problems)
-    in_time()
+    check_deadline()
     shaped = _make_fleet(shaped, found, loaded)
-    _make(shaped, found, complete=complete, in_time=in_time)
+    _make(shaped, found, complete=complete, check_deadline=check_deadline)
     found.problems += _not_one([one for kind, one in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
-    in_time()
+    check_deadline()
     problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
     stopped = {found.owners.of(problem.file) for problem in problems}
     if None in stopped:
@@ -221,7 +224,7 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
 
 
 def _make(
-    shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool, in_time: Callable[[], None]
+    shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool, check_deadline: Callable[[], None]
 ) -> None:
     """Make policies of documents: calendars first, because others name them.
 
@@ -235,7 +238,7 @@ def _make(
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
-        in_time()
+        check_deadline()
         owner = found.owners.of(source.file)
         document = policy_document(source, kind, found.owners.name_of(source.file), known.seen_from(source.file))
         name = document.policy.name

@@ -54,10 +54,10 @@ class Loaded(Struct, frozen=True):
     root: str = "."  # the folder that paths of tenants are below
 
 
-def load(path: str | Path, in_time: Callable[[], None] = lambda: None) -> Loaded:
+def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) -> Loaded:
     """Return the documents of all policy files below `path`, or of the one file it names.
 
-    `in_time` is called before each file; what it raises ends the reading.
+    `check_deadline` is called before each file; what it raises ends the reading.
 
     Raises:
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
@@ -70,7 +70,7 @@ def load(path: str | Path, in_time: Callable[[], None] = lambda: None) -> Loaded
     digest = hashlib.sha256()
     limits = FileLimits({file: one.st_size for file, one in found.files.items()}, folder, lambda: _owners_in(folder))
     for file in found.files:
-        in_time()
+        check_deadline()
         content = _content(file, root, limits.left_out)
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)

@@ -102,9 +102,9 @@ def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quicks
 def test_a_plan_whose_policies_are_not_read_in_time_does_not_call_them_malformed(
     quickstart, monkeypatch, timeout, ending, code, words
 ):
-    def slow(path, *, partly, in_time):
+    def slow(path, *, partly, check_deadline):
         ending()
-        in_time()
+        check_deadline()
 
     monkeypatch.setattr("reconciler.cli.run_options.read_policies", slow)
     said = quickstart.plan(NOW, "--timeout", timeout)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.policy.types import PolicySet, Shard, shard_of
+from reconciler.policy.shards import Shard, shard_of
+from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
 
 NAMES = [f"cluster-{number:03}" for number in range(200)]
