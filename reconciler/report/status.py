@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import (
     IDLED_AT,
+    IDLED_TO,
     OPENSHIFT_IDLED_AT,
     OPENSHIFT_PREVIOUS_SCALE,
     PREVIOUS_SCALE,
@@ -27,7 +28,7 @@ from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns, made_at, placement_rows, reasons_in
 from reconciler.report.reason_words import age
-from reconciler.untrusted_text import one_line
+from reconciler.untrusted_text import one_line, whole_number_in
 from reconciler.version import OUTPUT_VERSION
 
 _CLUSTERS, _PLACEMENTS, _RUNS = 8, 4, 3
@@ -138,7 +139,9 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
         objects += [*cluster.workloads, *cluster.services]
     for one in sorted(objects, key=lambda one: one.ref):
         words, marks = found.get(str(one.ref)), one.annotations
-        if words is not None:
+        floor = whole_number_in(marks.get(IDLED_TO, "")) or 0
+        runs = isinstance(one, Workload) and one.spec_replicas > floor  # somebody scaled it up, and left their marks
+        if words is not None and not runs:
             since = read_time(marks.get(IDLED_AT)) or read_time(marks.get(OPENSHIFT_IDLED_AT))
             previous = marks.get(PREVIOUS_SCALE) or marks.get(OPENSHIFT_PREVIOUS_SCALE, "")
             yield ForeignIdle(one.ref, words.removeprefix("was idled by "), since, previous)

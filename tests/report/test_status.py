@@ -153,6 +153,7 @@ def test_what_others_idled_is_listed(policies):
             a_workload("web", replicas=0, annotations=OC_IDLE),
             a_workload("api", replicas=0, annotations=theirs),
             a_workload("up"),
+            a_workload("by-hand", annotations=OC_IDLE),  # scaled up since, with the marks left
         ),
     )
     fleet, state, run = a_fleet(), a_state(observed), a_run(NIGHT)
