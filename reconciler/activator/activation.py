@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.activator.connection import HeldConnection, connected
-from reconciler.activator.limits import ActivatorContext
+from reconciler.activator.connection import ActivatorContext, HeldConnection, connected
 from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,
@@ -186,10 +185,10 @@ class Activation:
         try:
             self._listen(observed.ports)
         finally:  # the ports that there are listeners for are handed over and given up all the same
-            self._take_in(observed.backends)
+            self._use_backends(observed.backends)
             self._context.changed(self.name)
 
-    def _take_in(self, backends: ServiceEndpoints) -> None:
+    def _use_backends(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
             self._pods = PodsPhase.NOT_READY
             if self._record is RecordPhase.RECORDED:

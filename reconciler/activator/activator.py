@@ -14,8 +14,9 @@ from math import inf
 from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.background import BackgroundTasks, Signals, pauses
-from reconciler.activator.limits import ActivatorContext, ActivatorLimits
+from reconciler.activator.background import BackgroundTasks, pauses
+from reconciler.activator.connection import ActivatorContext
+from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
@@ -29,7 +30,9 @@ from reconciler.activator.objects import (
 )
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
+from reconciler.activator.slice_publisher import SlicePublisher, slices_problem
 from reconciler.activator.wake import Waker
+from reconciler.activator.wake_queue import WakeQueue, wake_problem
 from reconciler.apply.acceptance import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
@@ -77,17 +80,18 @@ class Activator:
         self._watched: tuple[WatchedObjects[Any, Any], ...] = (self._services, self._slices, self._policies)
         self._unsynced = {one.resource.plural for one in self._watched}
         self._pods = PodAddresses(self.client, self._tasks.failed)
-        self._signals = Signals(self.waker, self.metrics, self._tasks, self._activations)
+        self._wakes = WakeQueue(self.waker, self.metrics, self._tasks, self._activations)
         self._context = ActivatorContext(
             pod=self.pod,
             limits=self.limits,
             metrics=self.metrics,
-            signal=self._signals.add,
-            changed=self._has_changed,
+            signal=self._wakes.add,
+            changed=self._publish_by_name,
             is_pods=self._pods.has,
             proxy_protocol=self.proxy_protocol,
         )
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
+        self._publisher = SlicePublisher(self.publication, self._tasks, self._threads)
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
         self._unheld: set[NamespacedName] = set()
@@ -136,13 +140,14 @@ class Activator:
         again, thread = self._tasks.again, self._in_thread
         self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, partial(thread, self._renew, self._renewals)))
         self._tasks.start("sweep", partial(again, "slices of others", _SWEEP_SECONDS, partial(thread, self._sweep)))
-        self._tasks.start("look", partial(again, "look", _LOOK_SECONDS, self._look))
+        self._tasks.start("look", partial(again, "look", _LOOK_SECONDS, self._review_activations))
         for objects in self._watched:
             self._watch(objects)
 
     async def _end(self) -> None:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._is_ending = True
+        self._publisher.end()
         until = self._loop.time() + self.grace
         for key in ("begin", "renew", "sweep"):
             task = self._tasks.running.pop(key, None)
@@ -165,7 +170,7 @@ class Activator:
         for task in self._tasks.running.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
-        self._signals.end()
+        self._wakes.end()
         self._pods.end()
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
@@ -208,18 +213,18 @@ class Activator:
         for uid in self.publication.withdraw_dead(uids):
             self.tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
-    async def _look(self) -> None:
+    async def _review_activations(self) -> None:
         """Forget what is over; slices also go when a time is up."""
         unheld, self._unheld = self._unheld, set()
         self._refresh(unheld)
         self._find_strays()
         for name, one in tuple(self._activations.items()):
-            self._changed(one)
+            self._publish(one)
             if one.is_over:
                 one.close()
                 del self._activations[name]
-                for what in ("slices", "wake"):
-                    self._tasks.problems.pop(f"{what} of {'/'.join(name)}", None)
+                for problem in (slices_problem(name), wake_problem(name)):
+                    self._tasks.problems.pop(problem, None)
 
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
@@ -229,17 +234,16 @@ class Activator:
             activation, (namespace, name) = self._activations.get(one.service), one.name
             if activation is not None:
                 activation.published.setdefault(name, {})
-            elif ("stray", namespace, name) not in self._tasks.running:
-                withdraw = partial(self.publication.withdraw, namespace, name)
-                self._tasks.start(("stray", namespace, name), partial(self._in_thread, withdraw))
+            else:
+                self._publisher.withdraw(namespace, name)
 
     # what is watched
 
     def _watch(self, objects: WatchedObjects[Any, Any]) -> None:
         soon, plural = self._loop.call_soon_threadsafe, objects.resource.plural
         handlers: WatchHandlers[Any] = WatchHandlers(
-            replaced=lambda listed: _quietly(soon, self._replaced, objects, listed),
-            changed=lambda name, changed: _quietly(soon, self._seen, objects, name, changed),
+            replaced=lambda listed: _quietly(soon, self._objects_listed, objects, listed),
+            changed=lambda name, changed: _quietly(soon, self._object_changed, objects, name, changed),
             failed=lambda why: _quietly(soon, self._tasks.failed, plural, why),
         )
         follow = partial(Watch(objects.resource, self.client, handlers).follow, self.limit)
@@ -247,7 +251,7 @@ class Activator:
         self._watches.append(thread)
         thread.start()
 
-    def _replaced(self, objects: WatchedObjects[Any, Any], listed: list[Any]) -> None:
+    def _objects_listed(self, objects: WatchedObjects[Any, Any], listed: list[Any]) -> None:
         """Take in a list of all objects of a resource."""
         names = self._services.keys() | self._activations.keys()
         objects.replace(listed)
@@ -258,7 +262,7 @@ class Activator:
         if not self._unsynced:
             self._refresh(names | self._services.keys())
 
-    def _seen(self, objects: WatchedObjects[Any, Any], name: NamespacedName, changed: Any | None) -> None:
+    def _object_changed(self, objects: WatchedObjects[Any, Any], name: NamespacedName, changed: Any | None) -> None:
         """Take in a change of one object, None: it is gone."""
         keys = objects.change(name, changed)
         if objects is self._policies:
@@ -266,7 +270,7 @@ class Activator:
         if objects is self._slices and changed is None:
             for activation in [self._activations[key] for key in keys if key in self._activations]:
                 if activation.published.pop(name[1], None) is not None:
-                    self._changed(activation)  # somebody took us for dead
+                    self._publish(activation)  # somebody took us for dead
         if not self._unsynced:
             self._refresh(keys)
 
@@ -310,35 +314,14 @@ class Activator:
             tell = partial(self.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
             self._tasks.start(("event", service.name), partial(self._in_thread, tell))
 
-    # what is written
-
-    def _has_changed(self, name: NamespacedName) -> None:
+    def _publish_by_name(self, name: NamespacedName) -> None:
         if name in self._activations:
-            self._changed(self._activations[name])
+            self._publish(self._activations[name])
 
-    def _changed(self, activation: Activation) -> None:
+    def _publish(self, activation: Activation) -> None:
         if activation.lacks_listeners:
             self._unheld.add(activation.name)  # it is tried again, when others may have given up theirs
-        key, what = ("slices", activation.name), f"slices of {'/'.join(activation.name)}"
-        if key not in self._tasks.running and not self._is_ending and activation.manifests() != activation.published:
-            self._tasks.start(key, partial(self._tasks.until_done, what, partial(self._publish, activation)))
-
-    async def _publish(self, activation: Activation) -> None:
-        """Write and delete slices until they are as they should be."""
-        while not self._is_ending and (wanted := activation.manifests()) != activation.published:
-            # A write that fails may have been done all the same, or in part: it counts from here on.
-            activation.published = {**{name: {} for name in wanted}, **activation.published}
-            await self._in_thread(partial(self._write, activation.name[0], wanted, tuple(activation.published)))
-            activation.published = dict(wanted)
-            if not wanted:
-                activation.withdrawn()
-
-    def _write(self, namespace: str, wanted: dict[str, Any], published: tuple[str, ...]) -> None:
-        for manifest in wanted.values():
-            self.publication.publish(manifest)
-        for name in published:
-            if name not in wanted:
-                self.publication.withdraw(namespace, name)
+        self._publisher.publish(activation)
 
 
 def _holding(service: NamespacedName) -> str:

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
-from reconciler.activator.limits import ActivatorContext
+from reconciler.activator.limits import ActivatorLimits, SharedLimit
+from reconciler.activator.listener import PortRange
+from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
+from reconciler.activator.publication import ActivatorPod
 from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+
+
+@dataclass
+class ActivatorContext:
+    """What all activations and connections of one activator share. `signal` wakes a Service; `changed` is called when
+    its slices are to be looked at. `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
+
+    `held` are all connections that wait for a pod, `spliced` all that are joined with one, `kept` the bytes that slow
+    receivers have not taken yet; of `listeners` each activation has one for each port.
+    """
+
+    pod: ActivatorPod
+    limits: ActivatorLimits
+    metrics: ActivatorMetrics
+    signal: Callable[[NamespacedName], None]
+    changed: Callable[[NamespacedName], None]
+    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
+    proxy_protocol: bool = False
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self.ports = PortRange(limits.ports)
+        self.held: SharedLimit[Any] = SharedLimit(limits.held)
+        self.spliced: SharedLimit[Any] = SharedLimit(limits.spliced)
+        self.kept: SharedLimit[Any] = SharedLimit(limits.kept)
+        self.listeners: SharedLimit[Any] = SharedLimit(limits.listeners)
 
 
 class ConnectionPhase(Enum):
@@ -64,7 +94,7 @@ class HeldConnection:
         # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
         limits = context.limits
-        self._loop.add_reader(client, self._look)
+        self._loop.add_reader(client, self._read_first_byte)
         self._silent = self._loop.call_later(limits.silent, self._signal)
         self._timeout = self._loop.call_later(limits.hold_timeout, self.refuse, "timeout")
 
@@ -84,7 +114,7 @@ class HeldConnection:
         elif self._splice is not None:
             self._splice.abort()
 
-    def _look(self) -> None:
+    def _read_first_byte(self) -> None:
         """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
         try:
             first = self._client.recv(1, socket.MSG_PEEK)

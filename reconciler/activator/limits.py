@@ -1,17 +1,11 @@
-"""The limits of an activator, and what all namespaces share within them, such as ports and waiting connections."""
+"""The limits of an activator, and how all namespaces share what is within them, such as waiting connections."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
-
-from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.activator.objects import EndpointAddress, NamespacedName
-from reconciler.activator.publication import ActivatorPod
 
 K = TypeVar("K")
 
@@ -97,55 +91,3 @@ class SharedLimit(Generic[K]):
         self._sums[namespace] += units
         self._taken += units
         self._greatest = None
-
-
-class PortRange:
-    """The ports that listeners may have; each is tried again only after all others.
-
-    Where all were taken none is tried before one is given back, so that asking again costs nothing.
-    """
-
-    def __init__(self, ports: range) -> None:
-        self._ports = ports
-        self._next = 0
-        self._all_taken: set[str] = set()  # the protocols
-
-    def candidates(self, transport: str) -> Iterable[int]:
-        """Yield every port once."""
-        if transport in self._all_taken:
-            return
-        for _ in self._ports:
-            port = self._ports[self._next % len(self._ports)]
-            self._next += 1
-            yield port
-        self._all_taken.add(transport)
-
-    def give_back(self) -> None:
-        """Note that a port is free again."""
-        self._all_taken.clear()
-
-
-@dataclass
-class ActivatorContext:
-    """What all activations and connections of one activator share. `signal` wakes a Service; `changed` is called when
-    its slices are to be looked at. `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
-
-    `held` are all connections that wait for a pod, `spliced` all that are joined with one, `kept` the bytes that slow
-    receivers have not taken yet; of `listeners` each activation has one for each port.
-    """
-
-    pod: ActivatorPod
-    limits: ActivatorLimits
-    metrics: ActivatorMetrics
-    signal: Callable[[NamespacedName], None]
-    changed: Callable[[NamespacedName], None]
-    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
-    proxy_protocol: bool = False
-
-    def __post_init__(self) -> None:
-        limits = self.limits
-        self.ports = PortRange(limits.ports)
-        self.held: SharedLimit[Any] = SharedLimit(limits.held)
-        self.spliced: SharedLimit[Any] = SharedLimit(limits.spliced)
-        self.kept: SharedLimit[Any] = SharedLimit(limits.kept)
-        self.listeners: SharedLimit[Any] = SharedLimit(limits.listeners)

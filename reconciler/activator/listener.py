@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
-from reconciler.activator.limits import PortRange
 from reconciler.activator.objects import WatchedPort
 from reconciler.errors import ReconcilerError
 
@@ -22,6 +21,32 @@ _PAUSE_SECONDS = 0.2
 
 class PortsTakenError(ReconcilerError):
     """No port of the range is free."""
+
+
+class PortRange:
+    """The ports that listeners may have; each is tried again only after all others.
+
+    Where all were taken none is tried before one is given back, so that asking again costs nothing.
+    """
+
+    def __init__(self, ports: range) -> None:
+        self._ports = ports
+        self._next = 0
+        self._all_taken: set[str] = set()  # the protocols
+
+    def candidates(self, transport: str) -> Iterable[int]:
+        """Yield every port once."""
+        if transport in self._all_taken:
+            return
+        for _ in self._ports:
+            port = self._ports[self._next % len(self._ports)]
+            self._next += 1
+            yield port
+        self._all_taken.add(transport)
+
+    def give_back(self) -> None:
+        """Note that a port is free again."""
+        self._all_taken.clear()
 
 
 Connected = Callable[[socket.socket, WatchedPort], None]

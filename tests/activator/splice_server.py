@@ -10,7 +10,8 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.limits import ActivatorContext, ActivatorLimits
+from reconciler.activator.connection import ActivatorContext
+from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.activator.publication import ActivatorPod

@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
-from reconciler.activator.limits import ActivatorContext, ActivatorLimits
+from reconciler.activator.connection import ActivatorContext
+from reconciler.activator.limits import ActivatorLimits
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints

@@ -74,7 +74,7 @@ class Stage:
         )
         found = a_watched_service(name, annotations=IDLE, spec={"ports": listed})
         found.metadata.namespace = namespace
-        self.one._seen(self.one._services, found.name, found)
+        self.one._object_changed(self.one._services, found.name, found)
         return self.one._activations[found.name]
 
     @property
@@ -108,7 +108,7 @@ def test_a_slice_whose_answer_was_lost_is_withdrawn() -> None:
         stage.idle()
         await until(lambda: OURS in stage.written.there)
         assert OURS in stage.activation.published
-        stage.one._seen(stage.one._services, WEB, None)
+        stage.one._object_changed(stage.one._services, WEB, None)
         await until(lambda: not stage.written.there)
 
     play(story)
@@ -120,13 +120,13 @@ def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
         if is_known:
             stage.one._activations[WEB] = Activation(WEB, stage.one._context)
         stage.written.there = {OURS: {}, "others": {}}
-        stage.one._seen(
+        stage.one._object_changed(
             stage.one._slices, ("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0")
         )
-        stage.one._seen(
+        stage.one._object_changed(
             stage.one._slices, ("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1")
         )
-        await stage.one._look()
+        await stage.one._review_activations()
         await until(lambda: set(stage.written.there) == {"others"})
 
     play(story)
@@ -137,7 +137,7 @@ def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
         stage.idle()
         await until(lambda: OURS in stage.activation.published and not stage.one._tasks.running)
         stage.written.there.clear()
-        stage.one._replaced(stage.one._slices, [])
+        stage.one._objects_listed(stage.one._slices, [])
         await until(lambda: OURS in stage.written.there)
 
     play(story)
@@ -153,7 +153,8 @@ def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
 )
 def test_others_are_judged_only_by_one_whose_own_lease_is_fresh(fresh: float, renewed: float, judges: bool) -> None:
     async def story(stage: Stage) -> None:
-        stage.one._seen(stage.one._slices, ("shop", "x"), a_slice("x", [("127.0.0.2", True, True)], activator="uid-1"))
+        found = a_slice("x", [("127.0.0.2", True, True)], activator="uid-1")
+        stage.one._object_changed(stage.one._slices, ("shop", "x"), found)
         now = asyncio.get_running_loop().time()
         stage.one._fresh_since, stage.one._renewed_at = now - fresh, now - renewed
         stage.one._sweep()
@@ -219,7 +220,7 @@ def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int
 
     async def story(stage: Stage) -> None:
         written = Failing()
-        stage.one.publication = cast(Any, written)
+        stage.one.publication = stage.one._publisher._publication = cast(Any, written)
         stage.idle()
         await until(lambda: OURS in written.there)
         await stage.one._end()
@@ -283,7 +284,7 @@ def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: 
             stage.idle()
             assert not stage.activation.wants_slices
         assert "Too many open files" in stage.told[0]
-        await stage.one._look()
+        await stage.one._review_activations()
         assert stage.activation.wants_slices
 
     play(story)
@@ -297,10 +298,10 @@ def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_no
         stage.idle("api")
         assert "no port of --port-range is free" in stage.told[0]
         ports._ports = stage.one.limits.ports
-        await stage.one._look()
+        await stage.one._review_activations()
         assert API not in stage.one._activations  # nothing is tried as long as no port came back
-        stage.one._seen(stage.one._services, WEB, None)
-        await stage.one._look()
+        stage.one._object_changed(stage.one._services, WEB, None)
+        await stage.one._review_activations()
         assert stage.one._activations[API].wants_slices
 
     play(story)
@@ -318,9 +319,9 @@ def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) 
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one._signals._waker = cast(Any, Telling())
+        stage.one._wakes._waker = cast(Any, Telling())
         stage.idle()
-        stage.one._signals.add(stage.activation.name)
+        stage.one._wakes.add(stage.activation.name)
         await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
         assert stage.one.metrics.counters["woken"] == woken
 
@@ -348,11 +349,11 @@ def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only
         ]
         for one in found:
             one.metadata.namespace = Counted(one.metadata.namespace or "")
-        stage.one._replaced(stage.one._policies, found)
+        stage.one._objects_listed(stage.one._policies, found)
         for number in range(60):
             service = a_watched_service(f"web-{number}", annotations=IDLE)
             service.metadata.namespace = f"team-{number}"
-            stage.one._seen(stage.one._services, service.name, service)
+            stage.one._object_changed(stage.one._services, service.name, service)
         assert all(one._observed.restricted for one in stage.one._activations.values())
         assert Counted.compared <= 3 * 60
 
@@ -373,12 +374,12 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one.publication = cast(Any, Hanging())
-        stage.one._signals._waker = cast(Any, Telling())
+        stage.one.publication = stage.one._publisher._publication = cast(Any, Hanging())
+        stage.one._wakes._waker = cast(Any, Telling())
         try:
             for number in range(100):
                 stage.idle(f"web-{number}")
-            stage.one._signals.add(stage.one._activations["shop", "web-99"].name)
+            stage.one._wakes.add(stage.one._activations["shop", "web-99"].name)
             await until(lambda: stage.one.metrics.counters["woken"] == 1)
         finally:
             hangs.set()

@@ -125,7 +125,7 @@ def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> No
             found = a_slice(f"{name}-1", [("127.0.0.1", True, True)], [{"port": port, "name": ""}])
             found.metadata.namespace = namespace
             found.metadata.labels = {"kubernetes.io/service-name": name}
-            stage.one._seen(stage.one._slices, (namespace, f"{name}-1"), found)
+            stage.one._object_changed(stage.one._slices, (namespace, f"{name}-1"), found)
 
         clients = await connect(loud, 6)
         ready(loud)
@@ -152,12 +152,12 @@ def test_a_service_with_as_many_ports_as_there_are_gives_them_up_for_other_names
         assert (modest.wants_slices, greedy.wants_slices) == (True, False)
         await until(lambda: set(stage.written.there) == {"modest-activator-activator-0-ipv4"})
         for _ in range(3):  # it is tried again all the time, and takes nothing from who has less
-            await stage.one._look()
+            await stage.one._review_activations()
         assert modest.wants_slices
         assert [line for line in stage.told if "large/greedy: it is not held" in line] != []
         assert len([line for line in stage.told if "large/greedy" in line]) == 1
-        stage.one._seen(stage.one._services, modest.name, None)
-        await stage.one._look()
+        stage.one._object_changed(stage.one._services, modest.name, None)
+        await stage.one._review_activations()
         await until(lambda: set(stage.written.there) == {"greedy-activator-activator-0-ipv4"})
 
     play(story, listeners=40)
