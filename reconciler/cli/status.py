@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, date, timedelta
 
 import msgspec
@@ -36,6 +36,7 @@ from reconciler.report.status import (
 )
 from reconciler.report.text import wrapped
 from reconciler.untrusted_text import one_line
+from reconciler.workload_kinds import BY_KIND
 from reconciler.world import World
 
 
@@ -70,18 +71,31 @@ def status_command(options: StatusOptions) -> int:
 def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
     state, made = plan_and_state(policies, world, options.request())
-    return fleet_status(policies.fleet, state, made, _last_runs(policies.fleet, world, options))
+    changes = _last_changes(policies.fleet, world, options)
+    kinds = {one.ref.kind for cluster in state.clusters.values() for one in cluster.workloads}
+    read = [one for one in changes if one.object.partition("/")[0] in state.clusters]
+    for warning in _unread(read, kinds | {one.kind for one in (*BY_KIND.values(), *policies.fleet.switch_kinds)}):
+        say(f"warning: {warning}")
+    return fleet_status(policies.fleet, state, made, _runs([one for one in changes if one.run]))
 
 
-def _last_runs(fleet: Fleet, world: World, options: RunOptions) -> list[RunSummary]:
-    """Return the runs of today and yesterday that changed anything, the latest first."""
+def _unread(changes: Iterable[Change], kinds: Container[str]) -> Iterator[str]:
+    """Yield what was idled last and is of none of `kinds`: the Fleet may have had it in its switches."""
+    for name, last in {one.object: one for one in changes}.items():
+        if last.verb == "idle" and name.split("/")[2] not in kinds:
+            words = "was idled, and nothing of its kind is read; if switches of the Fleet had it, put it back"
+            yield f"{one_line(name)} {words}"
+
+
+def _last_changes(fleet: Fleet, world: World, options: RunOptions) -> list[Change]:
+    """Return the changes of today and yesterday, the latest last."""
     today = options.now.astimezone(UTC).date()
     try:
         days = History(world.access(fleet.home).cluster, fleet.namespace).since(today - timedelta(days=1), today)
     except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the status is known
         say(f"warning: the last runs are unknown: {reason_of(error)}")
         return []
-    return _runs([one for day in days.values() for one in day.changes if one.run])
+    return sorted((one for day in days.values() for one in day.changes), key=lambda one: one.time)
 
 
 def _runs(changes: Sequence[Change]) -> list[RunSummary]:

@@ -216,6 +216,20 @@ def test_a_switch_that_was_changed_while_it_is_off_loses_nothing(desk, change):
     assert stored(desk) == before
 
 
+def test_status_names_what_is_off_and_of_a_kind_that_the_fleet_has_no_more(desk):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    before, former = stored(desk), (desk.path / "policies" / "all.yaml").read_text()
+    desk.applied(EVENING)
+    desk.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), "[]"))
+    at = ("--policies", "policies", "--snapshot", "snapshot", "--now", NIGHT)
+    words = "east/dev/Widget/w was idled, and nothing of its kind is read; if switches of the Fleet had it, put it back"
+    assert words in desk.call("status", *at).err
+    desk.write("policies/all.yaml", former)
+    assert words not in desk.call("status", *at).err
+    desk.applied(MORNING)
+    assert stored(desk) == before
+
+
 @pytest.mark.parametrize("value", ["7", True, -1, 5_000_000_000])
 def test_a_saved_plan_brings_back_a_value_of_any_type(desk, value):
     put(desk, {**WIDGET, "spec": {"power": {"level": value}}}, switches=(WIDGETS,))
