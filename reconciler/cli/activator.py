@@ -53,7 +53,7 @@ class ActivatorOptions(RunOptions):
     http_port: int = option("The port of metrics and health.", type=click.IntRange(1, 65_535), default=8080)
 
 
-@verb("activator", ActivatorOptions, "context", SERVER)
+@verb("activator", ActivatorOptions, "context", *SERVER)
 def activator_command(options: ActivatorOptions) -> int:
     """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
 

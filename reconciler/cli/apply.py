@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved
 from reconciler.cli.fleet_source import commit_of
-from reconciler.cli.notifications import Notifications, notifications
+from reconciler.cli.notifications import Notifications, notifications_of_run
 from reconciler.cli.option_values import duration, seconds
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -58,7 +58,7 @@ class ApplyOptions(RunOptions):
     live: bool = option("With a PLAN made from a snapshot: apply it to live clusters.", default=False)
 
 
-@verb("apply", ApplyOptions, "path", WORLD, "fail_on", FILTERS, "shard", RUN, "report_dir", STYLE, PROGRESS)
+@verb("apply", ApplyOptions, "path", *WORLD, "fail_on", *FILTERS, "shard", *RUN, "report_dir", *STYLE, *PROGRESS)
 def apply_command(options: ApplyOptions) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 
@@ -74,14 +74,14 @@ def apply_command(options: ApplyOptions) -> int:
         raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
     approval = Approval(options.output, options, ask=not options.auto_approve and not saved)
     with cut_by_signals(options.limit) as limit:
-        with notifications(options) as told, tracked_run("apply", options) as run:
+        with notifications_of_run(options) as notifications, tracked_run("apply", options) as run:
             control = replace(
                 approval.control(run.progress),
                 lock_timeout=options.lock_timeout,
                 commit=commit_of((options.policies_path or DEFAULT_PATH) if saved else path),
                 report_dir=options.report_dir,
             )
-            code = run.ended((_saved if saved else _fresh)(run, control, approval, told))
+            code = run.ended((_saved if saved else _fresh)(run, control, approval, notifications))
         return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
 
 
@@ -96,7 +96,9 @@ def is_saved_plan(path: str) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications) -> ExitCode:
+def _fresh(
+    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
+) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
@@ -107,14 +109,18 @@ def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, 
     except Exception as error:
         if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
             raise
-        return _due_only(run, control, approval, told, error)
-    told.about(applied, policies.fleet, world)
+        return _due_only(run, control, approval, notifications, error)
+    notifications.send(applied, policies.fleet, world)
     _report(applied, approval, run)
     return exit_of_apply(applied, options.fail_on)
 
 
 def _due_only(
-    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications, problem: Exception
+    run: TrackedRun[ApplyOptions],
+    control: Control,
+    approval: Approval,
+    notifications: Notifications,
+    problem: Exception,
 ) -> ExitCode:
     """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
 
@@ -132,12 +138,14 @@ def _due_only(
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
     world = run.world(fleet)
     applied = apply_wakes_due(fleet, world, options.request(), control)
-    told.about(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
+    notifications.send(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, told: Notifications) -> ExitCode:
+def _saved(
+    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
+) -> ExitCode:
     options, file = run.options, run.options.path
     made = read_saved(file, options, options.max_plan_age)
     policies, fleet = policies_at_hand(options.policies_path)
@@ -169,7 +177,7 @@ def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, 
 
     control = replace(control, choose=run.progress.counted(allowed), compare=left)
     applied = apply_saved(made, fleet, world, control, options.callbacks)
-    told.about(applied, fleet, world)
+    notifications.send(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)
 

@@ -71,7 +71,7 @@ class ConnectOptions(RunOptions):
     auto_approve: bool = auto_approve_option()
 
 
-@verb("connect", ConnectOptions, SERVER, "now")
+@verb("connect", ConnectOptions, *SERVER, "now")
 def connect_command(options: ConnectOptions) -> int:
     """Give runs from elsewhere access to MEMBER, a cluster of the Fleet: a ServiceAccount, its rights, a kubeconfig.
 

@@ -61,7 +61,7 @@ class DoctorOptions(RunOptions):
     output: str = output_option("text", "json")
 
 
-@verb("doctor", DoctorOptions, "path context", REQUESTS)
+@verb("doctor", DoctorOptions, "path", "context", *REQUESTS)
 def doctor_command(options: DoctorOptions) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
@@ -82,7 +82,7 @@ def doctor_command(options: DoctorOptions) -> int:
 
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
-    """Open the clusters of the Fleet and look at them as a plan does; return what there is to examine.
+    """Open the clusters of the Fleet and look at them as a plan does; return what there is to check.
 
     Raises:
         PolicyError: the policies cannot be decided, on whatever clusters.

@@ -38,7 +38,7 @@ class ExplainOptions(RunOptions):
     path: str = policies_option()
 
 
-@verb("explain", ExplainOptions, "context", WORLD, "tenant")
+@verb("explain", ExplainOptions, "context", *WORLD, "tenant")
 def explain_command(options: ExplainOptions) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 

@@ -55,7 +55,7 @@ class ForecastOptions(RunOptions):
     output: str = output_option("text", "json", "yaml", "markdown", "html")
 
 
-@verb("forecast", ForecastOptions, "path", REQUESTS, "now tick tenant color_choice verbose quiet")
+@verb("forecast", ForecastOptions, "path", *REQUESTS, "now", "tick", "tenant", "color_choice", "verbose", "quiet")
 def forecast_command(options: ForecastOptions) -> int:
     """Show what the policies below PATH do in the days to come, and what that saves.
 
@@ -185,7 +185,7 @@ class CalendarOptions(RunOptions):
     days: int = days_option("How many days to list.", 366)
 
 
-@verb("calendar", CalendarOptions, "path now")
+@verb("calendar", CalendarOptions, "path", "now")
 def calendar_command(options: CalendarOptions) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
     until = options.now + timedelta(days=options.days)

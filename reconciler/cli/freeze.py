@@ -50,7 +50,7 @@ class FreezeOptions(ScopeOptions):
     )
 
 
-@verb("freeze", FreezeOptions, WORLD)
+@verb("freeze", FreezeOptions, *WORLD)
 def freeze_command(options: FreezeOptions) -> int:
     """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
 
@@ -181,7 +181,7 @@ class UnfreezeOptions(ScopeOptions):
     everything: bool = option("End every freeze, of whatever scope.", "--all", default=False)
 
 
-@verb("unfreeze", UnfreezeOptions, WORLD)
+@verb("unfreeze", UnfreezeOptions, *WORLD)
 def unfreeze_command(options: UnfreezeOptions) -> int:
     """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
 

@@ -89,7 +89,7 @@ class ImportOptions(RunOptions):
     cluster_name: str | None = option("The name of the one cluster that the manifests are of.", metavar="NAME")
 
 
-@verb("import", ImportOptions, "context", SERVER, "quiet")
+@verb("import", ImportOptions, "context", *SERVER, "quiet")
 def import_command(options: ImportOptions) -> int:
     """Print the policies that do what the manifests of TOOL say, in PATH or on a cluster.
 
@@ -194,7 +194,7 @@ class AdoptOptions(RunOptions):
     output: str = output_option("text", "json", "yaml", "markdown")
 
 
-@verb("adopt", AdoptOptions, "context", BY_HAND)
+@verb("adopt", AdoptOptions, "context", *BY_HAND)
 def adopt_command(options: AdoptOptions) -> int:
     """Give what TOOL has idled the records with which the policies wake it, with the replicas that it had.
 

@@ -38,14 +38,17 @@ class Notifications:
         self.found: tuple[Applied, Fleet, World] | None = None
         self.problem = ""
 
-    def about(self, applied: Applied, fleet: Fleet, world: World, problem: str = "") -> None:
-        """The run of `fleet` did this; `problem`: why it did no more than wake, "" where the policies were used."""
+    def send(self, applied: Applied, fleet: Fleet, world: World, problem: str = "") -> None:
+        """Send what the run of `fleet` did once it ends.
+
+        `problem`: why it did no more than wake, "" where the policies were used.
+        """
         if not applied.declined:
             self.found, self.problem = (applied, fleet, world), problem
 
 
 @contextmanager
-def notifications(options: RunOptions) -> Iterator[Notifications]:
+def notifications_of_run(options: RunOptions) -> Iterator[Notifications]:
     """Yield what keeps what is to be told of a run; at its end, however it ends, that is sent.
 
     It says nothing about the run: what was not sent is a warning. All of it takes two seconds at most.

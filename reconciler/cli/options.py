@@ -143,12 +143,11 @@ def auto_approve_option(words: str = "Do not ask for approval; required without 
 def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], int | None]], click.Command]:
     """Return a decorator that makes a function the verb `name`, which is called with its `options`.
 
-    Arguments come first. Of shared options it takes those that `takes` name, in their order, several in one text with
-    spaces between them.
+    Arguments come first. Of shared options it takes those that `takes` name, in their order.
     """
     fields = {field.name: field for field in dataclasses.fields(options) if "shared" in field.metadata}  # type: ignore[arg-type]
     own = [one for one, field in fields.items() if not field.metadata["shared"]]
-    names = sorted((*own, *" ".join(takes).split()), key=lambda one: "flags" in fields[one].metadata)
+    names = sorted((*own, *takes), key=lambda one: "flags" in fields[one].metadata)
     parameters = {one: _parameter(fields[one]) for one in names}
 
     def decorate(function: Callable[[O], int | None]) -> click.Command:

@@ -58,7 +58,7 @@ class PickerOptions(RunOptions):
     http_port: int = option("The port of metrics and health.", type=_PORT, default=8080)
 
 
-@verb("picker", PickerOptions, "path", SERVER)
+@verb("picker", PickerOptions, "path", *SERVER)
 def picker_command(options: PickerOptions) -> int:
     """Choose the pods that go when an autoscaler or a hand scales down what a DownscalePolicy selects.
 

@@ -11,10 +11,10 @@ from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, Run
 from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
 
-_OF_PLANS = f"detailed_exitcode fail_on {FILTERS} shard tenant {RUN}"
+_OF_PLANS = ("detailed_exitcode", "fail_on", *FILTERS, "shard", "tenant", *RUN)
 
 
-@verb("plan", PlanOptions, "path context", WORLD, "tick", _OF_PLANS, STYLE, PROGRESS)
+@verb("plan", PlanOptions, "path", "context", *WORLD, "tick", *_OF_PLANS, *STYLE, *PROGRESS)
 def plan_command(options: PlanOptions) -> int:
     """Show what the policies below PATH would change now.
 
@@ -51,7 +51,7 @@ def _planned(run: TrackedRun[PlanOptions]) -> ExitCode:
     return first_exit_code([saved, exit_of_plan(made, options.fail_on, detailed=options.detailed_exitcode)])
 
 
-@verb("diff", RunOptions, "path context", WORLD, _OF_PLANS, "color_choice", PROGRESS)
+@verb("diff", RunOptions, "path", "context", *WORLD, *_OF_PLANS, "color_choice", *PROGRESS)
 def diff_command(options: RunOptions) -> int:
     """Show what the policies below PATH would change now, as a unified diff of YAML.
 

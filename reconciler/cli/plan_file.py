@@ -227,7 +227,7 @@ class ShowOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("show", ShowOptions, STYLE)
+@verb("show", ShowOptions, *STYLE)
 def show_command(options: ShowOptions) -> None:
     """Show the plan or report saved in FILE."""
     from reconciler.report.json import plan_and_outcomes

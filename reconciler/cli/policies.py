@@ -50,7 +50,7 @@ class ValidateOptions(Options):
     now: datetime = now_option()
 
 
-@verb("validate", ValidateOptions, "path now")
+@verb("validate", ValidateOptions, "path", "now")
 def validate_command(options: ValidateOptions) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
@@ -128,7 +128,7 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     except PolicyError as error:
         return None, error.problems
     if policies is not None and tenant is not None:
-        from reconciler.cli.run_options import tenant_named
+        from reconciler.cli.policy_filters import tenant_named
 
         policies = policies.of_tenant(tenant_named(policies.fleet, tenant))
         problems = policies.problems.get(tenant, ())

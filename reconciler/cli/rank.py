@@ -30,7 +30,7 @@ class RankOptions(RunOptions):
     output: str = output_option("text", "json")
 
 
-@verb("rank", RankOptions, "context", WORLD)
+@verb("rank", RankOptions, "context", *WORLD)
 def rank_command(options: RankOptions) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
     subject, to, output = options.subject, options.to, options.output

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,13 +30,12 @@ from reconciler.cli.options import (
     text_width,
 )
 from reconciler.cli.output import say
+from reconciler.cli.policy_filters import check_identities, check_names, only_of, tenant_named
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
-from reconciler.decide.limits import policy_names
-from reconciler.errors import ClusterError, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
+from reconciler.errors import ClusterError, Problem, UnreadPoliciesError, UsageError, reason_of
 from reconciler.exit_codes import FailOn
 from reconciler.labels import LabelSelector
-from reconciler.messages import nearest
 from reconciler.model import OUR_LABELS
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
@@ -45,20 +43,20 @@ from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
 from reconciler.policy.shards import own_clusters
-from reconciler.policy.types import Fleet, PolicySet, Tenant
+from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
 
-SERVER = "request_timeout credentials_dir no_exec"
+SERVER = ("request_timeout", "credentials_dir", "no_exec")
 """Of a verb that runs until it is stopped, and writes what clients wait for: as fast as the API server takes it."""
 
-REQUESTS = "request_timeout timeout qps credentials_dir no_exec"
-WORLD = f"snapshot {REQUESTS} now"
-FILTERS = "policy cluster namespace selector"
-RUN = "allow_exceed allow_removed run_id source_revision"
-STYLE = "color_choice verbose summary"
-PROGRESS = "quiet progress metrics_file push_gateway"
-BY_HAND = f"report_dir {WORLD} color_choice verbose quiet progress"
+REQUESTS = ("request_timeout", "timeout", "qps", "credentials_dir", "no_exec")
+WORLD = ("snapshot", *REQUESTS, "now")
+FILTERS = ("policy", "cluster", "namespace", "selector")
+RUN = ("allow_exceed", "allow_removed", "run_id", "source_revision")
+STYLE = ("color_choice", "verbose", "summary")
+PROGRESS = ("quiet", "progress", "metrics_file", "push_gateway")
+BY_HAND = ("report_dir", *WORLD, "color_choice", "verbose", "quiet", "progress")
 """Of a verb that writes what a person asks for, without policies."""
 
 _OF_REVIEWS = frozenset({*FailOn, "never", "invalid", "partial"})
@@ -397,69 +395,6 @@ class ByHandOptions(FleetOptions):
     output: str = output_option("text", "json", "yaml", "markdown")
 
 
-def check_identities(fleet: Fleet) -> None:
-    """Refuse to divide a Fleet of which two clusters may be one by two names: no shard would see both.
-
-    Raises:
-        UsageError: with the clusters whose identity is not stated.
-    """
-    names = [one.name for one in fleet.clusters if not one.identity]
-    if names:
-        listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        counted = f"{len(names)} of {len(fleet.clusters)} clusters have no identity in {fleet.place}: {listed}"
-        raise UsageError(f"--shard: {counted}; expected the uid of Namespace kube-system of each")
-
-
 def _warn(world: World) -> None:
     for warning in world.warnings():
         say(f"warning: {warning}")
-
-
-def tenant_named(fleet: Fleet, name: str) -> Tenant:
-    """Return the tenant that --tenant names.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = fleet.tenant(name)
-    if found is None:
-        names = [tenant.name for tenant in fleet.tenants]
-        raise UsageError(f'--tenant: "{name}" is none of {len(names)} tenants of the Fleet{nearest(name, names)}')
-    return found
-
-
-def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> PolicySet:
-    """Return the part of `policies` that concerns `tenant`; with `partly` problems in its files only stop it.
-
-    Raises:
-        PolicyError: with all of these problems.
-    """
-    found = policies.of_tenant(tenant)
-    if found.problems and not partly:
-        raise PolicyError.of(one for inside in found.problems.values() for one in inside)
-    return found
-
-
-def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[str]) -> None:
-    """Refuse filters and --allow-exceed names that match no known policy or cluster, or several.
-
-    Raises:
-        UsageError: with the nearest name.
-    """
-    policy_keys = policy_names(policies)
-    names = sorted(policy_keys | {one.name for one in policies.federated})
-    clusters = [cluster.name for cluster in policies.fleet.clusters]
-    for flag, patterns, known, count in (
-        ("--policy", filters.policies, names, len(policy_keys)),
-        ("--cluster", filters.clusters, clusters, len(clusters)),
-    ):
-        for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in known):
-                raise UsageError(f'{flag}: "{pattern}" matches none of {count} known{nearest(pattern, known)}')
-    for name in allow_exceed:
-        if name not in names:
-            words = "is not a policy, expected a policy's name"
-            raise UsageError(f'--allow-exceed: "{name}" {words}{nearest(name, names)}')
-        found = sorted(one.key for one in policies.federated if one.name == name)
-        if len(found) > 1:
-            raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')

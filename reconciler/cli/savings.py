@@ -41,7 +41,7 @@ class SavingsOptions(RunOptions):
     output: str = output_option("text", "json")
 
 
-@verb("savings", SavingsOptions, "path context", WORLD)
+@verb("savings", SavingsOptions, "path", "context", *WORLD)
 def savings_command(options: SavingsOptions) -> int:
     """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
 

@@ -60,7 +60,7 @@ class SnapshotOptions(RunOptions):
     snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
 
 
-@verb("snapshot", SnapshotOptions, "tick context", REQUESTS, "now quiet")
+@verb("snapshot", SnapshotOptions, "tick", "context", *REQUESTS, "now", "quiet")
 def snapshot_command(options: SnapshotOptions) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 

@@ -49,7 +49,7 @@ class StatusOptions(RunOptions):
     output: str = output_option("text", "json", "yaml", "html")
 
 
-@verb("status", StatusOptions, WORLD)
+@verb("status", StatusOptions, *WORLD)
 def status_command(options: StatusOptions) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
 
@@ -134,7 +134,7 @@ class HistoryOptions(FleetOptions):
     output: str = output_option("text", "json")
 
 
-@verb("history", HistoryOptions, WORLD)
+@verb("history", HistoryOptions, *WORLD)
 def history_command(options: HistoryOptions) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 

@@ -65,7 +65,7 @@ class SuggestOptions(RunOptions):
     )
 
 
-@verb("suggest", SuggestOptions, "path", REQUESTS, "now tick quiet")
+@verb("suggest", SuggestOptions, "path", *REQUESTS, "now", "tick", "quiet")
 def suggest_command(options: SuggestOptions) -> int:
     """Print an IdlingPolicy and a Calendar for the Services that nobody calls at certain hours, with their replay.
 

@@ -114,7 +114,7 @@ class InitOptions(RunOptions):
     overwrite: bool = option(f"Replace {FILE}.", default=False)
 
 
-@verb("init", InitOptions, "path now")
+@verb("init", InitOptions, "path", "now")
 def init_command(options: InitOptions) -> int:
     """Show what may be idled by the policies below PATH, and write production_test.yaml there.
 

@@ -35,7 +35,7 @@ class UninstallOptions(ByHandOptions):
     auto_approve: bool = auto_approve_option()
 
 
-@verb("uninstall", UninstallOptions, BY_HAND)
+@verb("uninstall", UninstallOptions, *BY_HAND)
 def uninstall_command(options: UninstallOptions) -> int:
     """Wake everything that was idled, give back what placement scaled, and remove all that runs wrote on the clusters.
 

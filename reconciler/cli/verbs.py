@@ -64,7 +64,6 @@ MODULES = {
     "history": "status",
     "import": "importing",
     "init": "test",
-    "restore": "wake",
     "show": "plan_file",
     "compile": "policies",
     "schema": "policies",
