@@ -25,7 +25,7 @@ from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
 from reconciler.report.change_words import name_of
 from reconciler.report.reason_words import common_zone
-from reconciler.workload_kinds import WorkloadKind, workload_kind
+from reconciler.workload_kinds import WorkloadKind, same_scalar, workload_kind
 from reconciler.world import victim_order
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -118,6 +118,8 @@ def _change(event: GivenFields, kind: WorkloadKind, now: datetime) -> Mapping[st
     replicas, fields = given(event.replicas), given(event.fields)
     if replicas is not None:
         value: Any = kind.value_at(replicas)
+        if replicas and kind.is_switch and same_scalar(value, kind.off):
+            value = "1"  # off without a value: any other one is on, as far as is known here
         for key in reversed(kind.replicas_path):
             value = {key: value}
         return value  # type: ignore[no-any-return]

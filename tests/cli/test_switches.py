@@ -380,3 +380,11 @@ def test_a_policy_test_says_that_it_is_off_and_that_a_hand_switches_it_on(desk):
     desk.write("policies/widgets_test.yaml", POLICY_TEST)
     said = desk.call("test", "policies")
     assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said
+
+
+def test_a_policy_test_switches_on_what_is_off_without_a_value(desk):
+    machine = an_object(SWITCHES["kubevirt.io", "VirtualMachine"], "w", value="Always")
+    put(desk, machine)
+    desk.write("policies/machines_test.yaml", POLICY_TEST.replace("Widget", "VirtualMachine"))
+    said = desk.call("test", "policies")
+    assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said
