@@ -18,7 +18,7 @@ METRICS = {
 }
 
 
-def told(folder: Folder) -> dict[str, dict[str, Any]]:
+def fleet_events(folder: Folder) -> dict[str, dict[str, Any]]:
     """Return the Events about the Fleet by their reason."""
     found: dict[str, dict[str, Any]] = {}
     for file in (folder.path / "snapshot").rglob("*.yaml"):
@@ -40,7 +40,7 @@ def told(folder: Folder) -> dict[str, dict[str, Any]]:
 def test_what_is_left_alone_is_told(quickstart: Folder, before: Any, reason: str, words: str) -> None:
     before(quickstart)
     assert quickstart.apply(NOW, "--fail-on", "", "--metrics-file", "metrics.prom").code == 0
-    [event] = told(quickstart).values()
+    [event] = fleet_events(quickstart).values()
     assert (event["reason"], event["type"], event["count"]) == (reason, "Warning", 1)
     assert event["metadata"]["namespace"] == event["involvedObject"]["namespace"] == "reconciler"
     assert words in event["message"]
@@ -48,12 +48,12 @@ def test_what_is_left_alone_is_told(quickstart: Folder, before: Any, reason: str
     assert METRICS[reason] in text.splitlines()
     assert [one for one in METRICS if METRICS[one] in text.splitlines()] == [reason]
     assert quickstart.apply(LATER, "--fail-on", "").code == 0
-    assert told(quickstart)[reason]["count"] == 2
+    assert fleet_events(quickstart)[reason]["count"] == 2
 
 
 def test_where_all_is_well_nothing_is_told(quickstart: Folder) -> None:
     assert quickstart.apply(NOW).code == 0
-    assert told(quickstart) == {}
+    assert fleet_events(quickstart) == {}
 
 
 def test_what_a_policy_only_observes_is_never_held_back(quickstart: Folder) -> None:
@@ -62,5 +62,5 @@ def test_what_a_policy_only_observes_is_never_held_back(quickstart: Folder) -> N
         path = quickstart.path / "policies" / file
         path.write_text(path.read_text().replace("spec:\n  selector:", "spec:\n  mode: Observe\n  selector:"))
     assert quickstart.apply(NOW, "--fail-on", "", "--metrics-file", "metrics.prom").code == 0
-    assert "HeldBack" not in told(quickstart)
+    assert "HeldBack" not in fleet_events(quickstart)
     assert "reconciler_held_back_workloads{" not in (quickstart.path / "metrics.prom").read_text()
