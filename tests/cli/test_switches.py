@@ -162,6 +162,16 @@ def test_who_switches_it_on_by_hand_keeps_it_on(desk):
     assert desk.plan("2026-11-26T23:30:00Z", "--detailed-exitcode").code == 0
 
 
+@pytest.mark.parametrize("power", ["{}", "null", "{level: [1]}"])
+def test_what_has_no_place_for_its_switch_any_more_is_released_once(desk, power):
+    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    desk.applied(EVENING)
+    edit(desk, "power:\n    level: 0", f"power: {power}")
+    assert "switched on by somebody" in desk.applied(NIGHT).out
+    assert desk.plan(MORNING, "--detailed-exitcode").code == 0
+    assert "previous-value" not in (desk.path / "snapshot" / "east" / "objects.yaml").read_text()
+
+
 def explained(desk: Folder) -> str:
     return desk.call(
         "explain", "east/dev/Widget/w", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT

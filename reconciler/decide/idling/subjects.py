@@ -138,10 +138,10 @@ class Scale(Struct, frozen=True):
     def _switched(self, switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
         return switch_change(switch, after, has_map=has_map) if self.hpa is None else scale_up_change(self.hpa, after)
 
-    def unchanged(self) -> FieldChange:
-        """Return a change that only tests that the scale is what was seen."""
+    def unchanged(self) -> tuple[FieldChange, ...]:
+        """Return the change that only tests that the scale is what was seen; none where it has no place any more."""
         seen = self.change_to(0)
-        return FieldChange(seen.path, seen.before, seen.before)
+        return () if self.written.no_place else (FieldChange(seen.path, seen.before, seen.before),)
 
 
 def switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:

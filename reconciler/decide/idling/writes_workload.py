@@ -245,7 +245,7 @@ def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
         choice,
         cause_of(choice, context, (_undo_reason(choice, undo),)),
         context,
-        changes=(subject.scale.unchanged(), *annotation_changes(annotations, wanted)),
+        changes=(*subject.scale.unchanged(), *annotation_changes(annotations, wanted)),
         event="IdlingContested" if is_contested(choice.subject, undo) else "",
     )
 
@@ -271,7 +271,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
     if found:
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
     cause = cause_of(choice, context, (changed, _handed_to(choice, record)))
-    changes = (scale.unchanged(), *annotation_changes(annotations, wanted))
+    changes = (*scale.unchanged(), *annotation_changes(annotations, wanted))
     return _decision(choice, cause, context, changes=changes)
 
 
@@ -295,7 +295,7 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     changes = annotation_changes(annotations, wanted)
     if not changes:
         return None
-    return _decision(choice, cause_of(choice, context), context, changes=(choice.subject.scale.unchanged(), *changes))
+    return _decision(choice, cause_of(choice, context), context, changes=(*choice.subject.scale.unchanged(), *changes))
 
 
 def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
@@ -311,8 +311,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         del wanted[SCALE_TIME]
     if stays_idle_as_before(cause, scale.written.annotations):
         del wanted[CAUSE]
-    change = scale.change_to(record.idled_to) if moved else scale.unchanged()
-    changes = (change, *annotation_changes(scale.written.annotations, wanted))
+    scaled = (scale.change_to(record.idled_to),) if moved else scale.unchanged()
+    changes = (*scaled, *annotation_changes(scale.written.annotations, wanted))
     if not moved:
         return _decision(choice, cause, context, changes=changes)
     return _decision(
