@@ -27,7 +27,7 @@ from reconciler.apply.live_workload import (
     set_costs,
 )
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
-from reconciler.decide.annotations import SPARED_COST, VICTIM_COST
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
 from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
@@ -245,7 +245,10 @@ def victim_costs(scale_down: ScaleDown) -> VictimCosts:
         uid=scale_down.live.workload.uid,
         before=task.before,
         after=task.after,
-        pods=tuple(MarkedPod(pod.name, pod.uid, pod.deletion_cost) for pod in pods),
+        # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
+        pods=tuple(
+            MarkedPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in pods
+        ),
         at=task.run.now,
         run=task.run.id,
         policy=task.settings.policy,

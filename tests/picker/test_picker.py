@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend
 from reconciler.cli.doctor_findings import ClusterCheck, picker_findings
 from reconciler.connection_settings import PickerAnswer
+from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.every_decrease import RECORD, record_text, replicas_in, seen_replicas
 from reconciler.decide.downscale.journal import JournalEntry, entry_text
 from reconciler.decide.freeze import freezes_text
@@ -27,7 +28,7 @@ from reconciler.picker.review import review_in
 from reconciler.policy.types import Freeze, Logarithm
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
-from tests.decide.downscale.world import PICKER, Counted, Killed, Picker, World, a_world
+from tests.decide.downscale.world import COST, LABEL, PICKER, Counted, Killed, Picker, World, a_world
 from tests.picker.reviews import a_review
 
 PODS = [{"days": days} for days in (12, 11, 10, 9, 8, 7)]
@@ -232,6 +233,32 @@ def test_too_late_writes_nothing(tmp_path: Path) -> None:
 
     assert reviewed(world, Slow(world.cluster), limit).result is Result.UNPICKED
     assert world.marked() == []
+
+
+class MarkedMeanwhile:
+    """A cluster on which another review marks a pod once more as soon as its entry is taken off the journal."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.name = world, world.cluster.name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world.cluster, name)
+
+    def write(self, write: Write) -> Any:
+        done = self.world.cluster.write(write)
+        if write.ref.kind == "ConfigMap" and any(one.op == "remove" for one in write.patch):
+            cost = PatchOperation("add", "/metadata/annotations", {COST: VICTIM_COST})
+            self.world.patch_pod("web-0", cost, PatchOperation("add", "/metadata/labels", {"app": "web", LABEL: "a"}))
+        return done
+
+
+@pytest.mark.parametrize("foreign", ["Skip", "Override"])
+def test_of_two_decreases_at_once_no_cost_stays(tmp_path: Path, foreign: str) -> None:
+    world = a_picked_world(tmp_path, target=None, on_foreign_cost=foreign)
+    reviewed(world)
+    reviewed(world, MarkedMeanwhile(world), after=4)
+    world.run(LATER)
+    assert (world.marked(), world.costs(), dict(world.journal())) == ([], {}, {})
 
 
 # What anybody in the cluster could send, and no API server would.
