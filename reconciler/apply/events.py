@@ -11,7 +11,7 @@ from reconciler.decide.annotations import CONTESTED, digest, format_time
 from reconciler.decide.decisions import EQUAL_PRIORITIES, Decision
 from reconciler.decide.idling.contested import advice_in
 from reconciler.model import ObjectRef, PatchOperation, Run, Write
-from reconciler.plan.effects import is_of_others
+from reconciler.plan.effects import is_read_by_others
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.types import Fleet
@@ -146,5 +146,5 @@ def _contested(decision: Decision) -> str:
     said = next((change.after for change in decision.changes if change.path == path), None)
     if not isinstance(said, str):
         return ""
-    scale = (one.path for one in decision.changes if one.path[:1] == ("spec",) or is_of_others(one.path))
+    scale = (one.path for one in decision.changes if is_read_by_others(one.path))
     return f"; {advice_in(said, decision.ref, next(scale, ()))}"

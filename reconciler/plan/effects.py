@@ -55,15 +55,15 @@ def effect_of(decision: Decision) -> Effect:
 
 def is_acted_on(change: FieldChange) -> bool:
     """Return whether somebody else than us acts on what changes: the spec, and annotations that are not ours."""
-    if change.before == change.after:
-        return False
-    return change.path[:1] == ("spec",) or is_of_others(change.path)
+    return is_read_by_others(change.path) and change.before != change.after
 
 
 @lru_cache(1024)  # a plan has the same few for each object
-def is_of_others(path: tuple[str, ...]) -> bool:
-    """Return whether `path` is that of an annotation that is not ours."""
-    return path[:2] == ("metadata", "annotations") and not path[-1].startswith(OUR_ANNOTATIONS)
+def is_read_by_others(path: tuple[str, ...]) -> bool:
+    """Return whether `path` is below the spec, or that of an annotation that is not ours."""
+    if path[:2] == ("metadata", "annotations"):
+        return not path[-1].startswith(OUR_ANNOTATIONS)
+    return path[:1] == ("spec",)
 
 
 def added(decision: Decision) -> int:
