@@ -60,7 +60,7 @@ class PickerOptions(RunOptions):
 
 @verb("picker", PickerOptions, "path", *SERVER)
 def picker_command(options: PickerOptions) -> int:
-    """Choose the pods that go when an autoscaler or a hand scales down what a DownscalePolicy selects.
+    """Choose the pods that go when an autoscaler or a person scales down what a DownscalePolicy selects.
 
     An admission webhook: it gives the chosen pods deletion costs before the decrease is stored, and admits every one.
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says.
