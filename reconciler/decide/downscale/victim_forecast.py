@@ -99,7 +99,7 @@ def with_victims(
             notices.append(Notice("victimOrder", str(decision.ref), strategy.note, decision.cause.policy))
         said = answers.get(decision.ref)
         beside = relatives(decision.ref.cluster).get(decision.ref) if decision.ref.kind == "ReplicaSet" else None
-        scale_down = _ScaleDown(decision, strategy, observed, costs(decision.ref.cluster), run, said, beside)
+        scale_down = _PlannedScaleDown(decision, strategy, observed, costs(decision.ref.cluster), run, said, beside)
         forecast = _forecast(scale_down)
         if isinstance(forecast, PodsQuestion):
             questions.append(forecast)
@@ -110,7 +110,7 @@ def with_victims(
     return tuple(done), tuple(sorted(set(questions))), tuple(dict.fromkeys(notices))
 
 
-class _ScaleDown(Struct, frozen=True):
+class _PlannedScaleDown(Struct, frozen=True):
     """One decrease, and what its victims depend on; `relatives` as in `siblings_in`."""
 
     decision: Decision
@@ -134,7 +134,7 @@ class _ScaleDown(Struct, frozen=True):
         return VictimForecast(certain=certain, strategy=strategy, count=self.decision.removed, note=note)
 
 
-def _forecast(scale_down: _ScaleDown) -> VictimForecast | PodsQuestion:
+def _forecast(scale_down: _PlannedScaleDown) -> VictimForecast | PodsQuestion:
     kind = workload_kind(scale_down.ref.kind)
     if kind.pods == "Ordinals":
         return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=True)
@@ -167,18 +167,18 @@ def picker_requests(
             continue
         observed = state.clusters[decision.ref.cluster]
         former = former_costs(observed, policies.fleet.namespace)
-        scale_down = _ScaleDown(decision, VictimStrategy(settings), observed, former, run)
+        scale_down = _PlannedScaleDown(decision, VictimStrategy(settings), observed, former, run)
         group = pod_group(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
         found[decision.ref] = picker_request(_selection(scale_down, group), settings.picker, decision.ref.namespace)
     return found
 
 
-def _selection(scale_down: _ScaleDown, group: PodGroup) -> VictimSelection:
+def _selection(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimSelection:
     rules = ranking_rules(scale_down.strategy.settings)
     return victim_selection(group, scale_down.target, now_ns=nanoseconds_at(scale_down.run), rules=rules)
 
 
-def _of_group(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
+def _of_group(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
     selection = _selection(scale_down, group)
     if not scale_down.strategy.chooses or not selection.open:
         return _predicted(scale_down, group)
@@ -191,7 +191,7 @@ def _of_group(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
 
 
 def _by_picker(
-    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, picker: PodPicker
+    selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown, picker: PodPicker
 ) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if scale_down.answer is None:
@@ -207,7 +207,7 @@ def _by_picker(
     return replace(_chosen(selection, group, scale_down, choice, rules), certain=False)
 
 
-def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> VictimForecast:
+def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
     foreign = of_strangers(foreign_costs(selection, selection.candidates)[0])
     always = of_strangers(foreign_costs(selection, ())[1])
@@ -225,7 +225,7 @@ def _before_picker(selection: VictimSelection, scale_down: _ScaleDown) -> Victim
     )
 
 
-def _predicted(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
+def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
     """Return the victims as the controller will choose them, whatever the policy's strategy is."""
     own_order = scale_down.ref.kind == "CloneSet"
     rules = RankingRules(logarithmic=not own_order)
@@ -255,7 +255,7 @@ def _predicted(scale_down: _ScaleDown, group: PodGroup) -> VictimForecast:
     )
 
 
-def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> VictimForecast:
+def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> VictimForecast:
     key = scale_down.strategy.settings.topology_key
     if "nodes" in scale_down.observed.unreadable:
         return scale_down.without_names("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
@@ -267,7 +267,7 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDow
     return _chosen(selection, group, scale_down, choice, [f"{_BALANCE}{key}"] * len(choice.pods))
 
 
-def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown) -> Sequence[str]:
+def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> Sequence[str]:
     """Return what puts each of the pods that are first in the order of the cut before the first one that stays."""
     rules, now_ns = ranking_rules(scale_down.strategy.settings), nanoseconds_at(scale_down.run)
     ranking = rank_victims(group.pods, selection.count, now_ns=now_ns, siblings=group.siblings, rules=rules)
@@ -275,7 +275,11 @@ def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _ScaleDow
 
 
 def _chosen(
-    selection: VictimSelection, group: PodGroup, scale_down: _ScaleDown, choice: ChosenVictims, rules: Sequence[str]
+    selection: VictimSelection,
+    group: PodGroup,
+    scale_down: _PlannedScaleDown,
+    choice: ChosenVictims,
+    rules: Sequence[str],
 ) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, each by its rule of `rules`.
 
@@ -297,11 +301,11 @@ def _chosen(
     )
 
 
-def _heeds_costs(scale_down: _ScaleDown) -> bool:
+def _heeds_costs(scale_down: _PlannedScaleDown) -> bool:
     return scale_down.strategy.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
 
 
-def _deferred(scale_down: _ScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
+def _deferred(scale_down: _PlannedScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
     return VictimForecast(
         certain=False, strategy=scale_down.strategy.settings.strategy, note=f"deferred: {why}", deferred=True
