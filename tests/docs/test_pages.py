@@ -54,6 +54,12 @@ def test_the_guide_says_that_weights_share_what_the_minimums_leave() -> None:
     assert said in (ROOT / "docs/how-to/spread-replicas.md").read_text()
 
 
+def test_the_menu_of_the_site_has_every_page() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f"{page}\n" not in menu] == []
+
+
 POLICIES = [
     pytest.param(block.text, id=f"{named(page)}: {block.text.partition('metadata:')[2].partition(chr(10))[0].strip()}")
     for page in PAGES
