@@ -50,10 +50,6 @@ class WorkerPool:
         self._threads = 0
         self._idle = 0
 
-    @property
-    def has_threads(self) -> bool:
-        return self._size > 0
-
     def submit(self, lane: str, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
         """Return the future result of `work`, which waits for its turn in `lane`.
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.backends.protocols import DEFAULTS, RequestSettings, Traffic, VictimOrder
+from reconciler.backends.protocols import DEFAULTS, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
 from reconciler.model import Pod
-from reconciler.observe.sources import Readers, Source
+from reconciler.observe.sources import Readers
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -26,23 +26,18 @@ from reconciler.worker_pool import WorkerPool
 if TYPE_CHECKING:
     from reconciler.backends.live import OnClusterRead
 
-_LIVE_READERS = 4
-
 
 class World(Struct, frozen=True):
     """`readers` are the threads in which clusters are read, locked and written, and how long that may take.
 
-    `origin` is "live" or "snapshot"; `traffic` says what was exchanged with each live cluster so far.
-
-    `warnings` gives what a person should know of the clusters, once they were read.
+    `origin` is "live" or "snapshot". `warnings` gives what a person should know of the clusters, once they were read.
     """
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, Backend]
     accesses: Mapping[str, Access]
     origin: str = "live"
     readers: Readers = field(default_factory=lambda: Readers(WorkerPool(0)))
     warnings: Callable[[], tuple[str, ...]] = tuple
-    traffic: Mapping[str, Callable[[], Traffic]] = field(default_factory=dict)
 
     def access(self, cluster: str) -> Access:
         """Return how `cluster` is written to.
@@ -57,7 +52,7 @@ class World(Struct, frozen=True):
     def noting_locks(self) -> World:
         """Return this world where who has the lock of a cluster is noted before that is read."""
 
-        def begin(name: str, source: Source) -> None:
+        def begin(name: str, source: Backend) -> None:
             self.accesses[name].lock.look()
             source.begin()
 
@@ -69,7 +64,11 @@ class World(Struct, frozen=True):
 
     def without(self, unreachable: Mapping[str, str]) -> World:
         """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""
-        gone = {name: Source(error=why) for name, why in unreachable.items() if name in self.sources}
+        gone = {
+            name: replace(self.sources[name], cluster=None, metrics=None, error=why)
+            for name, why in unreachable.items()
+            if name in self.sources
+        }
         return replace(self, sources={**self.sources, **gone})
 
 
@@ -114,12 +113,8 @@ def victim_order(now: Callable[[], datetime]) -> VictimOrder:
 
 def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> World:
     """Return the clusters, read and written by `readers`; `limit` is the run's by the clock of the clusters."""
-    at_once = _LIVE_READERS if readers.pool.has_threads else 1
     return World(
-        sources={
-            name: Source(found.cluster, found.metrics, found.error, at_once, found.reading, found.begin, found.end)
-            for name, found in opened.backends.items()
-        },
+        sources=opened.backends,
         accesses={
             name: access
             for name, found in opened.backends.items()
@@ -127,7 +122,6 @@ def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> 
         },
         readers=readers,
         warnings=opened.warnings,
-        traffic={name: found.traffic for name, found in opened.backends.items() if found.traffic is not None},
     )
 
 

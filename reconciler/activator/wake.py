@@ -14,6 +14,7 @@ from reconciler.apply.access import unlocked
 from reconciler.apply.events import event_manifest, event_write
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.apply.run import ActionRuns
+from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.pages import ReadBudget
@@ -44,7 +45,7 @@ from reconciler.model import (
 )
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
-from reconciler.observe.sources import Readers, Source
+from reconciler.observe.sources import Readers
 from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json_patch import patch_of
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
@@ -159,7 +160,7 @@ class Waker:
         self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
 
     def _observed(self, namespace: str) -> ObservedState:
-        sources = {CLUSTER: Source(self._view, workers=_READERS, begin=self._view.begin)}
+        sources = {CLUSTER: Backend(CLUSTER, self._view, begin=self._view.begin)}
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
     def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], str]) -> dict[str, str]:

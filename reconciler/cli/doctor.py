@@ -10,6 +10,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.cli.doctor_findings import (
     CHECKS,
     ClusterCheck,
@@ -35,7 +36,6 @@ from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode
 from reconciler.model import Run
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Source
 from reconciler.pipeline import isolated
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
@@ -88,7 +88,7 @@ def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[Cl
         PolicyError: the policies cannot be decided, on whatever clusters.
     """
     opened = options.live_backends(policies.fleet)
-    sources = {name: Source(found.cluster, None, found.error) for name, found in opened.items()}
+    sources = {name: Backend(name, found.cluster, error=found.error) for name, found in opened.items()}
     state = observe(policies, sources, scope=options.scope)
     decidable, desired = isolated(state, lambda state: decide(policies, state, Run(options.now)))
     selected = frozenset(one.ref for one in desired.explanations if one.selected)

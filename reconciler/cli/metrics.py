@@ -64,7 +64,8 @@ class RunMetrics:
     def measured(self) -> Measured:
         """Return everything so far; the time of the last success aside."""
         self._end_stage()
-        traffic = {} if self._world is None else {name: so_far() for name, so_far in self._world.traffic.items()}
+        sources = {} if self._world is None else self._world.sources
+        traffic = {name: found.traffic() for name, found in sources.items() if found.traffic is not None}
         return replace(self._measured, stages=dict(self._stages), traffic=traffic)
 
     def saved(self) -> tuple[SavedBefore, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import PODS, NoMetrics, Resource
@@ -27,7 +28,6 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, UsageError
 from reconciler.exit_codes import ExitCode
 from reconciler.observe.needed_objects import placed_names
-from reconciler.observe.sources import Source
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.policy.queries import render_query
@@ -128,7 +128,7 @@ def recorded(
     return recorders, replace(made, unknown={**made.unknown, **failures})
 
 
-def _noted(source: Source, recorder: Recorder) -> Source:
+def _noted(source: Backend, recorder: Recorder) -> Backend:
     metrics = RecordedMetrics(source.metrics or NoMetrics(), recorder)
     cluster = None if source.cluster is None else RecordedCluster(source.cluster, recorder)
     return replace(source, cluster=cluster, metrics=metrics)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access, unlocked
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.backend import Opened
+from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import AUTOSCALERS, MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
@@ -38,7 +38,7 @@ from reconciler.model import (
     Write,
 )
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Readers, Source
+from reconciler.observe.sources import Readers
 from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
 from reconciler.plan.model import Plan, pointer
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
@@ -239,15 +239,15 @@ class Simulation:
         return None if recorded is None else HeldMetrics(recorded)
 
     def _copied(self, opened: Opened) -> World:
-        sources: dict[str, Source] = {}
+        sources: dict[str, Backend] = {}
         accesses: dict[str, Access] = {}
         for name, backend in opened.backends.items():
             if not isinstance(backend.cluster, SnapshotCluster):
-                sources[name] = Source(error=backend.error or "is no snapshot")
+                sources[name] = Backend(name, error=backend.error or "is no snapshot")
                 continue
             cluster = MemoryCluster.copy_of(backend.cluster, victim_order(lambda: self._now))
             self._clusters[name] = cluster
-            sources[name] = Source(cluster, self._metrics(backend.metrics))
+            sources[name] = Backend(name, cluster, self._metrics(backend.metrics))
             limit = TimeLimit(clock=SettledClock())
             accesses[name] = unlocked(cluster, self._policies.fleet.namespace, limit, _HERE)
         return World(sources, accesses, "snapshot", Readers(_HERE))

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import (
     AUTOSCALERS,
     CONFIG_MAPS,
@@ -51,7 +52,7 @@ from reconciler.observe.needed_objects import (
     needed_objects,
     placed_names,
 )
-from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
+from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.queries import render_query
 from reconciler.policy.types import Fleet, PolicySet, Tenant
@@ -84,7 +85,7 @@ METRICS = "metrics"
 
 def observe(
     policies: PolicySet,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, Backend],
     tell: ReadProgress = no_progress,
     scope: Scope = EVERYTHING,
     readers: Readers | None = None,
@@ -103,7 +104,7 @@ class Observation:
     """
 
     def __init__(
-        self, policies: PolicySet, sources: Mapping[str, Source], tell: ReadProgress, scope: Scope, pool: WorkerPool
+        self, policies: PolicySet, sources: Mapping[str, Backend], tell: ReadProgress, scope: Scope, pool: WorkerPool
     ) -> None:
         self._policies = policies
         self._sources = sources
@@ -117,10 +118,11 @@ class Observation:
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
         for name in names:
-            source = sources.get(name, Source(error="not opened"))
+            source = sources.get(name, Backend(name, error="not opened"))
             self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted[name], self._told, pool))
         for name in names:
-            self._answers[name] = pool.submit(METRICS, partial(_ask, name, sources.get(name, Source()), policies))
+            metrics = sources[name].metrics if name in sources else None
+            self._answers[name] = pool.submit(METRICS, partial(_ask, name, metrics, policies))
 
     @property
     def asked(self) -> list[Future[Any]]:
@@ -148,7 +150,7 @@ class Observation:
         asked.cancel()
         for name in [name for name, one in self._clusters.items() if one is asked and name not in self._given_up]:
             self._given_up.add(name)
-            self._sources.get(name, Source()).reading.cut(TOO_SLOW)
+            self._sources[name].reading.cut(TOO_SLOW)
             self._tell(ReadStep(name, error=TOO_SLOW))
 
     def ended(self) -> ObservedState:
@@ -173,7 +175,7 @@ def _is_about_idling(one: Service | Endpoints) -> bool:
 
 
 def _read(
-    name: str, source: Source, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool
+    name: str, source: Backend, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool
 ) -> ObservedCluster | str:
     """Return what was read of one cluster, or why it is unknown."""
     found: ObservedCluster | str = source.error
@@ -203,15 +205,14 @@ _NOT_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=f"!{OF_DEPLOYMENT}")
 
 
 class _ClusterReader:
-    """Reads one cluster, `workers` lists side by side. What is forbidden is kept as unreadable; anything worse fails
+    """Reads one cluster, several lists side by side. What is forbidden is kept as unreadable; anything worse fails
     the cluster.
     """
 
-    def __init__(self, name: str, source: Source, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool) -> None:
+    def __init__(self, name: str, source: Backend, wanted: NeededObjects, tell: ReadProgress, pool: WorkerPool) -> None:
         assert source.cluster is not None
         self._name = name
         self._cluster = source.cluster
-        self._workers = source.workers
         self._wanted = wanted
         self._scope = wanted.scope
         self._tell = tell
@@ -273,7 +274,7 @@ class _ClusterReader:
     def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
         """Return the cluster's identity, and for each list its objects, or why it cannot be read."""
         parts: list[Callable[[], Any]] = [*(partial(self._list, one) for one in asked), self._identity]
-        *found, identity = self._pool.each(self._name, lambda part: part(), parts, self._workers)
+        *found, identity = self._pool.each(self._name, lambda part: part(), parts, LISTS_AT_ONCE)
         return identity, dict(zip(asked, found, strict=True))
 
     def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
@@ -352,12 +353,12 @@ class _ClusterReader:
             return ""
 
 
-def _ask(name: str, source: Source, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
+def _ask(name: str, metrics: MetricsSource | None, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
     """Return the answers of one cluster; each distinct query text is sent once."""
     texts = {key: render_query(key) for key in policies.query_keys(name)}
-    if source.metrics is None:
+    if metrics is None:
         return {key: QueryAnswer(error=NO_METRICS) for key in texts}
-    said = {text: _answer(source.metrics, text) for text in sorted(set(texts.values()))}
+    said = {text: _answer(metrics, text) for text in sorted(set(texts.values()))}
     return {key: said[text] for key, text in texts.items()}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import (
     ACTIVATOR_SELECTOR,
     LEASES,
@@ -36,7 +37,7 @@ from reconciler.model import (
     Workload,
     unreadable_pods_key,
 )
-from reconciler.observe.sources import TOO_SLOW, ListKey, Readers, Source
+from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
@@ -44,7 +45,7 @@ from reconciler.worker_pool import WorkerPool
 def answer(
     state: ObservedState,
     questions: Sequence[PodsQuestion],
-    sources: Mapping[str, Source],
+    sources: Mapping[str, Backend],
     readers: Readers | None = None,
     delayed: Callable[[], None] = lambda: None,
 ) -> ObservedState:
@@ -81,7 +82,7 @@ def answer(
 
 
 def with_activators_read(
-    state: ObservedState, names: Sequence[str], namespace: str, sources: Mapping[str, Source], readers: Readers
+    state: ObservedState, names: Sequence[str], namespace: str, sources: Mapping[str, Backend], readers: Readers
 ) -> ObservedState:
     """Return `state` with the activators of the clusters `names`, whose Leases are in `namespace`.
 
@@ -128,7 +129,7 @@ def _without_pods(observed: ObservedCluster, asked: Iterable[ObjectRef], why: st
 
 
 def _with_pods(
-    observed: ObservedCluster, source: Source, asked: Sequence[ObjectRef], pool: WorkerPool
+    observed: ObservedCluster, source: Backend, asked: Sequence[ObjectRef], pool: WorkerPool
 ) -> ObservedCluster:
     cluster = source.cluster
     assert cluster is not None
@@ -142,7 +143,7 @@ def _with_pods(
     lists = _pod_lists(observed, asked)
     owners = {one: _owner_list(one, observed) for one in lists} if observed.unlisted_replica_sets else {}
     every = [*lists, *owners.values()]
-    read = dict(zip(every, pool.each(observed.name, listed, every, source.workers), strict=True))
+    read = dict(zip(every, pool.each(observed.name, listed, every, LISTS_AT_ONCE), strict=True))
     workloads = {one.ref: one for one in observed.workloads}
     workloads |= {one.ref: one for key in owners.values() for one in read[key] if isinstance(one, Workload)}
     observed = replace(observed, workloads=tuple(workloads.values()))

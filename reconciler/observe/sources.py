@@ -1,4 +1,4 @@
-"""What a cluster is read through, the threads that read it, and the time limit."""
+"""The lists that are asked for, the threads that read clusters, and the time limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.backends.protocols import Cluster, MetricsSource, Resource
+from reconciler.backends.protocols import Resource
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
@@ -18,23 +18,10 @@ READ_SECONDS = 120.0
 READ_DELAY_SECONDS = 5.0
 """How long a run waits for a cluster before wakes on the others stop waiting with it."""
 
+LISTS_AT_ONCE = 4
+"""How many lists of one cluster are read side by side."""
+
 TOO_SLOW = "its reading took longer than it may in this run"
-
-
-class Source(Struct, frozen=True):
-    """What one cluster is read through. `error` set: it could not even be opened, the others are None then.
-
-    `workers` is how many of its lists are read side by side. `reading` is cut when nobody waits for its answers any
-    more, `begin` is called when a reading begins, `end` when it is over.
-    """
-
-    cluster: Cluster | None = None
-    metrics: MetricsSource | None = None
-    error: str = ""
-    workers: int = 1
-    reading: TimeLimit = field(default_factory=TimeLimit)
-    begin: Callable[[], None] = lambda: None
-    end: Callable[[], None] = lambda: None
 
 
 class ListKey(Struct, frozen=True):

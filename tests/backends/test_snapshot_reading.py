@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import (
     AUTOSCALERS,
     ENDPOINT_SLICES,
@@ -28,7 +29,6 @@ from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition, FieldWriter, Pod
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Source
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
 from tests.builders import a_fleet, a_policy_set
@@ -423,7 +423,7 @@ def test_a_folder_is_looked_at_once_for_all_lists_of_a_reading(tmp_path: Path, m
     cluster = a_snapshot_cluster(tmp_path, {"web.json": json.dumps(a_manifest())})
     looks: list[Path] = []
     monkeypatch.setattr(object_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
-    sources = {"east": Source(cluster, begin=cluster.begin, end=cluster.end)}
+    sources = {"east": Backend("east", cluster, begin=cluster.begin, end=cluster.end)}
     for replicas in (3, 5):
         a_folder(tmp_path, {"web.json": json.dumps(a_manifest(replicas=replicas))})
         looks.clear()

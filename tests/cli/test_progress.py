@@ -18,7 +18,6 @@ from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
 from reconciler.cli.run_options import RunOptions
 from reconciler.observe.clusters import ReadStep, observe
-from reconciler.observe.sources import Source
 from reconciler.pipeline import Stage
 from reconciler.policy.load import read_policies
 from tests.report.plans import a_plan, a_wake, an_idle
@@ -130,9 +129,8 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_reading_tells_each_list_and_how_each_cluster_ended(quickstart: Folder) -> None:
     policies = read_policies(str(quickstart.path / "policies"))
     opened = open_snapshot(quickstart.path / "snapshot", ["eu-west", "us-east"], lambda pods, count, _: pods[:count])
-    sources = {name: Source(one.cluster, one.metrics, one.error) for name, one in opened.backends.items()}
     steps: list[ReadStep] = []
-    state = observe(policies, sources, steps.append)
+    state = observe(policies, opened.backends, steps.append)
     ends = {step.cluster: step.error for step in steps if not step.what}
     assert ends == {"eu-west": "", "us-east": "", "ap-south": "not opened"}
     for name in ("eu-west", "us-east"):

@@ -14,11 +14,11 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.backends.backend import Backend
 from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
 from reconciler.exit_codes import ExitCode, FailOn
-from reconciler.observe.sources import Source
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
@@ -156,7 +156,7 @@ def opened(folder: Path, faults: Faults | None = None, bad: str = "north") -> tu
     if faults is not None:
         accesses[bad] = _with_faults(accesses[bad], faults)
         source = sources[bad]
-        sources[bad] = Source(faults.of(source.cluster), faults.of(source.metrics), "", source.workers)
+        sources[bad] = Backend(bad, faults.of(source.cluster), faults.of(source.metrics))
     return policies, replace(world, sources=sources, accesses=accesses)
 
 

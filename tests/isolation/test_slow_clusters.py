@@ -48,8 +48,7 @@ def is_woken(folder: Path) -> bool:
 
 def run(folder: Path, faults: Faults, readers: Readers, **control: Any):
     policies, world = fleet.opened(folder, faults, SICK)
-    sources = {name: replace(source, workers=4) for name, source in world.sources.items()}
-    return fleet.run(policies, replace(world, sources=sources, readers=readers), **control)
+    return fleet.run(policies, replace(world, readers=readers), **control)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_cluster_whose_reading_takes_too_long_is_unknown_and_given_up(only: st
     reading = TimeLimit()
     faults = Faults(0, lambda _: ends.wait(60), lasts=True, only=only)
     policies, world = fleet.opened(folder, faults, SICK)
-    sources = {**world.sources, SICK: replace(world.sources[SICK], workers=4, reading=reading)}
+    sources = {**world.sources, SICK: replace(world.sources[SICK], reading=reading)}
     readers = Readers(WorkerPool(), seconds=1)
     code, applied = fleet.run(policies, replace(world, sources=sources, readers=readers))
     ends.set()
@@ -149,7 +148,7 @@ def test_more_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Path) ->
 
     policies, world = fleet.opened(folder)
     sources = {
-        name: replace(one, cluster=Counted(one.cluster), metrics=Counted(one.metrics), workers=4)
+        name: replace(one, cluster=Counted(one.cluster), metrics=Counted(one.metrics))
         for name, one in world.sources.items()
     }
     pool = WorkerPool(size=16)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
@@ -17,7 +18,7 @@ from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.observe.sources import Readers, Source
+from reconciler.observe.sources import Readers
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_fleet
@@ -86,9 +87,9 @@ def clusters(tmp_path: Path) -> dict[str, Asked]:
     return {name: Asked(SnapshotCluster(Store(tmp_path / name, name), controllers_order)) for name in CLUSTERS}
 
 
-def answered(clusters: dict[str, Asked], asked: Sequence[ObjectRef], *, workers: int) -> ObservedState:
-    sources: dict[str, Source] = {name: Source(found, workers=workers) for name, found in clusters.items()}  # type: ignore[arg-type]
-    readers = Readers(WorkerPool(0 if workers == 1 else 64))
+def answered(clusters: dict[str, Asked], asked: Sequence[ObjectRef], *, threads: int) -> ObservedState:
+    sources = {name: Backend(name, found) for name, found in clusters.items()}
+    readers = Readers(WorkerPool(threads))
     state = observe(PolicySet(fleet=a_fleet(*CLUSTERS)), sources, readers=readers)
     return answer(state, [PodsQuestion(one) for one in asked], sources, readers)
 
@@ -97,7 +98,7 @@ def pods_of(state: ObservedState) -> dict[ObjectRef, list[str]]:
     return {one: [pod.name for pod in pods] for found in state.clusters.values() for one, pods in found.pods.items()}
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, id="one by one"), pytest.param(4, id="side by side")])
+@pytest.mark.parametrize("threads", [pytest.param(0, id="one by one"), pytest.param(64, id="side by side")])
 @pytest.mark.parametrize(
     ("asked", "lists"),
     [
@@ -109,9 +110,9 @@ def pods_of(state: ObservedState) -> dict[ObjectRef, list[str]]:
     ],
 )
 def test_only_what_is_asked_for_is_listed(
-    clusters: dict[str, Asked], asked: list[ObjectRef], lists: list[tuple[str, str]], workers: int
+    clusters: dict[str, Asked], asked: list[ObjectRef], lists: list[tuple[str, str]], threads: int
 ) -> None:
-    state = answered(clusters, asked, workers=workers)
+    state = answered(clusters, asked, threads=threads)
     assert sorted(clusters["east"].pods) == lists
     assert clusters["west"].pods == []
     assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in asked}
@@ -124,13 +125,13 @@ def test_clusters_and_namespaces_are_asked_side_by_side(clusters: dict[str, Aske
     all_four = threading.Barrier(len(CLUSTERS) * len(NAMESPACES))
     for found in clusters.values():
         found.met = lambda: all_four.wait(timeout=60)
-    state = answered(clusters, EVERYTHING, workers=2)
+    state = answered(clusters, EVERYTHING, threads=64)
     assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING}
     assert list(state.clusters) == list(CLUSTERS)
 
 
 def test_files_are_read_without_threads(clusters: dict[str, Asked]) -> None:
-    answered(clusters, EVERYTHING, workers=1)
+    answered(clusters, EVERYTHING, threads=0)
     assert {one for found in clusters.values() for one in found.threads} == {threading.get_ident()}
 
 
@@ -139,7 +140,7 @@ def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[s
         raise UnreachableError("west: list pods: no answer")
 
     clusters["west"].met = gone
-    state = answered(clusters, EVERYTHING, workers=2)
+    state = answered(clusters, EVERYTHING, threads=64)
     keys = [f"pods of {inside}/Deployment/{name}" for inside in NAMESPACES for name in NAMES]
     assert state.clusters["west"].unreadable == dict.fromkeys(keys, "west: list pods: no answer")
     assert list(state.clusters["west"].unreadable) == keys
@@ -168,7 +169,7 @@ def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: 
         ]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
     cluster = Listed(SnapshotCluster(Store(folder, "east"), controllers_order))
-    sources: dict[str, Source] = {"east": Source(cluster)}  # type: ignore[arg-type]
+    sources = {"east": Backend("east", cluster)}
     state = observe(PolicySet(fleet=a_fleet("east")), sources)
     cluster.lists.clear()
     services = [ObjectRef("east", inside, "Service", "web") for inside in names]

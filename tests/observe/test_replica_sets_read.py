@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import REPLICA_SETS
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer
-from reconciler.observe.sources import Source
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.types import PolicySet
 from tests.builders import (
@@ -71,7 +71,7 @@ def a_cluster(*more: dict[str, Any]) -> Asked:
 
 
 def observed(cluster: Asked, policies: PolicySet, scope: Scope = EVERYTHING) -> ObservedState:
-    return observe(replace(policies, fleet=a_fleet("east")), {"east": Source(cluster)}, scope=scope)
+    return observe(replace(policies, fleet=a_fleet("east")), {"east": Backend("east", cluster)}, scope=scope)
 
 
 def names(state: ObservedState) -> list[str]:
@@ -144,7 +144,7 @@ def test_who_wants_everything_gets_it() -> None:
 
 def test_those_of_a_deployment_are_listed_with_its_pods() -> None:
     cluster = a_cluster(an_object("Pod", "web-1-a", "ReplicaSet"))
-    state = answer(observed(cluster, NIGHTLY), [PodsQuestion(WEB)], {"east": Source(cluster)})
+    state = answer(observed(cluster, NIGHTLY), [PodsQuestion(WEB)], {"east": Backend("east", cluster)})
     assert [pod.name for pod in state.clusters["east"].pods[WEB]] == ["web-1-a"]
     assert names(state) == ["alone", "web", "web-1"]
     assert cluster.lists == [OTHERS, f"app=web,{OF_DEPLOYMENTS}"]

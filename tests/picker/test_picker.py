@@ -21,7 +21,6 @@ from reconciler.errors import PickerError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import EVERYTHING
-from reconciler.observe.sources import Source
 from reconciler.picker.picker import Picker as Webhook
 from reconciler.picker.picker import Result, Verdict
 from reconciler.picker.review import review_in
@@ -340,7 +339,7 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, stored: bool) -> No
 
 
 def seen(world: World) -> tuple[list[str], dict[str, int]]:
-    state = observe(world.policies, {"east": Source(world.cluster)})
+    state = observe(world.policies, {"east": Backend("east", world.cluster)})
     found = seen_replicas(world.policies, state, (), a_run(), whole=True)
     return [one.message for each in found for one in each.decreases], {
         uid: count for each in found for uid, count in replicas_in(each.after).items()
@@ -382,7 +381,7 @@ def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
 )
 def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, words: str) -> None:
     world = a_picked_world(tmp_path, lets_in=label, target=None)
-    observed = observe(world.policies, {"east": Source(world.cluster)})
+    observed = observe(world.policies, {"east": Backend("east", world.cluster)})
 
     def check() -> list[Any]:
         backend = Backend(name="east", cluster=world.cluster, metrics=None)
@@ -390,7 +389,7 @@ def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, wo
 
     assert check() == []
     webhook(world).begin(TimeLimit(60))
-    observed = observe(world.policies, {"east": Source(world.cluster)})
+    observed = observe(world.policies, {"east": Backend("east", world.cluster)})
     [found] = check()
     assert (found.check, found.state, bool(found.todo)) == ("picker", state, not label)
     assert words in found.text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.decode.objects import shape_of
 from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
@@ -18,7 +19,6 @@ from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX, status_name
 from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Source
 from reconciler.plan.digest import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
@@ -51,7 +51,7 @@ def observed(folder: Path, *names: str) -> ObservedState:
     documents = [*(namespace(name) for name in ("kube-system", "reconciler")), *map(manifest, names)]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
     return observe(
-        PolicySet(fleet=a_fleet()), {"east": Source(SnapshotCluster(Store(folder, "east"), controllers_order))}
+        PolicySet(fleet=a_fleet()), {"east": Backend("east", SnapshotCluster(Store(folder, "east"), controllers_order))}
     )
 
 

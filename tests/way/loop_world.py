@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import OutcomeStatus
+from reconciler.backends.backend import Backend
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer
@@ -29,7 +30,7 @@ from reconciler.model import (
     Workload,
     Write,
 )
-from reconciler.observe.sources import Readers, Source
+from reconciler.observe.sources import Readers
 from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
@@ -218,7 +219,7 @@ class LoopWorld:
         self._made = 0
         guarded = {name: Guarded(self, name) for name in CLUSTERS}
         self._world = World(
-            {name: Source(one, Requests(self)) for name, one in guarded.items()},  # type: ignore[arg-type]
+            {name: Backend(name, one, Requests(self)) for name, one in guarded.items()},
             {name: self._access(one) for name, one in guarded.items()},
             "snapshot",
             Readers(_HERE),

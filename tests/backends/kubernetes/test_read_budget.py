@@ -14,6 +14,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.decode.wire import Object
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes import auth
@@ -33,7 +34,6 @@ from reconciler.errors import (
 )
 from reconciler.model import EVERY_KIND
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Source
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.test_auth import a_kubeconfig
@@ -243,7 +243,7 @@ def test_an_object_that_is_too_large_makes_its_namespace_unknown_and_no_other(
         end = start + limit
         return {"metadata": {"continue": str(end) if end < len(items) else ""}, "items": items[start:end]}
 
-    sources = {"east": Source(a_cluster(httpserver, tmp_path, answer))}
+    sources = {"east": Backend("east", a_cluster(httpserver, tmp_path, answer))}
     place = Place("fleet")
     fleet = Fleet(
         name="f",

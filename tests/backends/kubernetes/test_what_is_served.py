@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, Resource, workloads_of
 from reconciler.errors import MalformedAnswerError, UnreachableError
 from reconciler.model import EVERY_KIND, unreadable_key
 from reconciler.observe.clusters import observe
-from reconciler.observe.sources import Source
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.kubernetes.live import opened, requests_to
 from tests.builders import a_fleet, a_policy_set
@@ -198,7 +198,7 @@ def test_a_custom_kind_that_fails_leaves_the_one_it_is_called_like_readable(
     """As where the conversion webhook of the custom kind fails."""
     create(served.api, [a_service("web")], api_namespace)
     proxy.rule(faults.answer(500, retry_after=0), matching=at(f"/apis/{GROUP}/v1alpha1/services"), times=None)
-    source = Source(opened(proxy.kubeconfig("east"), timeout=2))
+    source = Backend("east", opened(proxy.kubeconfig("east"), timeout=2))
     found = observe(a_policy_set(a_fleet("east")), {"east": source}).clusters["east"]
     assert list(found.unreadable) == ["services.served.example"]
     assert (api_namespace, "web") in [(one.ref.namespace, one.ref.name) for one in found.services]

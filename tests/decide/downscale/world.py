@@ -13,6 +13,7 @@ import yaml
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import ActionRuns
+from reconciler.backends.backend import Backend
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -27,7 +28,6 @@ from reconciler.errors import NotFoundError, PickerError
 from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.observe.sources import Source
 from reconciler.plan.build import in_order, numbered_actions
 from reconciler.policy.types import (
     DownscalePolicy,
@@ -165,7 +165,7 @@ class World:
         return decisions, runs.outcomes()
 
     def decided(self, run: Run, cluster: Any = None) -> tuple[Decision, ...]:
-        sources = {"east": Source(cluster or self.cluster)}
+        sources = {"east": Backend("east", cluster or self.cluster)}
         state = observe(self.policies, sources)
         desired = decide_recovery(self.policies.fleet, state, run)
         desired = desired.joined(decide_downscale(self.policies, state, run, NOTHING, NOTHING))
