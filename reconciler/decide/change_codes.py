@@ -7,12 +7,14 @@ Each job finds what would change its own decisions: idling in `idling/change_if.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import format_time
 from reconciler.decide.reasons import Code, filled, json_values
 from reconciler.model import NOTHING
 
@@ -21,7 +23,7 @@ class ChangeIfCode(Code):
     """What would change a decision."""
 
     AT = "At", "it is {at:edge} or later"
-    AFTER = "After", "it is {at:edge} or later"
+    AFTER = "After", "it is {at:edge} or later", "it is {at:edge} or later (in {at:age})"
     WINDOW = "Window", "there is a window of {calendar}"
     ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
     END = "End", "there is an end of {calendar}"
@@ -106,6 +108,49 @@ def all_known(changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
     """Return `changes` as one, None where one of them is not known."""
     found = tuple(changes)
     return None if None in found else joint_change(ChangeIfCode.ALL, found)
+
+
+def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> ChangeIf | None:
+    """Return what ends several causes, where each of `changes` ends one; None where that is not known.
+
+    Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
+    then it takes the removal of the annotation with the time.
+    """
+    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
+    if None in in_time:
+        return None
+    known = [one for one in in_time if one is not None]
+    latest = max((one for one in known if is_time(one)), key=_at, default=None)
+    windows = [one for one in known if one.code is ChangeIfCode.AT]
+    if latest is not None and any(_at(one) >= _at(latest) for one in windows):
+        latest = None
+    later = [one for one in known if one not in windows or latest is None]
+    return joint_change(ChangeIfCode.ALL, (latest, *(one for one in later if not is_time(one))))
+
+
+def _at(change: ChangeIf) -> str:
+    return str(change.values["at"])
+
+
+def _parts_of(change: ChangeIf | None) -> tuple[ChangeIf | None, ...]:
+    return change.parts if change is not None and change.code is ChangeIfCode.ALL else (change,)
+
+
+def _in_time(change: ChangeIf | None, ends: datetime | None) -> ChangeIf | None:
+    if change is None or ends is None or not is_time(change) or change.values["at"] < format_time(ends):
+        return change
+    values = change.values
+    return change_if(ChangeIfCode.ANNOTATION_REMOVED, **{**values, "at": None}) if "annotation" in values else None
+
+
+def is_time(change: ChangeIf | None) -> bool:
+    """Return whether `change` is only a matter of time."""
+    return change is not None and change.code is ChangeIfCode.AFTER
+
+
+def after(at: datetime, annotation: str = "") -> ChangeIf:
+    """Return that it changes by itself once `at` is over, which `annotation` says if it is one."""
+    return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
 class ChangeIfWhenAsked(partial["ChangeIf | None"]):

@@ -13,8 +13,8 @@ from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
-from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
+from reconciler.decide.idling.settled_workloads import Settled
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about

@@ -1,7 +1,8 @@
 """Why something is decided: codes of a closed list, with values.
 
-The texts here are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better
-at any time, so nothing compares them, or reads anything out of them. `report/reason_words` has what people read.
+The texts are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better at any
+time, so nothing compares them, or reads anything out of them. What people read has ages, and times in their zone:
+`report/reason_words.py` fills these in.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ PREPOSITIONS = {"ago": "at ", "since": "since "}
 class Code(StrEnum):
     """A code, and the template of its text: `{name}` is a value, `{name:form}` one in a form, and what stands in
     brackets is left out where a value in it is absent. A text that ends with a colon goes on with the next reason.
+    The third is what people read, where that is not the text.
     """
 
     text: str
+    words: str
 
-    def __new__(cls, code: str, text: str) -> Code:
+    def __new__(cls, code: str, text: str, words: str = "") -> Code:
         member = str.__new__(cls, code)
         member._value_ = code
         member.text = text
+        member.words = words or text
         return member
 
 
@@ -41,14 +45,30 @@ class ReasonCode(Code):
     """Why something is decided."""
 
     # what the criteria of an IdlingPolicy say
-    METRIC_IDLE = "MetricIdle", "[{name} ]{value} at most {atMost}[ in {window}]"
-    METRIC_BUSY = "MetricBusy", "[{name} ]{value} above {atMost}[ in {window}]"
-    METRIC_UNKNOWN = "MetricUnknown", "{name} unknown[ in {window}]:"
-    WAKE_WHEN_TRUE = "WakeWhenTrue", "wakeWhen {value} above {above} in {window}"
-    WAKE_WHEN_UNKNOWN = "WakeWhenUnknown", "wakeWhen unknown in {window}:"
-    IN_DOWNTIME = "InDowntime", "schedule {calendar} {until:until}"
-    OUTSIDE_DOWNTIME = "OutsideDowntime", "schedule {calendar} closed until {until:edge}[ ({exception})]"
-    DOWNTIME_OVER = "DowntimeOver", "schedule {calendar} is over[ ({exception})]"
+    METRIC_IDLE = (
+        "MetricIdle",
+        "[{name} ]{value} at most {atMost}[ in {window}]",
+        "{name:metric} {value}, idle at <= {atMost}[ ({window})]",
+    )
+    METRIC_BUSY = (
+        "MetricBusy",
+        "[{name} ]{value} above {atMost}[ in {window}]",
+        "{name:metric} {value}, idle at <= {atMost}[ ({window})]",
+    )
+    METRIC_UNKNOWN = "MetricUnknown", "{name} unknown[ in {window}]:", "{name}:"
+    WAKE_WHEN_TRUE = (
+        "WakeWhenTrue",
+        "wakeWhen {value} above {above} in {window}",
+        "wakeWhen {value} > {above} ({window})",
+    )
+    WAKE_WHEN_UNKNOWN = "WakeWhenUnknown", "wakeWhen unknown in {window}:", "wakeWhen:"
+    IN_DOWNTIME = "InDowntime", "schedule {calendar} {until:until}", "{calendar} {until:until}"
+    OUTSIDE_DOWNTIME = (
+        "OutsideDowntime",
+        "schedule {calendar} closed until {until:edge}[ ({exception})]",
+        "{calendar} starts {until:edge}[ ({exception})]",
+    )
+    DOWNTIME_OVER = "DowntimeOver", "schedule {calendar} is over[ ({exception})]", "{calendar} is over[ ({exception})]"
     OUTSIDE_UPTIME = "OutsideUptime", "outside uptime {calendar} {until:until}[ ({exception})]"
     IN_UPTIME = "InUptime", "in uptime {calendar} {until:until}[ ({exception})]"
     UPTIME_EXCEPTION = "UptimeException", "exception to uptime {calendar} {until:until}[ ({exception})]"
@@ -76,7 +96,11 @@ class ReasonCode(Code):
     OBSERVES = "Observes", "it only observes"
     OBSERVED_ONLY = "ObservedOnly", "{object} is only observed by {policies}[ through {services}]"
     OTHER_POLICY = "OtherPolicy", "but {policies}:"
-    POLICY_REMOVED = "PolicyRemoved", "its policy was removed[ (onDelete: {onDelete})]"
+    POLICY_REMOVED = (
+        "PolicyRemoved",
+        "its policy was removed[ (onDelete: {onDelete})]",
+        "policy removed[ (onDelete: {onDelete})]",
+    )
     CHANGED_BY_IDLING = "ChangedByIdling", "{policy} changes it in this run"
     NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
     NOT_NAMED = "NotNamed", "preferences.clusters names neither {cluster} nor *"
@@ -122,7 +146,7 @@ class ReasonCode(Code):
     SET_BY_OTHERS = "SetByOthers", "{annotation} is set by another writer"
     MIN_AWAKE = "MinAwake", "awake {since:since}, less than minAwake"
     MIN_AGE = "MinAge", "created {at:ago}, younger than minAge"
-    KEPT_AWAKE = "KeptAwake", "kept awake until {until:edge}"
+    KEPT_AWAKE = "KeptAwake", "kept awake until {until:edge}", "kept awake for another {until:age}"
     AT_IDLE_REPLICAS = "AtIdleReplicas", "already at or below idleReplicas"
     DOWN_WITHOUT_RECORD = "DownWithoutRecord", "already at or below idleReplicas, without a record"
     SWITCHED_OFF = "SwitchedOff", "switched off already, without a record"
@@ -139,9 +163,9 @@ class ReasonCode(Code):
     FOREIGN = "Foreign", "was idled by {by}"
 
     # why an object is woken, released or repaired
-    WAKE_REQUESTED = "WakeRequested", "wake requested {at:ago}"
-    NEED_PODS = "NeedPods", "NeedPods {at:ago}"
-    WAKE_DUE = "WakeDue", "due {due:since}"
+    WAKE_REQUESTED = "WakeRequested", "wake requested {at:ago}", "requested {at:ago}"
+    NEED_PODS = "NeedPods", "NeedPods {at:ago}", "NeedPods Event {at:ago}"
+    WAKE_DUE = "WakeDue", "due {due:since}", "due {due:ago}"
     WAKE_IN_PROGRESS = "WakeInProgress", "wake in progress"
     WAKE_DEFERRED = "WakeDeferred", "deferred to the next run (perRun {perRun} of wake group {group})"
     IDLE_REPLICAS_TOO_HIGH = "IdleReplicasTooHigh", "idleReplicas is {idleReplicas}, it had {replicas}"
@@ -186,12 +210,16 @@ class ReasonCode(Code):
     STEPS = "Steps", "{steps}:"
     MINIMUMS_FIRST = "MinimumsFirst", "weights share what the minimums leave, {left} of {total}"
     CAPACITY = "Capacity", "capacity {capacity}"
-    WAITING = "Waiting", "{waitingReplicas} waiting"
+    WAITING = "Waiting", "{waitingReplicas} waiting", "{waitingReplicas} pending (waitingReplicas)"
     LAGGING = "Lagging", "lagging: receives no replicas until all of its pods run"
     NOT_AVAILABLE = "NotAvailable", "{replicas} placed, not available"
     MOVES_LATER = "MovesLater", "{replicas} more move once as many are available elsewhere"
     WRITE_REFUSED_ONCE = "WriteRefusedOnce", "refused once: {error}"
-    WRITE_REFUSED = "WriteRefused", "refused {count} times in a row[, tried again at {retryAfter:edge}]: {error}"
+    WRITE_REFUSED = (
+        "WriteRefused",
+        "refused {count} times in a row[, tried again at {retryAfter:edge}]: {error}",
+        "refused {count} times in a row[, retried in {retryAfter:age}]: {error}",
+    )
     DRAINING = "Draining", "draining"
     LEAVING = "Leaving", "leaving"
     FITS_NOWHERE_ELSE = "FitsNowhereElse", "keeps {replicas} because the other clusters are full"
@@ -210,7 +238,7 @@ class ReasonCode(Code):
     PAUSED = "Paused", "paused"
 
     # what else placement writes
-    ADOPTED = "Adopted", "adopted, it was not ours"
+    ADOPTED = "Adopted", "adopted, it was not ours", "not managed by this Fleet before"
     TEMPLATE_DIFFERS = "TemplateDiffers", "template differs at {fields}; its {replicas} pods keep the old one"
     SELECTOR_DIFFERS = "SelectorDiffers", "selector differs; its {replicas} pods keep running"
     REPLACES = "Replaces", "replaces the one deleted because its selector differs"
@@ -225,8 +253,8 @@ class ReasonCode(Code):
     RECORDS_MOVE = "RecordsMove", "the records move to another cluster"
 
     # what a DownscalePolicy wants, and what keeps it from that
-    TARGET = "Target", "the target is {replicas}"
-    QUERY = "Query", "the query returns {value}"
+    TARGET = "Target", "the target is {replicas}", "target {replicas}"
+    QUERY = "Query", "the query returns {value}", "query {value}"
     AT_LEAST = "AtLeast", "at least {min}"
     AT_MOST = "AtMost", "at most {max}"
     QUERY_UNKNOWN = "QueryUnknown", "its query is unknown:"

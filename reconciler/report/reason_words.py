@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any
@@ -11,35 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, filled, phrase_parts, stable
+from reconciler.decide.change_codes import ChangeIf
+from reconciler.decide.reasons import Reason, Reasons, filled, phrase_parts, stable
 from reconciler.untrusted_text import one_line
 
 _STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_METRIC = "{name:metric} {value}, idle at <= {atMost}[ ({window})]"
-_WORDS: Mapping[ReasonCode | ChangeIfCode, str] = {
-    ReasonCode.METRIC_IDLE: _METRIC,
-    ReasonCode.METRIC_BUSY: _METRIC,
-    ReasonCode.METRIC_UNKNOWN: "{name}:",
-    ReasonCode.WAKE_WHEN_TRUE: "wakeWhen {value} > {above} ({window})",
-    ReasonCode.WAKE_WHEN_UNKNOWN: "wakeWhen:",
-    ReasonCode.IN_DOWNTIME: "{calendar} {until:until}",
-    ReasonCode.OUTSIDE_DOWNTIME: "{calendar} starts {until:edge}[ ({exception})]",
-    ReasonCode.DOWNTIME_OVER: "{calendar} is over[ ({exception})]",
-    ReasonCode.KEPT_AWAKE: "kept awake for another {until:age}",
-    ReasonCode.WAKE_REQUESTED: "requested {at:ago}",
-    ReasonCode.NEED_PODS: "NeedPods Event {at:ago}",
-    ReasonCode.WAKE_DUE: "due {due:ago}",
-    ReasonCode.POLICY_REMOVED: "policy removed[ (onDelete: {onDelete})]",
-    ReasonCode.WRITE_REFUSED: "refused {count} times in a row[, retried in {retryAfter:age}]: {error}",
-    ReasonCode.WAITING: "{waitingReplicas} pending (waitingReplicas)",
-    ReasonCode.ADOPTED: "not managed by this Fleet before",
-    ReasonCode.TARGET: "target {replicas}",
-    ReasonCode.QUERY: "query {value}",
-    ChangeIfCode.AFTER: "it is {at:edge} or later (in {at:age})",
-}
-"""What people read, where that is not the text that is stored."""
 
 
 def weekday_and_time(at: datetime, zone: tzinfo) -> str:
@@ -95,7 +72,7 @@ class ReasonWords(Struct, frozen=True):
         return one_line(found.shown(self._filled))
 
     def _filled(self, one: Reason | ChangeIf) -> str:
-        return filled(_WORDS.get(one.code, one.code.text), one.values, self._shown)
+        return filled(one.code.words, one.values, self._shown)
 
     def _shown(self, value: Any, form: str) -> str:
         if form == "metric":

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_UNTIL, format_time, parse_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, field_is, joint_change
+from reconciler.decide.annotations import AWAKE_UNTIL, parse_time
+from reconciler.decide.change_codes import (
+    ChangeIf,
+    ChangeIfCode,
+    after,
+    all_changes,
+    all_known,
+    change_if,
+    field_is,
+    is_time,
+    joint_change,
+)
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
-from reconciler.decide.idling.choices import Choice, choice_of
-from reconciler.decide.idling.conditions import Condition, MetCondition
-from reconciler.decide.idling.criteria import (
-    NOT_BUSY,
-    NOT_IDLE,
-    ONLY_BUSY,
-    ONLY_IDLE,
-    CriterionResult,
-    change_of_criteria,
-    schedules_of,
-)
-from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
-from reconciler.decide.idling.rules import KEEP_UP, IdleAction, Rule, choose
+from reconciler.decide.idling.conditions import Condition, MetCondition, unnamed_kind
+from reconciler.decide.idling.contested import excluding_contest
+from reconciler.decide.idling.criteria import CriterionResult, Evaluation, PolicyVerdict, schedules_of
+from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import PolicyVerdict
-from reconciler.decide.idling.wake_conditions import excluding_contest
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import named_by
@@ -79,7 +78,7 @@ def kept_up_until(choice: Choice) -> datetime | None:
     change = _together((choice,))
     if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:
         return WITHOUT_END
-    return parse_time(str(change.values["at"])) if _is_time(change) else None
+    return parse_time(str(change.values["at"])) if is_time(change) else None
 
 
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
@@ -235,49 +234,6 @@ def _end(choice: Choice) -> datetime | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> ChangeIf | None:
-    """Return what ends several causes, where each of `changes` ends one; None where that is not known.
-
-    Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
-    then it takes the removal of the annotation with the time.
-    """
-    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
-    if None in in_time:
-        return None
-    known = [one for one in in_time if one is not None]
-    latest = max((one for one in known if _is_time(one)), key=_at, default=None)
-    windows = [one for one in known if one.code is ChangeIfCode.AT]
-    if latest is not None and any(_at(one) >= _at(latest) for one in windows):
-        latest = None
-    later = [one for one in known if one not in windows or latest is None]
-    return joint_change(ChangeIfCode.ALL, (latest, *(one for one in later if not _is_time(one))))
-
-
-def _at(change: ChangeIf) -> str:
-    return str(change.values["at"])
-
-
-def _parts_of(change: ChangeIf | None) -> tuple[ChangeIf | None, ...]:
-    return change.parts if change is not None and change.code is ChangeIfCode.ALL else (change,)
-
-
-def _in_time(change: ChangeIf | None, ends: datetime | None) -> ChangeIf | None:
-    if change is None or ends is None or not _is_time(change) or change.values["at"] < format_time(ends):
-        return change
-    values = change.values
-    return change_if(ChangeIfCode.ANNOTATION_REMOVED, **{**values, "at": None}) if "annotation" in values else None
-
-
-def _is_time(change: ChangeIf | None) -> bool:
-    """Return whether `change` is only a matter of time."""
-    return change is not None and change.code is ChangeIfCode.AFTER
-
-
-def after(at: datetime, annotation: str = "") -> ChangeIf:
-    """Return that it changes by itself once `at` is over, which `annotation` says if it is one."""
-    return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
-
-
 def _more_replicas(choice: Choice) -> ChangeIf | None:
     scale = choice.subject.scale
     if scale.written.switch is not None and not scale.steered:
@@ -285,6 +241,50 @@ def _more_replicas(choice: Choice) -> ChangeIf | None:
     if scale.steered and scale.runs.spec_replicas > 0:
         return field_is("minReplicas", f"more than {choice.subject.idle_replicas}")
     return change_if(ChangeIfCode.MORE_REPLICAS, replicas=choice.subject.idle_replicas)
+
+
+# What would change what the criteria say.
+
+ONLY_IDLE = frozenset({CriterionResult.IDLE})
+NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN})
+ONLY_BUSY = frozenset({CriterionResult.BUSY})
+NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
+
+
+def change_of_criteria(evaluation: Evaluation, wanted: Set[CriterionResult]) -> ChangeIf | None:
+    """Return the smallest change that makes the result of `evaluation` a `wanted` one, None where none is known."""
+    if not evaluation.parts:
+        return _change_of_criterion(evaluation, wanted)
+    changes = [change_of_criteria(one, wanted) for one in evaluation.parts if one.result not in wanted]
+    any_is_enough = evaluation.is_any is (CriterionResult.IDLE in wanted)
+    return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else all_known(changes)
+
+
+_SCHEDULES = {
+    ReasonCode.OUTSIDE_UPTIME: (ChangeIfCode.WINDOW, "uptime"),
+    ReasonCode.IN_UPTIME: (ChangeIfCode.END, "uptime"),
+    ReasonCode.UPTIME_EXCEPTION: (ChangeIfCode.END, "uptime"),
+    ReasonCode.IN_DOWNTIME: (ChangeIfCode.END, "schedule"),
+    ReasonCode.OUTSIDE_DOWNTIME: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
+    ReasonCode.DOWNTIME_OVER: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
+}
+
+
+def _change_of_criterion(evaluation: Evaluation, wanted: Container[CriterionResult]) -> ChangeIf | None:
+    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
+    to_idle = CriterionResult.IDLE in wanted
+    if evaluation.threshold is not None and evaluation.result is CriterionResult.UNKNOWN:
+        return change_if(ChangeIfCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": evaluation.threshold})
+    if evaluation.threshold is not None:
+        code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
+        return change_if(code, bound=evaluation.threshold)
+    said = next(iter(evaluation.reasons), None)
+    if said is None or said.code not in _SCHEDULES:
+        return None
+    if "until" in said.values:
+        return change_if(ChangeIfCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
+    code, stated = _SCHEDULES[said.code]
+    return change_if(code, calendar=f"{stated} {said.values['calendar']}")
 
 
 # What ends one condition.
@@ -332,9 +332,16 @@ def _of_observing(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     return field_is("mode", f"Enforce in {' and '.join(condition.why[0].values['policies'])}")
 
 
+def custom_kind_selector(choice: Choice) -> str:
+    """Return the part of a selector that names what is of a custom kind that none of its policies names."""
+    ref = unnamed_kind(choice.subject)
+    return "" if ref is None else f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
+
+
 def _of_custom_kind(condition: MetCondition, choice: Choice) -> ChangeIf:
-    selector = custom_kind_selector(choice.subject)
-    return change_if(ChangeIfCode.NAMED, selector=selector, policies=condition.why[0].values["policies"])
+    return change_if(
+        ChangeIfCode.NAMED, selector=custom_kind_selector(choice), policies=condition.why[0].values["policies"]
+    )
 
 
 def _of_reason(condition: MetCondition, _choice: Choice) -> ChangeIf | None:

@@ -1,23 +1,30 @@
 """The conditions that the rules name: what holds of one scalable besides its state and the verdict of its policies.
 
-What meets them is in `wake_conditions.py` and `keep_up_conditions.py`; what neighbours say in `idle_groups.py`.
+Here is what meets each of them by itself; what its neighbours say is in `idle_groups.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.subjects import Subject
+from reconciler.decide.freeze import restriction
+from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
+from reconciler.decide.idling.records import who_idled
+from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
+from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.model import ObjectRef
-from reconciler.policy.types import IdlingPolicy
+from reconciler.decide.selectors import left_out, names_kind
+from reconciler.decide.workloads import in_rollout
+from reconciler.model import NOTHING, ObjectRef
+from reconciler.policy.types import IdlingPolicy, Writes
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 
 class Condition(StrEnum):
@@ -99,15 +106,314 @@ TIMED_CONDITIONS = (
 """Forecasts look at when they end, and the summary of a plan says what waits for them."""
 
 
-class Circumstances:
-    """What conditions are judged by: a scalable, the guards over removed policies, and the time."""
+class Conditions:
+    """The conditions that `subject` meets: `name in conditions`. Each is looked at when a rule asks for it, once."""
 
-    __slots__ = ("guards", "now", "subject")
+    __slots__ = ("_known", "guards", "now", "subject")
 
-    def __init__(self, subject: Subject, guards: FleetGuards, now: datetime) -> None:
+    def __init__(
+        self, subject: Subject, guards: FleetGuards, now: datetime, known: Mapping[Condition, MetCondition] = NOTHING
+    ) -> None:
         self.subject = subject
         self.guards = guards
         self.now = now
+        self._known = dict(known)
+
+    def get(self, name: Condition) -> MetCondition | None:
+        """Return the condition `name` as it is met, None where it is not."""
+        return self._known.get(name) if name in self else None
+
+    def __contains__(self, name: Any) -> bool:
+        if name in self._known:
+            return True
+        check = CHECKS.get(name)
+        found = None if check is None else check(self)
+        if found is not None:  # what is not met is not kept: most of all that is asked for
+            self._known[name] = found
+        return found is not None
+
+    def adding(self, found: MetCondition) -> Conditions:
+        """Return the conditions with `found` among them."""
+        return Conditions(self.subject, self.guards, self.now, {**self._known, found.name: found})
 
 
-Check = Callable[[Circumstances], MetCondition | None]
+# What wakes what is idle, or idles it again.
+
+
+def _requested(case: Conditions) -> MetCondition | None:
+    request = counting_request(case.subject, case.now)
+    if request is None:
+        return None
+    wakes = case.subject.state in (*IDLE_STATES, IdleState.FOREIGN) or request.at <= case.now
+    return MetCondition(Condition.REQUESTED, (request.reason,), None if wakes else request.at)
+
+
+def _excluded(case: Conditions) -> MetCondition | None:
+    subject = case.subject
+    if subject.verdict.without_policies:
+        return None
+    found = subject.exclusion
+    if found is not None:
+        return MetCondition(Condition.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
+    contest = excluding_contest(subject)
+    return None if contest is None else met(Condition.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
+
+
+def _due(case: Conditions) -> MetCondition | None:
+    record = case.subject.record
+    due = None if record is None or case.subject.verdict.wakes_on_requests_only else record.wake_due
+    if record is None or due is None or due > case.now or not case.subject.scale.is_at_or_below(record.idled_to):
+        return None
+    return met(Condition.DUE, ReasonCode.WAKE_DUE, due=due)
+
+
+def _production_due(case: Conditions) -> MetCondition | None:
+    """Return that it is due, where none of its policies may idle it again, whatever their criteria say."""
+    due = _due(case) if case.subject.left_out_by else None
+    return None if due is None else MetCondition(Condition.PRODUCTION_DUE, due.why)
+
+
+def _busy(case: Conditions) -> MetCondition | None:
+    busy = case.subject.verdict.busy
+    return None if busy is None else MetCondition(Condition.BUSY, busy.evaluation.reasons)
+
+
+def _wake_when(case: Conditions) -> MetCondition | None:
+    waking = case.subject.verdict.wake_when
+    return None if waking is None else MetCondition(Condition.WAKE_WHEN, waking.wake_when.reasons)
+
+
+def _floor(case: Conditions) -> MetCondition | None:
+    idle_replicas, record = case.subject.idle_replicas, case.subject.record
+    if record is None or idle_replicas < record.replicas:
+        return None
+    code = ReasonCode.IDLE_REPLICAS_TOO_HIGH
+    return met(Condition.FLOOR, code, idleReplicas=idle_replicas, replicas=record.replicas)
+
+
+def _guarded(case: Conditions) -> MetCondition | None:
+    guard, record = case.guards.of(case.subject.ref.namespace), case.subject.record
+    if record is None or not guard.holds(record.policy, record.orphaned_since, case.now):
+        return None
+    return MetCondition(Condition.GUARDED, (guard.reason,))
+
+
+def _protected(case: Conditions) -> MetCondition | None:
+    why = case.subject.protected
+    return None if why is None else MetCondition(Condition.PROTECTED, (why,))
+
+
+def _bounds(case: Conditions) -> MetCondition | None:
+    """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
+    autoscaler = case.subject.pinned
+    if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
+        return None
+    name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
+    return met(Condition.BOUNDS, ReasonCode.HPA_PINNED_BY_FLEET, fleet=autoscaler.holder, autoscaler=name)
+
+
+def _insists(case: Conditions) -> MetCondition | None:
+    """Return that what a tool scaled up is idled again.
+
+    None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
+    it again within seconds.
+    """
+    subject, record = case.subject, case.subject.record
+    policies = subject.verdict.policies
+    if subject.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
+        return None
+    undo = undo_of(subject, record, case.now)
+    if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
+        return None
+    return met(Condition.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=subject.scale.replicas)
+
+
+def _read_only(case: Conditions) -> MetCondition | None:
+    return MetCondition(Condition.READ_ONLY, ()) if case.subject.cluster.writes is Writes.NOTHING else None
+
+
+# What keeps up what its policies call idle.
+
+_OUR_NAME = ("app.kubernetes.io/name", "reconciler")
+
+
+def _production(case: Conditions) -> MetCondition | None:
+    policies = case.subject.left_out_by
+    return MetCondition(Condition.PRODUCTION, (left_out(case.subject.production, policies),)) if policies else None
+
+
+def _restricted(case: Conditions) -> MetCondition | None:
+    why = restriction(case.subject.cluster, case.subject.ref.namespace)
+    return None if why is None else MetCondition(Condition.RESTRICTED, (why,))
+
+
+def _equal_priorities(case: Conditions) -> MetCondition | None:
+    policies = case.subject.verdict.equal_policies
+    return met(Condition.EQUAL_PRIORITIES, ReasonCode.EQUAL_PRIORITIES, policies=policies) if policies else None
+
+
+def _unreadable(case: Conditions) -> MetCondition | None:
+    name = Condition.UNREADABLE
+    if case.subject.unknown:
+        return met(name, ReasonCode.UNREADABLE, problem=case.subject.unknown)
+    for service in case.subject.services:
+        which = service.ref.name
+        if service.problem:
+            return met(name, ReasonCode.SERVICE_RECORD_UNREADABLE, service=which)
+        if service.is_foreign:
+            by = who_idled("" if service.foreign is None else service.foreign.fleet)
+            return met(name, ReasonCode.SERVICE_FOREIGN, service=which, by=by)
+        if service.is_selected and service.found.undecided:
+            return met(name, ReasonCode.SERVICE_TARGETS_UNKNOWN, service=which, problem=service.found.undecided)
+    return None
+
+
+def _custom_kind(case: Conditions) -> MetCondition | None:
+    ref, policies = unnamed_kind(case.subject), case.subject.verdict.policies
+    if ref is None:
+        return None
+    names = [policy.name for policy in policies]
+    return met(Condition.CUSTOM_KIND, ReasonCode.CUSTOM_KIND, kind=ref.kind, policies=names)
+
+
+def unnamed_kind(subject: Subject) -> ObjectRef | None:
+    """Return what is of a custom kind that none of its policies names, None where nothing is.
+
+    What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
+    """
+    scale, selectors = subject.scale, [policy.selector.workloads for policy in subject.verdict.policies]
+    for ref in (scale.runs.ref, scale.runs.ref if scale.steered else scale.written.ref):
+        is_known = (ref.group, ref.kind) in SCALABLE_KINDS
+        if not is_known and not any(names_kind(one, ref.kind, ref.group) for one in selectors):
+            return ref
+    return None
+
+
+def _itself(case: Conditions) -> MetCondition | None:
+    is_ours = _OUR_NAME in case.subject.scale.runs.labels.items()
+    return met(Condition.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
+
+
+def _autoscaled(case: Conditions) -> MetCondition | None:
+    name, subject, policies = Condition.AUTOSCALED, case.subject, case.subject.verdict.policies
+    if subject.controller:
+        return met(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
+    if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
+        return met(name, ReasonCode.KEDA_LEFT)
+    if subject.scale.paused_by:
+        return met(name, ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
+    if subject.scale.steered == "Minimum":
+        steering = f"HorizontalPodAutoscaler/{subject.ref.name}"
+        return met(name, ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if subject.lacks_zero else None
+    if subject.autoscaler is None:
+        return None
+    hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
+    if any(policy.autoscalers.hpa == "Leave" for policy in policies):
+        return met(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
+    if subject.verdict.lowers_minimum:
+        problem = problem or "its minimum is not lowered before its workload is woken"
+    return met(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
+
+
+def _at_idle_replicas(case: Conditions) -> MetCondition | None:
+    subject = case.subject
+    is_down = subject.target_is_idle or subject.is_down
+    return met(Condition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
+
+
+def _time_unreadable(case: Conditions) -> MetCondition | None:
+    annotations = case.subject.scale.written.annotations
+    for key in (AWAKE_SINCE, AWAKE_UNTIL):
+        if key in annotations and read_time(annotations.get(key)) is None:
+            code, expected = ReasonCode.ANNOTATION_UNREADABLE, "a time as in RFC 3339"
+            return met(Condition.TIME_UNREADABLE, code, annotation=key, value=annotations[key], expected=expected)
+    return None
+
+
+def _latest(case: Conditions, annotation: str) -> datetime | None:
+    times = (read_time(annotations.get(annotation)) for annotations in case.subject.kept_by)
+    return max((at for at in times if at is not None), default=None)
+
+
+def _min_awake(case: Conditions) -> MetCondition | None:
+    since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
+    if since is None or (since < case.now and since + least <= case.now):
+        return None
+    return met(Condition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
+
+
+def _kept_awake(case: Conditions) -> MetCondition | None:
+    until = _latest(case, AWAKE_UNTIL)
+    if until is None or until <= case.now:
+        return None
+    return MetCondition(Condition.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)
+
+
+def _min_age(case: Conditions) -> MetCondition | None:
+    scale, least = case.subject.scale, case.subject.verdict.min_age
+    times = (scale.written.created_at, scale.runs.created_at)
+    created = max((at for at in times if at is not None), default=None)
+    if created is None or created + least <= case.now:
+        return None
+    return met(Condition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created)
+
+
+def _terminating(case: Conditions) -> MetCondition | None:
+    scale = case.subject.scale
+    is_going = scale.written.terminating or scale.runs.terminating
+    return met(Condition.TERMINATING, ReasonCode.TERMINATING) if is_going else None
+
+
+def _rollout(case: Conditions) -> MetCondition | None:
+    is_rolling = in_rollout(case.subject.scale.runs)
+    return met(Condition.ROLLOUT, ReasonCode.ROLLOUT_IN_PROGRESS) if is_rolling else None
+
+
+def _may_wake(case: Conditions) -> MetCondition | None:
+    found = case.subject.verdict.wake_when_blocker
+    return None if found is None else MetCondition(Condition.MAY_WAKE, found.reasons)
+
+
+def _observed(case: Conditions) -> MetCondition | None:
+    """Return that it is only observed: what its policies say, or which of them holds back those that enforce."""
+    verdict, ref = case.subject.verdict, case.subject.scale.runs.ref
+    if not verdict.observing:
+        return None
+    if not verdict.enforcing:
+        return MetCondition(Condition.OBSERVED, verdict.reasons)
+    names = list(dict.fromkeys(one.policy.name for one in verdict.observing))
+    services = dict.fromkeys(f"Service/{one.service}" for one in verdict.observing if one.service is not None)
+    code, observed = ReasonCode.OBSERVED_ONLY, f"{ref.kind}/{ref.name}"
+    return met(Condition.OBSERVED, code, object=observed, policies=names, services=list(services))
+
+
+CHECKS: Mapping[Condition, Callable[[Conditions], MetCondition | None]] = {
+    Condition.REQUESTED: _requested,
+    Condition.EXCLUDED: _excluded,
+    Condition.DUE: _due,
+    Condition.PRODUCTION_DUE: _production_due,
+    Condition.BUSY: _busy,
+    Condition.WAKE_WHEN: _wake_when,
+    Condition.FLOOR: _floor,
+    Condition.GUARDED: _guarded,
+    Condition.PROTECTED: _protected,
+    Condition.BOUNDS: _bounds,
+    Condition.INSISTS: _insists,
+    Condition.READ_ONLY: _read_only,
+    Condition.PRODUCTION: _production,
+    Condition.RESTRICTED: _restricted,
+    Condition.EQUAL_PRIORITIES: _equal_priorities,
+    Condition.UNREADABLE: _unreadable,
+    Condition.CUSTOM_KIND: _custom_kind,
+    Condition.ITSELF: _itself,
+    Condition.AUTOSCALED: _autoscaled,
+    Condition.AT_IDLE_REPLICAS: _at_idle_replicas,
+    Condition.TIME_UNREADABLE: _time_unreadable,
+    Condition.MIN_AWAKE: _min_awake,
+    Condition.KEPT_AWAKE: _kept_awake,
+    Condition.MIN_AGE: _min_age,
+    Condition.TERMINATING: _terminating,
+    Condition.ROLLOUT: _rollout,
+    Condition.MAY_WAKE: _may_wake,
+    Condition.OBSERVED: _observed,
+}

@@ -1,44 +1,57 @@
-"""The decisions of all IdlingPolicies on the observed clusters, and the wakes that need no policy.
+"""The decisions of all IdlingPolicies on the observed clusters, each with its reasons; and wakes that need no policy.
 
 Each decision goes one way; what a reader asks stands in the module named:
 
 - look: which workloads (`observed.py`), behind which Service (`service_targets.py`), idle by which record (`state.py`);
-- judge: which policies count (`selection.py`), what a schedule or a metric says (`criteria.py`), and all of that as one
-  (`verdicts.py`);
-- choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`keep_up_conditions.py`,
-  `wake_conditions.py`), the table (`rules.py`), and what it makes of one workload (`choices.py`);
+- judge: which policies count (`selection.py`), and what they say by schedules and metrics (`criteria.py`);
+- choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
+  of rules, which makes the choice (`rules.py`);
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
-  that leaves to the other jobs (`after_idling.py`);
-- write: decisions on all objects concerned (below, and `writes_*.py`); and what is said of it (`explanations.py`,
-  `notices.py`), with what would change it (`change_if.py`).
+  that leaves to the other jobs (`settled_workloads.py`);
+- write: decisions on all objects concerned (`writes.py`, `writes_*.py`); what is said of each (below, `notices.py`),
+  and what would change it (`change_if.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
+from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb, group_name
+from reconciler.decide.change_codes import ChangeIfWhenAsked
+from reconciler.decide.decisions import Decision, DesiredState, HeldBack, PolicyExplanation, equal_priorities
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.after_idling import IdlingOutcome, claims
-from reconciler.decide.idling.choices import Choice, choices_of, guarded_choices
-from reconciler.decide.idling.explanations import explained
-from reconciler.decide.idling.idle_groups import federated_members, groups_of, idled_together, pods_to_read
-from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
-from reconciler.decide.idling.rules import IdleAction
-from reconciler.decide.idling.subjects import is_recorded
-from reconciler.decide.idling.wake_times import owner_in, staggered, wake_tiers
-from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes_autoscaler import (
-    abandoned_decision,
-    autoscaler_decisions,
-    bounds_first,
-    target_decision,
+from reconciler.decide.idling.change_if import change_if_of, kept_up_until
+from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.idle_groups import federated_members, idled_together, pods_to_read
+from reconciler.decide.idling.notices import (
+    first_idles,
+    nothing_to_idle,
+    notices,
+    overridden,
+    query_notices,
+    undecided,
 )
-from reconciler.decide.idling.writes_service import service_decisions
-from reconciler.decide.idling.writes_workload import scalable_decision
+from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
+from reconciler.decide.idling.rules import (
+    Choice,
+    IdleAction,
+    choices_of,
+    deciding_names,
+    guarded_choices,
+    idled_by,
+    owner_policy,
+)
+from reconciler.decide.idling.settled_workloads import IdlingOutcome, claims
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
+from reconciler.decide.idling.wake_times import owner_in, staggered
+from reconciler.decide.idling.write_context import WriteContext
+from reconciler.decide.idling.writes import abandoned_decisions, decisions_of
 from reconciler.decide.limit_counts import hours_of
+from reconciler.decide.reasons import ReasonCode, Reasons, reason
+from reconciler.decide.selectors import left_out
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
 
@@ -56,7 +69,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     held_back = _if_done(choices, IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run),
-        decisions=(*decisions_of(choices, context), *_let_go(context)),
+        decisions=(*decisions_of(choices, context), *abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(choices, IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
@@ -90,43 +103,6 @@ def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Cho
     }
 
 
-# The decisions that choices ask for, in the order of writes that leaves no moment without a way back.
-
-
-def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> tuple[Decision, ...]:
-    """Return every decision that `choices` ask for, sorted by group and order; nothing on a read-only cluster."""
-    written = context.written
-    live = [one for one in choices.values() if one.ref.cluster in written and _is_concerned(one)]
-    marked = [
-        (service, cluster.inventory)
-        for cluster in context.clusters
-        for service in cluster.services
-        if is_recorded(service) and cluster.name in written
-    ]
-    groups = {service.ref: group_name("idling", service.ref) for service, _ in marked} | groups_of(live)
-    running = {service.ref for choice in choices.values() if choice.stays_up for service in choice.subject.behind}
-    context = replace(
-        context,
-        groups=groups,
-        idle_groups=groups | groups_of(live, context.idle_together) if context.idle_together else groups,
-        running=frozenset(running),
-        down_at=_down_at(choices.values()),
-    )
-    behind: dict[ObjectRef, list[Choice]] = {}
-    for choice in live:
-        for service in choice.subject.services:
-            behind.setdefault(service.ref, []).append(choice)
-    on_services = {
-        service.ref: service_decisions(service, behind.get(service.ref, ()), inventory, context)
-        for service, inventory in marked
-        if service.ref in behind or service.has_record
-    }
-    tiers = wake_tiers(live)
-    on_workloads = [one for choice in live for one in _with_autoscaler(choice, on_services, tiers, context)]
-    everything = [*on_workloads, *(decision for found in on_services.values() for decision in found)]
-    return tuple(sorted(everything, key=lambda one: (one.phase, one.group, one.order, one.key)))
-
-
 def _if_done(
     choices: Mapping[ObjectRef, Choice], instead_of: IdleAction, action: IdleAction, context: WriteContext
 ) -> tuple[Decision, ...]:
@@ -136,12 +112,6 @@ def _if_done(
         return ()
     assumed = {ref: choice.doing(action, choice.own_reasons) for ref, choice in concerned.items()}
     return tuple(_bound_to(concerned.keys(), decisions_of({**choices, **assumed}, context)))
-
-
-def _let_go(context: WriteContext) -> list[Decision]:
-    """Return that autoscalers are let go which are held for workloads that are gone."""
-    clusters = [cluster for cluster in context.clusters if cluster.name in context.written]
-    return [abandoned_decision(one, context) for cluster in clusters for one in cluster.abandoned]
 
 
 def _observed(decision: Decision) -> Decision:
@@ -158,47 +128,143 @@ def _bound_to(concerned: Set[ObjectRef], decisions: Sequence[Decision]) -> Itera
             yield decision
 
 
-def _down_at(choices: Iterable[Choice]) -> dict[ObjectRef, int]:
-    """Return the most replicas behind each Service that are no idle of ours, and low enough for it to be idle."""
-    found: dict[ObjectRef, int] = {}
-    for choice in choices:
-        if not choice.stays_up and not choice.stays_idle:
-            for service in choice.subject.behind:
-                found[service.ref] = max(choice.next_replicas, found.get(service.ref, 0))
-    return found
+# Why each workload is as it is.
+
+_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
+_TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
+_OUTCOMES = {
+    IdleAction.IDLE: "goes idle",
+    IdleAction.OBSERVE: "would go idle",
+    IdleAction.KEEP: "stays idle",
+    IdleAction.WAKE: "wakes",
+    IdleAction.RELEASE: "stays awake",
+    IdleAction.CLEAR: "stays awake",
+    IdleAction.HOLD_BACK: "stays idle",
+    IdleAction.OVERDUE: "stays idle",
+    IdleAction.DEFER: "stays idle",
+}
+_OUTCOMES_OF_MINIMUM = {
+    IdleAction.IDLE: "gets a lower minimum",
+    IdleAction.OBSERVE: "would get a lower minimum",
+    IdleAction.KEEP: "keeps its lower minimum",
+    IdleAction.WAKE: "gets its minimum back",
+    IdleAction.RELEASE: "keeps the minimum that it was given",
+}
 
 
-def _is_concerned(choice: Choice) -> bool:
-    """Return whether anything may have to be written for it: what just runs, without a record, costs no more work."""
-    autoscaler = choice.subject.autoscaler
-    marked = any(service.has_record for service in choice.subject.services)
-    return (
-        choice.action is not IdleAction.LEAVE
-        or marked
-        or choice.subject.on_target is not None
-        or (autoscaler is not None and autoscaler.previous is not None)
+def explained(clusters: Sequence[IdlingCluster], choices: Mapping[ObjectRef, Choice], run: Run) -> DesiredState:
+    """Return what is said of `choices` and of what they were made from, without any decision."""
+    services = [service for cluster in clusters for service in cluster.services]
+    ordered = list(choices.values())
+    equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
+    unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
+    return DesiredState(
+        undecided=tuple(undecided(ordered, services)),
+        overridden=tuple(overridden(ordered)),
+        notices=(
+            *notices(ordered, services, run),
+            *chain.from_iterable(unusable),
+            *first_idles(ordered),
+            *equal_priorities(equals, "newly idled"),
+        ),
+        explanations=tuple(idling_explanations(choices, services)),
     )
 
 
-def _with_autoscaler(
-    choice: Choice,
-    on_services: Mapping[ObjectRef, tuple[Decision, ...]],
-    tiers: Mapping[ObjectRef, tuple[str, str]],
-    context: WriteContext,
-) -> list[Decision]:
-    own = scalable_decision(choice, context)
-    on_target = target_decision(choice, own, context)
-    around = [*autoscaler_decisions(choice, own, context), *([] if on_target is None else [on_target])]
-    if own is None:
-        return around
-    needs = [*own.needs, *bounds_first(choice, around)]
-    if choice.action is IdleAction.IDLE:
-        needs += [] if on_target is None else [on_target.key]
-        needs += [
-            decision.key
-            for service in choice.subject.services
-            for decision in on_services.get(service.ref, ())
-            if decision.verb is Verb.RECORD
-        ]
-    wake_tier, wait_ready = tiers.get(choice.ref, ("", ""))
-    return [replace(own, needs=tuple(needs), wake_tier=wake_tier, wait_ready=wait_ready), *around]
+def idling_explanations(
+    choices: Mapping[ObjectRef, Choice], services: Iterable[ServiceState]
+) -> Iterator[PolicyExplanation]:
+    """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
+
+    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
+    """
+    explained: set[ObjectRef] = set()
+    for choice in choices.values():
+        explained.update(service.ref for service in choice.subject.behind)
+        change = ChangeIfWhenAsked(change_if_of, choice, choices)
+        yield from _considered(choice, change, kept_up_until(choice))
+    for service in services:
+        if service.ref not in explained or service.found.undecided:
+            why = nothing_to_idle(service)
+            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
+                yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
+
+
+def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
+    subject = choice.subject
+    owner = owner_policy(choice)
+    whole = PolicyExplanation(
+        ref=subject.scale.runs.ref,
+        job="idling",
+        policy=owner,
+        outcome=_outcome(choice),
+        reasons=(*choice.reasons, *_of_autoscaler(choice)),
+        change=change,
+        until=until,
+        idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
+        asleep=_asleep(choice),
+        idled_at=choice.record.idled_at if choice.record is not None and choice.was_idle else None,
+        requests=subject.scale.runs.requests,
+        selected=False,
+        written=choice.ref if subject.scale.is_paused_kind or subject.scale.steered else None,
+        services=tuple(service.ref for service in subject.services if is_recorded(service)),
+    )
+    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
+    for name in names:
+        selected = name not in subject.left_out_by
+        reasons = (*_reasons_under(choice, name), *_of_autoscaler(choice))
+        parts = _selected_by(subject, name) if selected else ()
+        yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
+    for why in subject.verdict.excluded:
+        yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
+    if not names and (whole.idled or not subject.verdict.excluded):
+        yield whole
+
+
+def _asleep(choice: Choice) -> int:
+    record, scale = choice.record, choice.subject.scale
+    if record is None or not choice.was_idle or not scale.counts:
+        return 0
+    return max(0, record.replicas - scale.replicas)
+
+
+def _of_autoscaler(choice: Choice) -> Reasons:
+    """Return what an autoscaler that is changed in place of the workload does with it."""
+    scale, record = choice.subject.scale, choice.record
+    name = f"HorizontalPodAutoscaler/{choice.ref.name}"
+    if scale.steered == "ScaleUp":
+        kept = choice.stays_idle
+        return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
+    if scale.steered != "Minimum" or record is None or not (choice.was_idle and choice.stays_idle):
+        return ()
+    return (reason(ReasonCode.HPA_LOWERED, autoscaler=name, minReplicas=scale.replicas, previous=record.replicas),)
+
+
+def _reasons_under(choice: Choice, policy: str) -> Reasons:
+    """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
+    deciding = deciding_names(choice)
+    if policy in choice.subject.left_out_by:
+        why = left_out(choice.subject.production, (policy,))
+        return (why,) if choice.because_of(Condition.PRODUCTION) else (*choice.reasons, why)
+    if not deciding or policy in deciding:
+        return choice.reasons
+    verdicts = choice.subject.verdict.won
+    own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
+    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
+
+
+def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
+    """Return which parts of the selector of `policy` select `subject`."""
+    services = [
+        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
+    ]
+    names = ", ".join(f"Service/{service.ref.name}" for service in services)
+    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
+
+
+def _outcome(choice: Choice) -> str:
+    if choice.subject.scale.steered == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
+        return _OUTCOMES_OF_MINIMUM[choice.action]
+    if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
+        return _OUTCOMES[choice.action]
+    return "left as it is" if choice.state in _LEFT else "stays awake"

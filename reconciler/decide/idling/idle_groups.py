@@ -13,10 +13,9 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
 from reconciler.decide.decisions import group_name
-from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.conditions import Condition, MetCondition, met
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of

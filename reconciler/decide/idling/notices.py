@@ -1,4 +1,4 @@
-"""What a person should read of choices: what is overdue, contested, left alone, or cannot be read."""
+"""What a person should read of choices: what is overdue, contested, left alone, undecided, or cannot be read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
-from reconciler.decide.decisions import FOREIGN_MARK, UNKNOWN_QUERY, Notice
-from reconciler.decide.idling.choices import Choice, owner_policy
+from reconciler.decide.decisions import FOREIGN_MARK, UNKNOWN_QUERY, Notice, Overridden, Undecided
+from reconciler.decide.idling.change_if import custom_kind_selector
 from reconciler.decide.idling.conditions import Condition
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
-from reconciler.decide.idling.keep_up_conditions import custom_kind_selector
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import replica_count
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
+from reconciler.policy.types import IdlingPolicy
 
 _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
@@ -135,7 +136,7 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
     if choice.because_of(Condition.CUSTOM_KIND):
-        selector, policies = custom_kind_selector(choice.subject), " and ".join(choice.reasons[0].values["policies"])
+        selector, policies = custom_kind_selector(choice), " and ".join(choice.reasons[0].values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
 
@@ -229,3 +230,52 @@ _NOTICES = (
     _missed_run,
     _writer,
 )
+
+
+# What policies say that does not count, or cannot be known.
+
+
+def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
+    """Yield the wishes of policies that others of higher priority win over, where they differ."""
+    for choice in choices:
+        winner = choice.subject.verdict.policy
+        if winner is not None:
+            yield from _overridden_by(winner, choice.subject)
+
+
+def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
+    same = (subject.verdict.result, CriterionResult.UNKNOWN)
+    differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
+    for name in sorted(differ):
+        desired = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
+        why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
+        if differ[name].policy.mode == "Observe":
+            why = reason(ReasonCode.OBSERVES)
+        yield Overridden(subject.scale.runs.ref, "idling", name, desired, winner.name, (why,))
+
+
+def nothing_to_idle(service: ServiceState) -> Reason:
+    if service.found.undecided:
+        return reason(ReasonCode.TARGETS_UNKNOWN, problem=service.found.undecided)
+    return reason(ReasonCode.NO_WORKLOAD)
+
+
+def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> Iterator[Undecided]:
+    """Yield what criteria do not know enough of, what cannot be scaled as it is, and the selected Services whose
+    scalables are not all known.
+    """
+    for choice in choices:
+        verdict, scale = choice.subject.verdict, choice.subject.scale
+        if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
+            continue
+        if choice.because_of(Condition.PRODUCTION):
+            continue
+        if verdict.result is CriterionResult.UNKNOWN:
+            unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
+            yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
+        elif verdict.result is CriterionResult.IDLE and scale.problem:
+            why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
+            yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
+    for service in services:
+        if service.is_selected and service.found.undecided:
+            yield Undecided(str(service.ref), "idling", service.verdict.won[0].policy.name, (nothing_to_idle(service),))

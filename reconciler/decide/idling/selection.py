@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
+
+from msgspec.structs import replace
 
 from reconciler.decide.idling.criteria import (
     Answers,
     Evaluation,
     Evaluator,
+    Exclusions,
+    PolicyVerdict,
+    Verdict,
     WakeEvaluator,
     WakeWhen,
     evaluator_of,
     wake_evaluator_of,
 )
 from reconciler.decide.idling.subjects import Scale, ServiceState
-from reconciler.decide.idling.verdicts import Exclusions, PolicyVerdict, Verdict, deciding_policies
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels
+from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels, of_highest_priority
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
+
+
+def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
+    """Return those of the policies that select one object which decide there: several only with equal priority.
+
+    One that only observes decides nothing, so it never stands in the way of one that enforces.
+    """
+    enforcing = [policy for policy in selecting if policy.mode == "Enforce"]
+    return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
+
+
+def without(verdict: Verdict, policies: Collection[str]) -> Verdict:
+    """Return what is said where `policies`, by name, say nothing: where all that won go, the next ones win."""
+    if not policies:
+        return verdict
+    won = tuple(one for one in verdict.won if one.policy.name not in policies)
+    lost = tuple(one for one in verdict.lost if one.policy.name not in policies)
+    if not won:
+        deciding = deciding_policies([one.policy for one in lost])
+        won = tuple(one for one in lost if one.policy in deciding)
+        lost = tuple(one for one in lost if one.policy not in deciding)
+    names = tuple(sorted(one.policy.name for one in won))
+    equal = names if len(names) > 1 else ()
+    return Verdict(tuple(replace(one, equal_policies=equal) for one in won), lost)
 
 
 class ClusterVerdicts:
@@ -88,8 +116,8 @@ class ClusterVerdicts:
         for service in behind:
             excluded = {**service.excluded, **excluded} if service.excluded else excluded
         told = self._told(excluded, itself, behind) if excluded else ()
-        itself = [one.without(excluded) for one in itself]
-        through = [service.verdict.without(excluded) for service in behind]
+        itself = [without(one, excluded) for one in itself]
+        through = [without(service.verdict, excluded) for service in behind]
         direct = frozenset(verdict.policy.name for one in itself for verdict in one.won)
         if len(itself) == 1 and not (through or told or self._without_policies):
             return itself[0], direct  # one value for all that the same policies select
@@ -105,7 +133,7 @@ class ClusterVerdicts:
         """Return how those of the policies exclude it that would select it otherwise."""
         selecting = [*itself, *(service.verdict for service in behind)]
         selecting += [self.on_service(service.service) for service in behind if service.excluded]
-        names = {name for verdict in selecting for name in verdict.names}
+        names = {one.policy.name for verdict in selecting for one in (*verdict.won, *verdict.lost)}
         return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def on_service(self, service: Service) -> Verdict:

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb
-from reconciler.decide.idling.choices import Choice, owner_policy, waking_policy
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes

@@ -21,9 +21,8 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
-from reconciler.decide.idling.choices import Choice
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.service_records import (
     ServiceRecord,
     UnidleTarget,

@@ -13,8 +13,8 @@ from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_ca
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
 from reconciler.decide.decisions import FOREIGN_MARK, Notice, Undecided
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.after_idling import Settled
 from reconciler.decide.idling.records import scaled_down_by_others
+from reconciler.decide.idling.settled_workloads import Settled
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
     available_replicas,

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from reconciler.decide.idling.change_if import change_of_criteria
 from reconciler.decide.idling.criteria import (
     Answers,
     CriterionResult,
     Evaluation,
     all_of,
     any_of,
-    change_of_criteria,
     evaluator_of,
     wake_evaluator_of,
 )

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.change_if import CHANGE_OF
-from reconciler.decide.idling.choices import CHECKS
-from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.conditions import CHECKS, Condition
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState

@@ -10,9 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState
-from reconciler.decide.idling.choices import Choice, owner_policy
 from reconciler.decide.idling.records import read_record
-from reconciler.decide.idling.rules import IdleAction
+from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.model import ObjectRef, ObservedState, Workload
 
