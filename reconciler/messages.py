@@ -76,6 +76,12 @@ def alternatives(options: Iterable[Any]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
+def first_of(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return the first of `names` and how many more there are: "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Return "1 replica", "2 replicas"."""
     return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"

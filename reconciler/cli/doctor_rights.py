@@ -18,6 +18,7 @@ from reconciler.cli.doctor_findings import (
 )
 from reconciler.cli.rbac import needed_rights, picker_secrets
 from reconciler.errors import ClusterError, ForbiddenError
+from reconciler.messages import counted, first_of
 from reconciler.model import ServiceAccount
 from reconciler.policy.types import Fleet, Tenant
 
@@ -54,28 +55,28 @@ def tenant_account(
     Raises:
         ClusterError: the server does not say.
     """
-    told = f"{tenant.name}: {account}"
+    whose = f"{tenant.name}: {account}"
     try:
         user = preflight.impersonated(account)
     except ForbiddenError as error:
-        words = f"{told} may not be impersonated ({error.words})"
+        words = f"{whose} may not be impersonated ({error.words})"
         return TenantAccount(account, words, "apply and bind the roles at the end of this report")
     if user not in ("", account.user):
-        words = f"{told} is impersonated, and the server takes that for {user}"
+        words = f"{whose} is impersonated, and the server takes that for {user}"
         todo = "let no proxy between drop the header Impersonate-User; until then all is written as this user"
         return TenantAccount(account, words, todo)
     asked = [(right, namespace) for namespace in namespaces for right in rights if _is_needed(right, tenant)]
     missing = preflight.missing(asked, account)
     if missing:
-        named = ", ".join(f"{right} in {namespace}" for right, namespace in missing[:_SHOWN])
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        words = f"{told} lacks {len(missing)} rights: {named}{more}"
+        named = first_of([f"{right} in {namespace}" for right, namespace in missing], _SHOWN)
+        words = f"{whose} lacks {len(missing)} rights: {named}"
         return TenantAccount(account, words, "apply the roles at the end of this report", tuple(missing))
     if not user:
-        words = f"{told} has all rights; this server does not say whether it is impersonated, Kubernetes 1.28 does"
+        words = f"{whose} has all rights; this server does not say whether it is impersonated, Kubernetes 1.28 does"
         return TenantAccount(account, words, doubtful=True)
-    where = "1 namespace" if len(namespaces) == 1 else f"{len(namespaces)} namespaces"
-    return TenantAccount(account, f"{told} is impersonated, and has all rights in {where}")
+    return TenantAccount(
+        account, f"{whose} is impersonated, and has all rights in {counted(len(namespaces), 'namespace')}"
+    )
 
 
 def _is_needed(right: Right, tenant: Tenant) -> bool:
@@ -166,13 +167,8 @@ def rights_finding(case: ClusterCheck, missing: list[tuple[Right, str]] | Except
     if not missing:
         return Finding("rights", "OK", f"{verb} {'have' if case.writing else 'has'} all rights")
     named = [str(right) + (f" in {namespace}" if namespace else "") for right, namespace in missing]
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-    return Finding(
-        "rights",
-        "FAIL",
-        f"{len(named)} missing for {verb}: {', '.join(named[:3])}{more}",
-        "apply and bind the roles at the end of this report",
-    )
+    words = f"{len(named)} missing for {verb}: {first_of(named, _SHOWN)}"
+    return Finding("rights", "FAIL", words, "apply and bind the roles at the end of this report")
 
 
 def missing_rules(

@@ -26,7 +26,7 @@ from reconciler.decide.idling.restore import (
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
 from reconciler.errors import UsageError
 from reconciler.exit_codes import FailOn
-from reconciler.messages import nearest
+from reconciler.messages import first_of, nearest
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import apply
 from reconciler.policy.types import Fleet, PolicySet
@@ -154,6 +154,4 @@ def _below(subject: str | None) -> str:
 
 
 def _expected(known: Collection[str]) -> str:
-    first = ", ".join(sorted(known)[:_LISTED])
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"expected {first}{more}" if len(known) == 1 else f"expected one of {len(known)}: {first}{more}"
+    return f"expected {f'one of {len(known)}: ' if len(known) > 1 else ''}{first_of(sorted(known), _LISTED)}"

@@ -20,7 +20,7 @@ from reconciler.forecast.text import (
     when,
 )
 from reconciler.forecast.timelines import Forecast
-from reconciler.messages import counted
+from reconciler.messages import counted, first_of
 from reconciler.model import ObjectRef
 from reconciler.report.calendar import Span
 from reconciler.report.change_words import name_of
@@ -96,8 +96,8 @@ def _held_words(review: Review) -> Iterator[str]:
         yield f"Held back: {one_line(periods[0].why)}."
         return
     names = list(dict.fromkeys(one_line(one.allow) for one in periods))
-    of = ", ".join(names[:_MOST_CHANGES]) + (f" and {len(names) - _MOST_CHANGES} more" * (len(names) > _MOST_CHANGES))
-    yield f"Held back: {objects_words({ref for one in periods for ref in one.refs})} ({of})."
+    objects = objects_words({ref for one in periods for ref in one.refs})
+    yield f"Held back: {objects} ({first_of(names, _MOST_CHANGES)})."
 
 
 def _outside(number: int) -> str:

@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import FOREIGN_MARK, Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
-from reconciler.messages import counted
+from reconciler.messages import counted, first_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Service, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
@@ -111,22 +111,26 @@ def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[
 
 
 def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
-    told = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
+    explained = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
     workloads: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {}
     for cluster in state.clusters.values():
         workloads.update((one.ref, one) for one in cluster.workloads)
         workloads.update((one.ref, one) for one in cluster.autoscalers)
-    return tuple(_idle_object(workloads[ref], told[ref], plan.made_at) for ref in sorted(told) if ref in workloads)
+    return tuple(
+        _idle_object(workloads[ref], explained[ref], plan.made_at) for ref in sorted(explained) if ref in workloads
+    )
 
 
-def _idle_object(workload: Workload | HorizontalPodAutoscaler, told: PolicyExplanation, now: datetime) -> IdleObject:
+def _idle_object(
+    workload: Workload | HorizontalPodAutoscaler, explanation: PolicyExplanation, now: datetime
+) -> IdleObject:
     marks = workload.annotations
     since, until = read_time(marks.get(IDLED_AT)), read_time(marks.get(WAKE_DUE))
-    is_due = any(why.code in _DUE for why in told.reasons)
+    is_due = any(why.code in _DUE for why in explanation.reasons)
     if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
         until = None
-    policy = told.idled[1] if told.idled else ""
-    return IdleObject(workload.ref, policy, since, until, marks.get(PREVIOUS_SCALE, ""), told.asleep, told.reasons)
+    policy, previous = explanation.idled[1] if explanation.idled else "", marks.get(PREVIOUS_SCALE, "")
+    return IdleObject(workload.ref, policy, since, until, previous, explanation.asleep, explanation.reasons)
 
 
 def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
@@ -250,12 +254,11 @@ _URGENT = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested
 def pressing(plan: Plan) -> dict[str, list[str]]:
     """Return what needs somebody, by its sort; sorts of which there is none are left out."""
     words = reasons_in(plan)
-    told = {
-        title: [f"{one.subject} ({words.reason(one.reasons) or one.words})" for one in _notices(plan, kind)]
-        for kind, title in _URGENT.items()
-    }
     found = {
-        **told,
+        **{
+            title: [f"{one.subject} ({words.reason(one.reasons) or one.words})" for one in _notices(plan, kind)]
+            for kind, title in _URGENT.items()
+        },
         "Held back": [one.why for one in plan.held_back],
         "Unknown": [f"{name}: {why}" for name, why in plan.unknown.items()],
         "Undecided": [one.subject for one in plan.undecided],
@@ -268,8 +271,7 @@ def _notices(plan: Plan, kind: str) -> list[Notice]:
 
 
 def _named(title: str, names: Sequence[str]) -> str:
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return one_line(f"{title}: {len(names)}: {'; '.join(names[:2])}{more}")
+    return one_line(f"{title}: {len(names)}: {first_of(names, 2, '; ')}")
 
 
 def run_lines(plan: Plan, runs: Sequence[RunSummary]) -> Iterator[str]:
@@ -307,26 +309,14 @@ def idle_lines(found: Sequence[IdleObject], foreign: Sequence[ForeignIdle], plan
     words = reasons_in(plan)
     by_others = f", {len(foreign)} idled by others" if foreign else ""
     yield f"{_heading(plan)}: {len(found)} idle{by_others}"
-    rows = [
-        (
-            name_of(one.ref),
-            one_line(one.policy) or "-",
-            f"{words.time(one.since)} ({age(plan.made_at - one.since)})" if one.since else "-",
-            words.time(one.until) if one.until else "-",
-            one_line(one.previous) or "-",
-        )
-        for one in found
-    ]
-    rows += [
-        (
-            name_of(one.ref),
-            one_line(f"({one.by})"),
-            f"{words.time(one.since)} ({age(plan.made_at - one.since)})" if one.since else "-",
-            "-",
-            one_line(one.previous) or "-",
-        )
-        for one in foreign
-    ]
+
+    def row(idle: IdleObject | ForeignIdle, by: str, until: datetime | None = None) -> tuple[str, ...]:
+        since = f"{words.time(idle.since)} ({age(plan.made_at - idle.since)})" if idle.since else "-"
+        last = words.time(until) if until else "-"
+        return name_of(idle.ref), one_line(by) or "-", since, last, one_line(idle.previous) or "-"
+
+    rows = [row(idle, idle.policy, idle.until) for idle in found]
+    rows += [row(idle, f"({idle.by})") for idle in foreign]
     yield from columns(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
 
 
