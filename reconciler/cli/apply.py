@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved
-from reconciler.cli.fleet_source import commit_of
 from reconciler.cli.notifications import Notifications, notifications_of_run
 from reconciler.cli.option_values import duration, seconds
 from reconciler.cli.options import (
@@ -32,6 +31,7 @@ from reconciler.cli.plan_file import (
     read_saved,
     still_allowed,
 )
+from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun, tracked_run
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions

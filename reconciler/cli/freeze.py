@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
-from reconciler.cli.fleet_source import user_of_this_machine
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
 from reconciler.cli.output import say, show, show_document
+from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of

@@ -128,7 +128,7 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     except PolicyError as error:
         return None, error.problems
     if policies is not None and tenant is not None:
-        from reconciler.cli.policy_filters import tenant_named
+        from reconciler.cli.policy_source import tenant_named
 
         policies = policies.of_tenant(tenant_named(policies.fleet, tenant))
         problems = policies.problems.get(tenant, ())

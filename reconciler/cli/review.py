@@ -13,7 +13,7 @@ from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
 from reconciler.cli.plan_options import PlanOptions, save
-from reconciler.cli.policy_filters import only_of
+from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside, shared
 from reconciler.decide.annotations import parse_time

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
-from reconciler.cli.fleet_source import commit_of, fleet_of_contexts, read_one_cluster, user_of_this_machine
 from reconciler.cli.option_values import duration, exceeding, fail_on, label_selector, rate, run_id, seconds, shard
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -30,7 +29,16 @@ from reconciler.cli.options import (
     text_width,
 )
 from reconciler.cli.output import say
-from reconciler.cli.policy_filters import check_identities, check_names, only_of, tenant_named
+from reconciler.cli.policy_source import (
+    check_identities,
+    check_names,
+    commit_of,
+    fleet_of_contexts,
+    only_of,
+    read_one_cluster,
+    tenant_named,
+    user_of_this_machine,
+)
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.errors import ClusterError, Problem, UnreadPoliciesError, UsageError, reason_of
@@ -42,8 +50,7 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
-from reconciler.policy.shards import own_clusters
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.types import Fleet, PolicySet, own_clusters
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
 

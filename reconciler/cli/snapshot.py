@@ -30,7 +30,7 @@ from reconciler.exit_codes import ExitCode
 from reconciler.observe.needed_objects import placed_names
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
 from reconciler.world import open_world
 from reconciler.yaml.files import write_private

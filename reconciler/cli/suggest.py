@@ -29,10 +29,9 @@ from reconciler.forecast.suggest import NAME, Suggestion, Window, documents_of, 
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
-from reconciler.policy.kinds.fields import spelt_duration
+from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
-from reconciler.policy.queries import render_query
 from reconciler.policy.types import FleetCluster, MetricCriterion, PolicySet, leaves
 from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line

@@ -18,7 +18,6 @@ from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.limit_counts import UNITS, LimitBases, PolicyKey, limit_bases
 from reconciler.decide.limited_decisions import CountedDecisions, LimitedPolicy, LimitPool, RemainingDecisions, owner_of
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
-from reconciler.policy.shards import Shard
 from reconciler.policy.types import (
     DefaultLimit,
     DownscalePolicy,
@@ -28,6 +27,7 @@ from reconciler.policy.types import (
     Limits,
     PolicySet,
     ReplicasLimits,
+    Shard,
     Tenant,
 )
 

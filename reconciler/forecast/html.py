@@ -7,22 +7,19 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+from reconciler.forecast.picture import Row, rows_of, state_of
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
     ForecastStyle,
-    Row,
     held_lines,
-    rows_of,
     signed,
-    state_of,
     step_words,
     summary,
     table_rows,
     title,
     unknown_words,
     wake_lines,
-    zone_of,
 )
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.report.change_words import name_of
@@ -54,7 +51,7 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
         held=list(held_lines(made.held_back, made)),
         wakes=wake_lines(made),
         unknown=list(unknown_words(made)),
-        until=weekday_and_time(made.end, zone_of(made)),
+        until=weekday_and_time(made.end, made.zone),
         runs=made.runs,
         width=WIDTH,
     )
@@ -62,24 +59,25 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
 
 def _groups(made: Forecast) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the rows of each cluster and namespace below its name."""
-    for (cluster, namespace), inside in groupby(rows_of(made.selected), key=lambda row: (row.cluster, row.namespace)):
+    for (cluster, namespace), inside in groupby(
+        rows_of(made.selected), key=lambda row: (row[0].ref.cluster, row[0].ref.namespace)
+    ):
         yield one_line(f"{cluster}/{namespace}"), [_row(row, made) for row in inside]
 
 
 def _row(row: Row, made: Forecast) -> dict[str, Any]:
     """Return what the template shows of `row`: what it is called, its bar, and what it is when read out."""
-    first = row.members[0]
-    found = savings_of(row.members)
+    first, found = row[0], savings_of(row)
     certain, more = (signed(-found.percent(hours)) for hours in (found.saved, found.possible))
     saved = f"{certain} %" if certain == more else f"{certain} to {more} %"
     own = one_line(f"{first.ref.kind}/{first.ref.name}")
-    others = f" and {len(row.members) - 1} more" if len(row.members) > 1 else ""
+    others = f" and {len(row) - 1} more" if len(row) > 1 else ""
     return {
         "words": own + others,
         "shapes": _shapes(first, made),
         "saved": saved if found.without.replicas else "",
-        "steps": step_words(first, zone_of(made)),
-        "members": [name_of(one.ref) for one in row.members] if others else (),
+        "steps": step_words(first, made.zone),
+        "members": [name_of(one.ref) for one in row] if others else (),
     }
 
 
@@ -98,10 +96,9 @@ def _x(at: datetime, made: Forecast) -> float:
 
 
 def _midnights(made: Forecast) -> Iterable[tuple[datetime, str]]:
-    zone = zone_of(made)
-    day = made.start.astimezone(zone).date() + timedelta(days=1)
+    day = made.start.astimezone(made.zone).date() + timedelta(days=1)
     while True:
-        at = datetime(day.year, day.month, day.day, tzinfo=zone)
+        at = datetime(day.year, day.month, day.day, tzinfo=made.zone)
         if at >= made.end:
             return
         yield at, f"{DAYS[day.weekday()]} {day.day}"

@@ -16,8 +16,7 @@ from reconciler.decide.idling.criteria import Answers, CriterionResult, evaluato
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges
 from reconciler.model import NOTHING, QueryAnswer, QueryKey, RangeSeries, Sample
-from reconciler.policy.kinds.fields import parse_duration
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import parse_duration, render_query
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
 
 ServiceName = tuple[str, str]

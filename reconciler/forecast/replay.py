@@ -42,8 +42,7 @@ from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTim
 from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
-from reconciler.policy.kinds.fields import spelt_duration
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.world import victim_order

@@ -25,8 +25,6 @@ from reconciler.report.change_words import what_of
 from reconciler.report.reason_words import common_zone
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
-
-
 DifferenceKind = Literal[
     "created",  # it is there with the change only
     "not created",  # it is there without the change only

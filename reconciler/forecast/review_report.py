@@ -7,18 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from reconciler.errors import ReconcilerError
+from reconciler.forecast.picture import legend, numbered_cells, ruler
 from reconciler.forecast.review import Difference, DifferenceKind, Review, next_run_differs, replicas_at
 from reconciler.forecast.review_details import Part, alike, by_place, called, details_of, selected, verb
-from reconciler.forecast.text import (
-    LineList,
-    held_lines,
-    legend,
-    numbered_cells,
-    objects_words,
-    ruler,
-    signed,
-    when,
-)
+from reconciler.forecast.text import LineList, held_lines, objects_words, signed, when
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted, first_of
 from reconciler.model import ObjectRef

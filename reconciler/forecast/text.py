@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta, tzinfo
 
 from msgspec import Struct
 
+from reconciler.forecast.picture import legend, week
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import (
     LOWER_MINIMUM,
     Forecast,
     HeldBackPeriod,
-    Segment,
     Wake,
     WorkloadTimeline,
     total,
@@ -27,7 +26,7 @@ from reconciler.report.calendar import Span, recurring
 from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
-from reconciler.report.reason_words import DAYS, common_zone, time_and_zone, weekday_and_time
+from reconciler.report.reason_words import time_and_zone, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5
@@ -77,15 +76,10 @@ def render_text(made: Forecast, style: ForecastStyle) -> str:
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
 
-def zone_of(made: Forecast) -> tzinfo:
-    """Return the zone in which times are shown: that of the calendars, where they have one, else UTC."""
-    return common_zone(made.first.time_zones)
-
-
 def title(made: Forecast) -> str:
     days = counted(round((made.end - made.start) / timedelta(days=1)), "day")
     what = "Forecast" if made.replay is None else "Replay"
-    return f"{what} for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, zone_of(made))}"
+    return f"{what} for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, made.zone)}"
 
 
 def summary(made: Forecast, prices: Prices) -> list[str]:
@@ -161,25 +155,15 @@ def _table(made: Forecast, style: ForecastStyle) -> list[str]:
 
 
 def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
-    lines = _week(made, blocks=style.blocks)
+    lines = week(made, blocks=style.blocks)
     return [*(f"  {line}" for line in lines), f"  ({legend(made, blocks=style.blocks)})"] if lines else []
-
-
-def _week(made: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[str]:
-    """Return the picture below its ruler; names are given room for `most` characters."""
-    rows = rows_of(made.selected)
-    names = [one_line(row.words) for row in rows]
-    width = min(max(map(len, names), default=0), most)
-    signs = _BLOCKS if blocks else _PLAIN
-    lines = [f"{name:{width}}  {_cells(row.members[0], made, signs)}" for name, row in zip(names, rows, strict=True)]
-    return [f"{'':{width}}  {ruler(made, zone_of(made))}".rstrip(), *lines] if rows else []
 
 
 def _steps(made: Forecast) -> list[str]:
     lines = ["Steps"]
     for one in made.selected:
         lines.append(f"  {name_of(one.ref)}  without policies {one.without}, {one_line(one.policy)}")
-        lines += [f"    {words}" for words in step_words(one, zone_of(made))]
+        lines += [f"    {words}" for words in step_words(one, made.zone)]
     return lines
 
 
@@ -209,7 +193,7 @@ def _lists(made: Forecast) -> Iterator[LineList]:
 
 def when(spans: Iterable[Span], made: Forecast) -> str:
     """Return `spans` of a forecast in words: "each weekday 20:00-07:00"."""
-    return ", ".join(recurring(spans, (made.start, made.end), zone_of(made)))
+    return ", ".join(recurring(spans, (made.start, made.end), made.zone))
 
 
 def held_lines(periods: Iterable[HeldBackPeriod], made: Forecast) -> Iterator[tuple[str, ...]]:
@@ -281,118 +265,6 @@ def unknown_words(made: Forecast) -> Iterator[str]:
         yield f"{number} at a lower minimum: at most the difference of the minimums is saved, and counted as assumed"
 
 
-_CELLS = 84
-"""So many cells, and names beside them, are what the page of a code host shows without cutting."""
-_HOURS = (2, 3, 4, 6, 8, 12, 24)
-_PLAIN = {"all": "#", "some": "+", "none": ".", "perhaps": "?", "absent": " "}
-_BLOCKS = {"all": "█", "some": "▄", "none": "▁", "perhaps": "▒", "absent": " "}
-
-
-class Row(Struct, frozen=True):
-    """Workloads of one namespace that run alike."""
-
-    cluster: str
-    namespace: str
-    members: tuple[WorkloadTimeline, ...]
-
-    @property
-    def words(self) -> str:
-        """What they are called: one by its name, several by their number."""
-        first = self.members[0].ref
-        place = f"{self.cluster}/{self.namespace}"
-        return f"{place}/{first.kind}/{first.name}" if len(self.members) == 1 else f"{place} ({len(self.members)})"
-
-
-def rows_of(timelines: Iterable[WorkloadTimeline]) -> tuple[Row, ...]:
-    """Return `timelines` as rows, in order of cluster and namespace; what runs alike stands in one."""
-    found: dict[tuple[object, ...], list[WorkloadTimeline]] = {}
-    for one in timelines:
-        states = tuple((segment.start, state_of(one, segment)) for segment in one.segments)
-        key = (one.ref.cluster, one.ref.namespace, one.policy, states)
-        found.setdefault(key, []).append(one)
-    return tuple(
-        Row(members[0].ref.cluster, members[0].ref.namespace, tuple(members))
-        for _, members in sorted(found.items(), key=lambda pair: pair[1][0].ref)
-    )
-
-
-def state_of(one: WorkloadTimeline, segment: Segment) -> str:
-    """Return "all", "some" or "none" of the replicas that it has without policies; "perhaps": fewer, if assumed."""
-    if segment.replicas >= one.without:
-        return "all" if segment.replicas else "none"
-    if segment.assumes:
-        return "perhaps"
-    return "some" if segment.replicas else "none"
-
-
-def _cells(one: WorkloadTimeline, made: Forecast, signs: Mapping[str, str]) -> str:
-    """Return the cells of one workload, each the sign of what holds in its middle."""
-    return "".join(_sign(one, _segment_at(one, at), signs) for at in _middles(made))
-
-
-def _sign(one: WorkloadTimeline, segment: Segment | None, signs: Mapping[str, str]) -> str:
-    return signs["absent" if segment is None else state_of(one, segment)]
-
-
-def numbered_cells(one: WorkloadTimeline | None, made: Forecast) -> str:
-    """Return the cells of one workload, with the number of replicas where they change, if there is room for it.
-
-    None: it is not there, and has none.
-    """
-    if one is None:
-        return ""
-    at_cells = [_segment_at(one, at) for at in _middles(made)]
-    shown = ""
-    for position, segment in enumerate(at_cells):
-        replicas = None if segment is None else segment.replicas
-        before = at_cells[position - 1] if position else None
-        changes = replicas is not None and (before is None or before.replicas != replicas)
-        alike = [after for after in at_cells[position : position + len(str(replicas))] if after == segment]
-        if changes and len(alike) == len(str(replicas)):
-            shown = shown[:position] + str(replicas)
-        elif len(shown) == position:
-            shown += _sign(one, segment, _PLAIN)
-    return shown
-
-
-def cell_hours(made: Forecast) -> int:
-    """Return how many hours a cell has: a week has cells of 2 hours, and more days longer ones."""
-    hours = (made.end - made.start) / timedelta(hours=1)
-    return next((one for one in _HOURS if hours / one <= _CELLS), _HOURS[-1])
-
-
-def _middles(made: Forecast) -> Iterable[datetime]:
-    length = timedelta(hours=cell_hours(made))
-    at = made.start + length / 2
-    while at < made.end:
-        yield at
-        at += length
-
-
-def _segment_at(one: WorkloadTimeline, at: datetime) -> Segment | None:
-    return next((segment for segment in one.segments if segment.start <= at < segment.end), None)
-
-
-def ruler(made: Forecast, zone: tzinfo) -> str:
-    """Return the days above the cells: the name of each where it begins."""
-    cells, length = sum(1 for _ in _middles(made)), timedelta(hours=cell_hours(made))
-    line = ""
-    for position in range(cells - 2):
-        here, before = ((made.start + place * length).astimezone(zone).date() for place in (position, position - 1))
-        if here != before and len(line) <= max(0, position - 1):
-            line = f"{line:{position}}{DAYS[here.weekday()]}"
-    return line
-
-
-def legend(made: Forecast, *, blocks: bool) -> str:
-    """Return what the signs of a picture mean, and how long a cell is."""
-    signs = _BLOCKS if blocks else _PLAIN
-    words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
-    shown = [state for state in words if state != "perhaps" or made.replay is None]
-    meanings = ", ".join(f"{signs[state]} {words[state]}" for state in shown)
-    return f"{meanings}; {cell_hours(made)} hours each"
-
-
 # The same as Markdown.
 
 
@@ -417,7 +289,7 @@ def _markdown_table(made: Forecast, style: ForecastStyle) -> list[str]:
 
 def _folded_picture(made: Forecast) -> list[str]:
     """Return the picture of the week, folded away."""
-    lines = [line.rstrip() for line in _week(made, blocks=True, most=80)]
+    lines = [line.rstrip() for line in week(made, blocks=True, most=80)]
     if not lines:
         return []
     return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(made, blocks=True))}</sub>"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.change_words import is_metadata
+from reconciler.report.reason_words import common_zone
 
 LOWER_MINIMUM = "its autoscaler goes to its lower minimum"
 """What is assumed where only that is lowered: at most the difference is saved."""
@@ -135,6 +136,11 @@ class Forecast(Struct, frozen=True):
     def selected(self) -> tuple[WorkloadTimeline, ...]:
         """The workloads that a policy selects."""
         return tuple(one for one in self.timelines if one.policy)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone in which times are shown: that of the calendars, where they have one, else UTC."""
+        return common_zone(self.first.time_zones)
 
 
 def forecast(policies: PolicySet, simulation: Simulation, start: datetime, end: datetime) -> Forecast:

@@ -54,7 +54,7 @@ from reconciler.observe.needed_objects import (
 )
 from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.policy.globs import is_pattern
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
 

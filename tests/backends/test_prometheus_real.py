@@ -12,8 +12,8 @@ import pytest
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import Sample
+from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.load import read_policies
-from reconciler.policy.queries import render_query
 from tests.real.prometheus import Prometheus, Series, demand_token, every
 from tests.real.proxy import Proxy
 

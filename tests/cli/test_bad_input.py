@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.policy_filters import check_names
+from reconciler.cli.policy_source import check_names
 from reconciler.errors import UsageError
 from reconciler.plan.filters import Filters
 from tests.builders import a_federated_replica_set, a_policy_set

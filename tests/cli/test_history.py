@@ -35,7 +35,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
-from reconciler.cli.fleet_source import commit_of
+from reconciler.cli.policy_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError

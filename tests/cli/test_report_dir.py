@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.apply.changes import Change
 from reconciler.apply.report_dir import MAX_LINE, read_changes, write_changes
-from reconciler.cli.fleet_source import user_of_this_machine
+from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.errors import HistoryError
 from reconciler.model import Run
 from tests.builders import NOW

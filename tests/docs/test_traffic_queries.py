@@ -14,7 +14,7 @@ import yaml
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryKey
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query
 from reconciler.time_limit import TimeLimit
 from tests.docs.pages import blocks
 from tests.real.prometheus import Prometheus, Series, every

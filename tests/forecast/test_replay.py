@@ -24,7 +24,7 @@ from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
 from reconciler.forecast.timelines import Forecast
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
 from tests.forecast.test_timelines import a_deployment, a_service
 from tests.forecast.traffic import NOISE, OFFICE, PARIS, SHOP, Calls, Shape, calls, history_of

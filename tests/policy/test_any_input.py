@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 from reconciler.errors import PolicyError, Problem
 from reconciler.model import QueryKey
 from reconciler.policy.compiled import compile_policies
+from reconciler.policy.kinds.fields import query_fault, render_query
 from reconciler.policy.load import check_policies, read_fleet
 from reconciler.policy.policy_files import load
-from reconciler.policy.queries import query_fault, render_query
 from reconciler.policy.schemas import load_schema
 from tests.laws import tries
 from tests.policy.mutations import mutated

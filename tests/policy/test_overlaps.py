@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.selectors import selects_kind
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.policy.check import may_share, undecided_pairs
 from reconciler.policy.load import read_policies
-from reconciler.policy.overlaps import may_share, undecided_pairs
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_downscale_policy, a_fleet, a_service, a_workload
 from tests.decide.idling.idling_policies import a_policy

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import PolicyError
 from reconciler.model import QueryKey
-from reconciler.policy.queries import query_fault, render_query
+from reconciler.policy.kinds.fields import query_fault, render_query
 
 
 def rendered(text, *, cluster="eu-west", window="30m"):
@@ -89,7 +89,7 @@ def test_whatever_is_accepted_is_filled_in_and_holds_nothing_of_ours_any_more(te
 WITHOUT_JINJA = """
 import sys
 from reconciler.model import QueryKey
-from reconciler.policy.queries import query_fault, render_query
+from reconciler.policy.kinds.fields import query_fault, render_query
 assert query_fault("up[{{ window }}]") is None
 assert query_fault("{{ window|upper }}") is not None
 assert render_query(QueryKey("", "", "up[{{ window }}]", "5m")) == "up[5m]"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.policy.shards import Shard, shard_of
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import PolicySet, Shard, shard_of
 from tests.builders import a_fleet
 
 NAMES = [f"cluster-{number:03}" for number in range(200)]

@@ -44,8 +44,7 @@ from reconciler.model import (
     Run,
     Workload,
 )
-from reconciler.policy.shards import Shard
-from reconciler.policy.types import Fleet, Writes
+from reconciler.policy.types import Fleet, Shard, Writes
 from reconciler.untrusted_text import parse_json
 
 _COST_PATH = ("metadata", "annotations", DELETION_COST)

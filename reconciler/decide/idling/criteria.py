@@ -15,7 +15,7 @@ from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.model import QueryAnswer, QueryKey
-from reconciler.policy.queries import render_query
+from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import (
     AllOf,
     Calendar,

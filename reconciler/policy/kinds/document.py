@@ -12,8 +12,16 @@ import msgspec
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
 from reconciler.model import NOTHING
-from reconciler.policy.kinds.fields import MOST_DURATION, Duration, Share, parse_duration, scalar_of, spelt_duration
-from reconciler.policy.queries import VARIABLES, query_fault
+from reconciler.policy.kinds.fields import (
+    MOST_DURATION,
+    VARIABLES,
+    Duration,
+    Share,
+    parse_duration,
+    query_fault,
+    scalar_of,
+    spelt_duration,
+)
 from reconciler.yaml.documents import Document
 
 S = TypeVar("S", bound=msgspec.Struct)

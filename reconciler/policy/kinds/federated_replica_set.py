@@ -300,10 +300,8 @@ def policy_of(
     _check_form(document, policy, spec)
     least = sum(one.min_replicas for one in policy.clusters.values())
     if least > policy.replicas and document.is_judged(("spec", "replicas")):
-        words = (
-            f"is {policy.replicas}, fewer than all minReplicas together, {least}: not every cluster gets its minimum"
-        )
-        document.warn(("spec", "replicas"), words)
+        words = f"fewer than all minReplicas together, {least}: not every cluster gets its minimum"
+        document.warn(("spec", "replicas"), f"is {policy.replicas}, {words}")
     return policy
 
 
