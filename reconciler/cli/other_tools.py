@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.cli import fleet_source
+from reconciler.cli import policy_source
 from reconciler.cli.approval import Approval
 from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.options import (
@@ -154,7 +154,7 @@ def _clusters(imported: Imported, name: str | None, context: str | None) -> list
         return [
             {"name": one, **({"labels": dict(labels)} if labels else {})} for one, labels in imported.clusters.items()
         ]
-    named = name or fleet_source.cluster_name(context or "my-cluster")
+    named = name or policy_source.cluster_name(context or "my-cluster")
     return [{"name": named, **({"connection": {"context": context}} if context not in (None, named) else {})}]
 
 
@@ -164,7 +164,7 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
     Raises:
         ClusterError: some cannot be read.
     """
-    opened = options.live_backends(fleet_source.fleet_of_contexts([context], None))
+    opened = options.live_backends(policy_source.fleet_of_contexts([context], None))
     served = next(iter(opened.values())).served
     assert served is not None
     return [

@@ -59,10 +59,10 @@ def render_html(made: Forecast, style: ForecastStyle) -> str:
 
 def _groups(made: Forecast) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the rows of each cluster and namespace below its name."""
-    for (cluster, namespace), inside in groupby(
-        rows_of(made.selected), key=lambda row: (row[0].ref.cluster, row[0].ref.namespace)
+    for place, inside in groupby(
+        rows_of(made.selected), key=lambda row: f"{row[0].ref.cluster}/{row[0].ref.namespace}"
     ):
-        yield one_line(f"{cluster}/{namespace}"), [_row(row, made) for row in inside]
+        yield one_line(place), [_row(row, made) for row in inside]
 
 
 def _row(row: Row, made: Forecast) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     with_tokens,
 )
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
-from reconciler.cli import rotation
+from reconciler.cli import connect
 from reconciler.cli.connect import _connected
 from reconciler.cli.doctor_findings import token_finding
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
@@ -131,11 +131,11 @@ def test_what_is_left_as_it_is_is_said_also_where_the_file_was_changed_meanwhile
     accesses = {name: Access("https://127.0.0.1:1", None, {"token": name}) for name in ("east", "west")}
     file = write_kubeconfig(tmp_path / "hub.kubeconfig", accesses)
 
-    def renewal(entry: KubeconfigEntry, *_: Any) -> rotation.Renewal:
+    def renewal(entry: KubeconfigEntry, *_: Any) -> connect.Renewal:
         file.write_text("clusters: []")  # by somebody else
-        return rotation.Renewal("renewed", "new") if entry.context == "east" else rotation.Renewal("left as it is")
+        return connect.Renewal("renewed", "new") if entry.context == "east" else connect.Renewal("left as it is")
 
-    monkeypatch.setattr(rotation, "_renewal", renewal)
+    monkeypatch.setattr(connect, "_renewal", renewal)
     said = folder.call("connect", "--rotate", "--file", "hub.kubeconfig")
     assert (said.code != 0, said.out) == (True, "west: left as it is\n")
     assert CHANGED in said.err

@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.cli import rotation
+from reconciler.cli import connect
 from tests.live import deployed
 from tests.live.one_cluster import Desk
 from tests.real.api import Api, ApiError
@@ -246,7 +246,7 @@ def pod(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (folder / "token").write_text(plane.service_account(OWN, "token-rotation"))
     (folder / "namespace").write_text(OWN)
     (folder / "ca.crt").write_bytes(plane.ca_file.read_bytes())
-    for module in (kubeconfig, rotation):
+    for module in (kubeconfig, connect):
         monkeypatch.setattr(module, "SERVICE_ACCOUNT", str(folder))
     host, port = plane.url.removeprefix("https://").split(":")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
