@@ -32,7 +32,7 @@ class _NoEntries(dict[Any, Any]):
 NOTHING: Mapping[Any, Any] = _NoEntries()
 
 
-class ObjectRef(Struct, frozen=True, order=True):
+class ObjectRef(Struct, frozen=True, order=True, gc=False):
     """The name of one object in one cluster.
 
     `namespace` is "" for cluster-wide kinds; `group` is "" for the core group.
@@ -100,7 +100,7 @@ class Switch(Struct, frozen=True):
         return self.finished or same_scalar(value, self.kind.off)
 
 
-class Workload(Struct, frozen=True):
+class Workload(Struct, frozen=True, gc=False):
     """An object with a scale: Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob, ScaledObject,
     custom.
 
@@ -157,7 +157,7 @@ class Workload(Struct, frozen=True):
         return next((found for found in self.conditions if found.type == kind), None)
 
 
-class Service(Struct, frozen=True):
+class Service(Struct, frozen=True, gc=False):
     ref: ObjectRef
     uid: str
     labels: Mapping[str, str] = NOTHING

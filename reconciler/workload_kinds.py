@@ -7,6 +7,7 @@ A kind that is switched off in place of being scaled is one row of `reconciler/s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Literal
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ that is not known here, nobody as it has none of its own."""
 
 def joined_version(group: str, version: str) -> str:
     """Return the apiVersion of a group and a version: apps/v1, and v1 in the core group."""
-    return f"{group}/{version}" if group else version
+    return intern(f"{group}/{version}" if group else version)  # every object has one
 
 
 Scalar = bool | int | str | None

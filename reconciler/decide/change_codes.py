@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -153,10 +152,18 @@ def after(at: datetime, annotation: str = "") -> ChangeIf:
     return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
-class ChangeIfWhenAsked(partial["ChangeIf | None"]):
-    """Finds a change, None where none is known: it may cost as much as deciding, and only `explain` asks."""
+class ChangeIfWhenAsked(Struct, frozen=True, eq=False):
+    """Finds what would change `about`, which was decided together with all `among`; None where nothing is known.
 
-    __slots__ = ()
+    That may cost as much as deciding, and only `explain` asks.
+    """
+
+    find: Callable[[Any, Any], ChangeIf | None]
+    about: Any
+    among: Any
+
+    def __call__(self) -> ChangeIf | None:
+        return self.find(self.about, self.among)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ChangeIfWhenAsked) and self() == other()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot import object_store
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import scan
+from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
@@ -34,6 +36,10 @@ from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cl
 from tests.builders import a_fleet, a_policy_set
 
 SECOND = 10**9
+
+
+def entries_alive() -> int:
+    return sum(isinstance(one, ManifestEntry) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize(
@@ -442,6 +448,31 @@ def test_of_a_file_that_was_read_no_text_is_kept_as_it_stands(tmp_path: Path) ->
     assert len(file.packed) < len(json.dumps(many)) / 10
     assert file.value_of(cluster.entries()[7]) == many["items"][7]
     assert cluster.entries()[0].place == f"{tmp_path}/all.json:1"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "is_kept"),
+    [
+        pytest.param("all.json", [], False, id="JSON"),
+        pytest.param("all.json", [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}], True, id="pods"),
+        pytest.param("all.yaml", [], True, id="YAML"),
+    ],
+)
+def test_the_objects_of_a_large_folder_are_let_go_after_a_reading(
+    tmp_path: Path, monkeypatch: Any, name: str, more: list[Any], is_kept: bool
+) -> None:
+    monkeypatch.setattr(object_store, "_LARGE", 1)
+    items = [*(a_manifest(f"web-{n}") for n in range(3)), *more]
+    cluster = a_snapshot_cluster(tmp_path, {name: json.dumps({"apiVersion": "v1", "kind": "List", "items": items})})
+    cluster.begin()
+    read = cluster.list(BUILT_IN["Deployment"])
+    gc.collect()
+    gc.disable()  # as the command line runs
+    before = entries_alive()
+    cluster.end()
+    assert before - entries_alive() == (0 if is_kept else len(items))
+    gc.enable()
+    assert cluster.list(BUILT_IN["Deployment"]) == read
 
 
 def test_a_pod_has_all_that_the_victim_order_asks(tmp_path: Path) -> None:

@@ -250,6 +250,9 @@ class ServiceSpec(Wire):
     external_traffic_policy: str | None = None
     ports: list[ServicePort] | None = None
 
+    def __post_init__(self) -> None:
+        self.selector = shared(self.selector)
+
     @property
     def unheld(self) -> str:
         """Return why no activator can hold the Service's connections, "" where one can."""

@@ -78,8 +78,10 @@ class SnapshotCluster:
             self._is_being_read = True
 
     def end(self) -> None:
-        """End the reading: whatever is asked next, the files are looked at again."""
-        self._is_being_read = False
+        """End the reading: whatever is asked next, the files are looked at again, and large ones are read again."""
+        with self._guard:
+            self._is_being_read = False
+            self._store.let_go()
 
     def entries(self) -> tuple[ManifestEntry, ...]:
         """Return its objects as they are now; what is written later replaces entries and changes none."""

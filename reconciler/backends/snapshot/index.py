@@ -93,6 +93,10 @@ class Index:
         self._views.pop((entry.group, entry.kind), None)
         self._views.pop(_NAMESPACE, None)
 
+    def has_any(self, kind: GroupKind) -> bool:
+        """Return whether there is an object of `kind`."""
+        return bool(self._kinds.get(kind))
+
     def find(self, ref: ObjectRef) -> ManifestEntry | None:
         """Return the object called `ref`, None where there is none."""
         return self.entries.get(Key(api_group(f"{ref.group}/", ref.kind), ref.kind, ref.namespace, ref.name))

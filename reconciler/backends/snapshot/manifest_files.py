@@ -240,7 +240,7 @@ def file_with(path: str, values: Sequence[Any]) -> ManifestFile:
     Raises:
         RefusedError: what is written would not be read as what was meant.
     """
-    if _is_json(path):
+    if is_json(path):
         values = values if len(values) == 1 else [{"apiVersion": "v1", "kind": "List", "items": list(values)}]
         text = json.dumps(values[0], ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     else:
@@ -264,7 +264,7 @@ def read_file(path: str, data: bytes) -> ManifestFile:
         if document.whole:
             _enter(file, document)
         document.value = None
-    if _is_json(path):
+    if is_json(path):
         file.pack()
     return file
 
@@ -288,10 +288,11 @@ def _enter(file: ManifestFile, document: Document) -> None:
 
 
 def _documents(path: str, text: str) -> Documents:
-    return _json_documents(path, text) if _is_json(path) else read_documents(path, text)
+    return _json_documents(path, text) if is_json(path) else read_documents(path, text)
 
 
-def _is_json(path: str) -> bool:
+def is_json(path: str) -> bool:
+    """Return whether a file is read as JSON, by its name."""
     return path.lower().endswith(".json")
 
 

@@ -33,6 +33,7 @@ from reconciler.backends.snapshot.manifest_files import (
     ManifestFile,
     digest_of,
     file_with,
+    is_json,
     read_file,
 )
 from reconciler.errors import Problem
@@ -40,6 +41,8 @@ from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import read_bytes
 
 _UNSAFE = re.compile(r"[^a-z0-9.-]+")
+_LARGE = 2**20
+"""From so many bytes on it matters how much memory the objects of a folder take."""
 
 REMOVED = object()
 """In place of a new value: the object goes."""
@@ -117,6 +120,19 @@ class Store:
         self._folders = dict.fromkeys({str(self.directory), *map(os.path.dirname, found.files)}, 0)
         self._folders = self._changed_at()
         return self._problems
+
+    def let_go(self) -> None:
+        """Forget the objects of a large folder of JSON; where anything more is asked it is read again.
+
+        After a reading a run asks for the pods of some workloads, and for nothing else of many objects: a folder with
+        pods is kept, and so is YAML, which takes long to read.
+        """
+        files = self._signatures or {}
+        is_large = sum(size for _, size, _ in files.values()) >= _LARGE and all(map(is_json, files))
+        if is_large and not self.index.has_any(("", "Pod")):
+            for file in self._files.values():
+                file.entries = []  # they name the file: a circle, which only the collector would free
+            self.index, self._files, self._signatures = Index(self.cluster, (), self.switches), {}, None
 
     def _changed_at(self) -> dict[str, int]:
         return {folder: changed_at(folder) for folder in self._folders}

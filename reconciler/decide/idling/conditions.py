@@ -117,7 +117,7 @@ class Conditions:
         self.subject = subject
         self.guards = guards
         self.now = now
-        self._known = dict(known)
+        self._known = known
 
     def get(self, name: Condition) -> MetCondition | None:
         """Return the condition `name` as it is met, None where it is not."""
@@ -129,7 +129,7 @@ class Conditions:
         check = CHECKS.get(name)
         found = None if check is None else check(self)
         if found is not None:  # what is not met is not kept: most of all that is asked for
-            self._known[name] = found
+            self._known = {**self._known, name: found}
         return found is not None
 
     def adding(self, found: MetCondition) -> Conditions:

@@ -272,7 +272,8 @@ MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
 
 
 class PolicyVerdict(Struct, frozen=True):
-    """What `policy` says of what it selects: of the Service named `service`, or with None of a scalable itself.
+    """What `policy` says of what it selects: of the Service named `service`; with None of a scalable itself, or alike
+    of all that it selects in a namespace.
 
     `equal_policies` are the names of all policies of the same, highest priority, () where there is just this one.
     """

@@ -97,6 +97,8 @@ def subjects_of(clusters: Iterable[IdlingCluster]) -> list[Subject]:
     return [subject for cluster in clusters for subject in cluster.subjects]
 
 
+_NOTHING_LISTED: frozenset[ObjectRef] = frozenset()  # Python makes a new one each time
+
 _Behind = dict[ObjectRef, list[tuple[ServiceState, bool]]]
 """The Services of each top object or listed scalable, and whether it is behind them now."""
 
@@ -297,7 +299,7 @@ class _Observer:
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
-            listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind),
+            listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind) or _NOTHING_LISTED,
             evidence=evidence_on(scale.written, self._copied, self._fleets) if services else Evidence(),
             production=self._production(scale),
             direct=direct,

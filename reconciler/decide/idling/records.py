@@ -308,11 +308,15 @@ class Evidence(Struct, frozen=True):
         return self.idled_by_us and self.most > 0
 
 
+_NO_EVIDENCE = Evidence()
+
+
 def evidence_on(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> Evidence:
     """Return the evidence on `workload` and on what it owns, of which `copied` gives the most replicas."""
     writer = workload.replicas_writer
     most = max(_recorded_replicas(workload, fleets), copied.get(own_key(workload), 0))
-    return Evidence(writer is not None and writer.manager == FIELD_MANAGER, most)
+    idled_by_us = writer is not None and writer.manager == FIELD_MANAGER
+    return Evidence(idled_by_us, most) if idled_by_us or most else _NO_EVIDENCE
 
 
 def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:

@@ -26,6 +26,8 @@ from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namesp
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
+_NO_POLICIES: frozenset[str] = frozenset()  # Python makes a new one each time
+
 
 def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
     """Return those of the policies that select one object which decide there: several only with equal priority.
@@ -71,10 +73,12 @@ class ClusterVerdicts:
         self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)
         self._reaching = self._selecting.reaching
         self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
+        # What these say names the Service, or is about that one; all else is said alike of all that they select.
+        self._by_service = {one.name for one in self._reaching if one.mode == "Observe" or any(one.queries)}
         self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, tuple[Evaluator, WakeEvaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, WakeWhen]] = {}
-        self._on_workloads: dict[tuple[str, ...], Verdict] = {}
+        self._alike: dict[tuple[str, ...], Verdict] = {}
         self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
@@ -104,8 +108,8 @@ class ClusterVerdicts:
     @cached_property
     def direct(self) -> dict[ObjectRef, Verdict]:
         """The verdicts on each workload that some policy selects by itself, those that exclude it included."""
-        found = ((workload.ref, self._on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: verdict for ref, verdict in found if verdict.won}
+        found = ((one.ref, self._selecting.on_workload(one)) for one in self._cluster.workloads)
+        return {ref: self._verdicts_alike(ref.namespace, selecting) for ref, selecting in found if selecting}
 
     def on_scalable(self, scale: Scale, behind: Sequence[ServiceState]) -> tuple[Verdict, frozenset[str]]:
         """Return what is said of `scale` by itself and through the Services that it is `behind` as one, of each policy
@@ -118,9 +122,9 @@ class ClusterVerdicts:
         told = self._told(excluded, itself, behind) if excluded else ()
         itself = [without(one, excluded) for one in itself]
         through = [without(service.verdict, excluded) for service in behind]
-        direct = frozenset(verdict.policy.name for one in itself for verdict in one.won)
-        if len(itself) == 1 and not (through or told or self._without_policies):
-            return itself[0], direct  # one value for all that the same policies select
+        direct = frozenset(verdict.policy.name for one in itself for verdict in one.won) if itself else _NO_POLICIES
+        if len(itself) + len(through) == 1 and not (told or self._without_policies):
+            return (*itself, *through)[0], direct  # one value for all that the same policies select
         won = [verdict for one in through for verdict in one.won]
         known = {verdict.policy.name for verdict in won}
         won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
@@ -139,15 +143,16 @@ class ClusterVerdicts:
     def on_service(self, service: Service) -> Verdict:
         """Return the verdicts for `service`, of those that exclude it too."""
         selecting = self._selecting.on_service(service)
-        return self._verdicts(service.ref.namespace, selecting, service.ref.name)
+        if any(policy.name in self._by_service for policy in selecting):
+            return self._verdicts(service.ref.namespace, selecting, service.ref.name)
+        return self._verdicts_alike(service.ref.namespace, selecting)
 
-    def _on_workload(self, workload: Workload) -> Verdict:
-        """Return the verdicts on `workload`; of those of one namespace, all that the same policies select share one."""
-        selecting = self._selecting.on_workload(workload)
-        about = (workload.ref.namespace, *(policy.name for policy in selecting))
-        if about not in self._on_workloads:
-            self._on_workloads[about] = self._verdicts(workload.ref.namespace, selecting, None)
-        return self._on_workloads[about]
+    def _verdicts_alike(self, namespace: str, selecting: list[IdlingPolicy]) -> Verdict:
+        """Return the verdicts of `selecting`, one value for all in the namespace that these policies select."""
+        about = (namespace, *(policy.name for policy in selecting))
+        if about not in self._alike:
+            self._alike[about] = self._verdicts(namespace, selecting, None)
+        return self._alike[about]
 
     def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
         service = self._services.get((namespace, name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum, auto
-from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -168,7 +167,7 @@ class WakeRequest(Struct, frozen=True, order=True):
         return reason(self.code, at=self.at)
 
 
-class ServiceState(Struct, frozen=True, dict=True):  # so that its record, which is asked for often, is kept
+class ServiceState(Struct, frozen=True):
     """A Service that a policy selects, that carries records, that opts out, or with a wake request.
 
     `record` is ours, from the Service or else from its Endpoints; `foreign` somebody else's; `problem` says why one of
@@ -200,14 +199,17 @@ class ServiceState(Struct, frozen=True, dict=True):  # so that its record, which
         is_free = self.exclusion is None and not self.has_record
         return is_free and self.verdict.result is CriterionResult.IDLE
 
-    @cached_property
+    @property
     def readings(self) -> tuple[Reading[ServiceRecord], ...]:
         """What the records on it and on its Endpoints say."""
-        return tuple(one for one in (self.on_service, self.on_endpoints) if one is not None)
+        return tuple([one for one in (self.on_service, self.on_endpoints) if one is not None])
 
-    @cached_property
+    @property
     def record(self) -> ServiceRecord | None:
-        return next((one.record for one in self.readings if one.ours and one.record is not None), None)
+        for one in (self.on_service, self.on_endpoints):
+            if one is not None and one.ours and one.record is not None:
+                return one.record
+        return None
 
     @property
     def foreign(self) -> ServiceRecord | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
@@ -13,7 +14,14 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
-from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector, workloads_selector
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    a_metric,
+    a_policy,
+    a_schedule,
+    services_selector,
+    workloads_selector,
+)
 
 AT = "2026-11-20T21:00:00Z"
 IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
@@ -178,6 +186,7 @@ def names(verdicts: Any) -> list[tuple[str, str]]:
     ],
 )  # fmt: skip
 def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
+    policies = [replace(policy, idle_when=a_metric()) for policy in policies]  # which each Service has by itself
     web = only(found(*policies, services=(a_service(),), workloads=(a_workload(),)))
     assert (names(web.verdict.won), names(web.verdict.lost), web.direct) == (won, lost, frozenset(direct))
 
@@ -215,3 +224,16 @@ class TestSharedVerdicts:
         cluster = found(a_policy(selector=ITSELF), policy, workloads=workloads, services=services)
         names = {name: {one.policy.name for one in only(cluster, name).verdict.won} for name in ("web", "api")}
         assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}
+
+    @pytest.mark.parametrize(
+        ("criterion", "mode", "values"),
+        [
+            pytest.param(a_schedule(), "Enforce", 1, id="a schedule"),
+            pytest.param(a_schedule(), "Observe", 3, id="named in what is said"),
+            pytest.param(a_metric(), "Enforce", 3, id="a metric of each"),
+        ],
+    )
+    def test_what_is_said_alike_of_many_services_is_one_value(self, criterion, mode, values):
+        services = tuple(a_service(f"web-{n}") for n in range(3))
+        there = found(a_policy(selector=EVERY, idle_when=criterion, mode=mode), services=services)
+        assert len({id(one.verdict) for one in there.services}) == values
