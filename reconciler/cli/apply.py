@@ -170,7 +170,7 @@ def _saved(
         found = differences.left(seen)
         approved = seen.differing.keys() - found.differing.keys()
         there, unread = read_replicas(made, approved, world)
-        checked = [one for one in made.actions if one.id in approved and one.id not in unread]
+        checked = [action for action in made.actions if action.id in approved and action.id not in unread]
         check_replicas(checked, policies or PolicySet(fleet), there, file)
         check_holds(checked, seen, made.made_at, file)
         return replace(found, differing={**found.differing, **unread, **not_done})

@@ -154,5 +154,5 @@ class SavedPlanDifferences:
                 numbers = f" {what_of(action.decision)}"
                 where = f"warning: {self.file}: action {action.id}"
                 say(f"{where} ({action.ref}{numbers}): {found.differing[action.id]}")
-                for one in found.fields.get(action.id, ()):
-                    say(f"{where}: {one}")
+                for difference in found.fields.get(action.id, ()):
+                    say(f"{where}: {difference}")

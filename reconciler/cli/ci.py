@@ -153,7 +153,7 @@ def _link_in(path: str) -> str:
     """
     parts = Path(path).parts
     found = (Path(*parts[: count + 1]) for count in range(len(parts)))
-    return "" if Path(path).is_absolute() else next((str(one) for one in found if one.is_symlink()), "")
+    return "" if Path(path).is_absolute() else next((str(here) for here in found if here.is_symlink()), "")
 
 
 def _planned(

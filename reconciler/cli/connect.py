@@ -119,7 +119,7 @@ def _member(policies: PolicySet, name: str) -> FleetCluster:
     cluster = policies.fleet.cluster(name)
     if cluster is None:
         raise UsageError(
-            f"{name}: is no cluster of the Fleet{nearest(name, [one.name for one in policies.fleet.clusters])}"
+            f"{name}: is no cluster of the Fleet{nearest(name, [member.name for member in policies.fleet.clusters])}"
         )
     if cluster.connection.in_cluster:
         raise UsageError(f"{name}: is the cluster that runs are in, where they need no kubeconfig")
@@ -279,18 +279,18 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
     place: KubeconfigPlace = source if secret is None else _own_secret(secret, options)
     with usable(source):
         before = source.read()
-        entries = {one.user: one for one in entries_of(before)}
+        entries = {entry.user: entry for entry in entries_of(before)}
     if before is None or not entries:
         raise UsageError(f"--file: {file}: has no context, expected the kubeconfig that runs use")
     pool = WorkerPool()
-    asked = [(one, pool.submit(one.context, partial(_renewal, one, file, options))) for one in entries.values()]
+    asked = [(entry, pool.submit(entry.context, partial(_renewal, entry, file, options))) for entry in entries.values()]
     done: dict[str, Renewal] = {}
     failures: list[str] = []
-    for one, future in asked:
+    for entry, future in asked:
         try:
-            done[one.user] = future.result()
+            done[entry.user] = future.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are renewed all the same
-            failures.append(reason_on(one.context, error))
+            failures.append(reason_on(entry.context, error))
     code = ended(list(done), failures)
     tokens = {user: renewal.token for user, renewal in done.items() if renewal.token}
     lines = {user: f"{entries[user].context}: {renewal.words}" for user, renewal in done.items()}

@@ -75,7 +75,7 @@ def doctor_command(options: DoctorOptions) -> int:
         options = options.replace(namespace=(options.only_namespace,))
     found = checked_clusters(cases(options.policies(), options, applies=options.verb == "apply"))
     if options.output == "json":
-        show_document("Examination", {"clusters": [_document(one) for one in found]}, options.output)
+        show_document("Examination", {"clusters": [_document(checked) for checked in found]}, options.output)
     else:
         show_lines(_lines(found))
     return exit_of(found)
@@ -91,7 +91,7 @@ def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[Cl
     sources = {name: Backend(name, found.cluster, error=found.error) for name, found in opened.items()}
     state = observe(policies, sources, scope=options.scope)
     decidable, desired = isolated(state, lambda state: decide(policies, state, Run(options.now)))
-    selected = frozenset(one.ref for one in desired.explanations if one.selected)
+    selected = frozenset(explanation.ref for explanation in desired.explanations if explanation.selected)
     faults = {name: decidable.unreachable[name] for name in state.clusters if name not in decidable.clusters}
     return [
         ClusterCheck(
@@ -104,8 +104,8 @@ def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[Cl
 def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
     """Return the findings of each cluster, checked in parallel; a failure on one is a finding of that one."""
     pool = WorkerPool()
-    found = [one.result() for one in [pool.submit(case.name, partial(checked_cluster, case)) for case in cases]]
-    return [_with_twins(one, found) for one in found]
+    found = [future.result() for future in [pool.submit(case.name, partial(checked_cluster, case)) for case in cases]]
+    return [_with_twins(checked, found) for checked in found]
 
 
 def checked_cluster(case: ClusterCheck) -> ClusterFindings:
@@ -132,7 +132,7 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         *(finding for check, find in CHECKS.items() for finding in _checked(check, find, case)),
     )
     rules = missing_rules(missing) if isinstance(missing, list) else ()
-    of_tenants = (rule for one in tenants for rule in missing_rules(one.missing, one.account))
+    of_tenants = (rule for account in tenants for rule in missing_rules(account.missing, account.account))
     return ClusterFindings(case.name, findings, (*rules, *of_tenants), identity=uid)
 
 
@@ -154,20 +154,20 @@ def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) ->
 
 def exit_of(found: Sequence[ClusterFindings]) -> ExitCode:
     """Return the exit code: 1 where no cluster answers, 6 where a check fails."""
-    if not any(one.answers for one in found):
+    if not any(checked.answers for checked in found):
         return ExitCode.NOTHING_DONE
-    failed = any(finding.state == "FAIL" for one in found for finding in one.findings)
+    failed = any(finding.state == "FAIL" for checked in found for finding in checked.findings)
     return ExitCode.PARTIAL if failed else ExitCode.DONE
 
 
 def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
-    clusters = max(len(one.cluster) for one in found)
-    checks = max(len(finding.check) for one in found for finding in one.findings)
-    for one in found:
-        for finding in one.findings:
-            yield f"{finding.state:<4}  {one.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
-    for one in found:
-        yield from _roles(one)
+    clusters = max(len(checked.cluster) for checked in found)
+    checks = max(len(finding.check) for checked in found for finding in checked.findings)
+    for checked in found:
+        for finding in checked.findings:
+            yield f"{finding.state:<4}  {checked.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+    for checked in found:
+        yield from _roles(checked)
 
 
 def _said(finding: Finding) -> str:
@@ -187,11 +187,11 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
             yield from manifest_lines(binding(missing, [account]))
 
 
-def _document(one: ClusterFindings) -> Mapping[str, Any]:
+def _document(checked: ClusterFindings) -> Mapping[str, Any]:
     return {
-        "name": one.cluster,
-        "identity": one.identity,
-        "answers": one.answers,
-        "findings": msgspec.to_builtins(one.findings),
-        "missing": msgspec.to_builtins(one.missing),
+        "name": checked.cluster,
+        "identity": checked.identity,
+        "answers": checked.answers,
+        "findings": msgspec.to_builtins(checked.findings),
+        "missing": msgspec.to_builtins(checked.missing),
     }

@@ -236,7 +236,7 @@ def lock_findings(case: ClusterCheck) -> Iterator[Finding]:
 def slices_of_activators(case: ClusterCheck) -> Counter[str]:
     """Return how many EndpointSlices each activator has, by the uid of its Pod."""
     slices = () if case.observed is None else case.observed.endpoint_slices
-    return Counter(one.activator for one in slices if one.activator)
+    return Counter(endpoints.activator for endpoints in slices if endpoints.activator)
 
 
 def activator_findings(case: ClusterCheck) -> Iterator[Finding]:
@@ -255,9 +255,9 @@ def activator_finding(
 ) -> Finding:
     """Return what is found of the activators with these `leases`; `slices` are EndpointSlices by activator."""
     alive = {
-        one.activator: now - one.renewed_at
-        for one in leases
-        if one.activator and one.renewed_at is not None and one.is_fresh(now)
+        lease.activator: now - lease.renewed_at
+        for lease in leases
+        if lease.activator and lease.renewed_at is not None and lease.is_fresh(now)
     }
     waits = [policy.name for policy in policies.idling if policy.wake == "OnSignal"]
     words = "none lives"
@@ -318,7 +318,7 @@ def writers_findings(case: ClusterCheck) -> Iterator[Finding]:
     if observed is None or case.fault:
         return
     selected = [workload for workload in observed.workloads if workload.ref in case.selected]
-    targets = {(one.ref.namespace, *one.target) for one in observed.autoscalers}
+    targets = {(autoscaler.ref.namespace, *autoscaler.target) for autoscaler in observed.autoscalers}
     scaled = [one for one in selected if (one.ref.namespace, one.ref.kind, one.ref.name) in targets]
     keda = [one for one in observed.workloads if one.scale_target is not None]
     managers = Counter(

@@ -40,9 +40,9 @@ class TenantAccount(Struct, frozen=True):
 def accounts_on(cluster: str, fleet: Fleet) -> list[tuple[Tenant, ServiceAccount]]:
     """Return the tenants that have a ServiceAccount on `cluster`, each with it."""
     return [
-        (one, ServiceAccount(fleet.namespace, one.service_account))
-        for one in fleet.tenants
-        if one.service_account is not None and one.has_cluster(cluster)
+        (tenant, ServiceAccount(fleet.namespace, tenant.service_account))
+        for tenant in fleet.tenants
+        if tenant.service_account is not None and tenant.has_cluster(cluster)
     ]
 
 
@@ -133,7 +133,7 @@ def tenant_findings(found: list[TenantAccount], case: ClusterCheck) -> Iterator[
     rights = _used_rights(case) if accounts else []
     observed = () if case.observed is None else case.observed.namespaces
     for tenant, account in accounts:
-        spaces = [one.ref.name for one in observed if tenant.has_namespace(one.ref.name)]
+        spaces = [space.ref.name for space in observed if tenant.has_namespace(space.ref.name)]
         try:
             one = tenant_account(case.preflight, tenant, account, spaces, rights)
         except ClusterError as error:

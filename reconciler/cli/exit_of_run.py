@@ -89,12 +89,12 @@ def _stopped(plan: Plan | None) -> str:
 
 
 def _held_back(plan: Plan) -> str:
-    return f"limits hold back {_changes(one for held in plan.held_back for one in held.decisions)}"
+    return f"limits hold back {_changes(decision for held in plan.held_back for decision in held.decisions)}"
 
 
 def _changes(decisions: Iterable[Decision]) -> str:
     """Return how many changes and how many metadata updates these are, as the plan counts them."""
-    found = [is_metadata(one) for one in decisions]
+    found = [is_metadata(decision) for decision in decisions]
     changes, updates = found.count(False), found.count(True)
     words = [counted(changes, "change")] if changes or not updates else []
     return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
@@ -156,10 +156,10 @@ def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterato
 
 
 def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:
-    skipped = bool(applied.outcomes) and all(one.status is OutcomeStatus.SKIPPED for one in applied.outcomes)
-    if skipped and all(one.locked for one in applied.outcomes):
+    skipped = bool(applied.outcomes) and all(outcome.status is OutcomeStatus.SKIPPED for outcome in applied.outcomes)
+    if skipped and all(outcome.locked for outcome in applied.outcomes):
         yield ExitCode.LOCKED
-    if skipped and not any(one.locked for one in applied.outcomes):
+    if skipped and not any(outcome.locked for outcome in applied.outcomes):
         yield ExitCode.NOTHING_DONE
     if applied.dropped or any(map(_is_undone, applied.outcomes)):
         yield ExitCode.PARTIAL

@@ -121,15 +121,15 @@ def _federated(policies: PolicySet, subject: str) -> str:
     """Return "namespace/name" of the FederatedReplicaSet that `subject` names as a whole, "" where it names none."""
     kind, _, rest = subject.partition("/")
     key = rest if kind.lower() == "federatedreplicaset" else "" if policies.fleet.cluster(kind) else subject
-    return key if any(one.key == key for one in policies.federated) else ""
+    return key if any(policy.key == key for policy in policies.federated) else ""
 
 
 def _placed(made: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplanation]:
     """Yield the local workload of the FederatedReplicaSet `key` on each of its clusters."""
-    workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
-    for one in made.explanations:
-        if one.job == "placement" and one.policy == key:
-            yield ObjectExplanation(one.ref, workloads.get(one.ref))
+    workloads = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
+    for explanation in made.explanations:
+        if explanation.job == "placement" and explanation.policy == key:
+            yield ObjectExplanation(explanation.ref, workloads.get(explanation.ref))
 
 
 def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectArgument) -> Iterator[ObjectExplanation]:
@@ -137,11 +137,11 @@ def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
     cluster = state.clusters.get(name.cluster)
     workloads = {} if cluster is None else {one.ref: one for one in cluster.workloads}
     refs: dict[ObjectRef, Workload | None] = {}
-    for one in made.explanations:
-        behind = one.services if name.kind == "service" else ()
-        if any(map(name.matches, (one.ref, *([one.written] if one.written else []), *behind))):
+    for explanation in made.explanations:
+        behind = explanation.services if name.kind == "service" else ()
+        if any(map(name.matches, (explanation.ref, *([explanation.written] if explanation.written else []), *behind))):
             refs |= {service: None for service in behind if name.matches(service)}
-            refs[one.ref] = workloads.get(one.ref)
+            refs[explanation.ref] = workloads.get(explanation.ref)
     services_first = name.kind == "service"
     for ref in sorted(refs, key=lambda ref: (services_first and not ref.is_service, ref)):
         yield ObjectExplanation(ref, refs[ref])

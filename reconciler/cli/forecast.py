@@ -93,7 +93,7 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
         raise SnapshotError("no cluster answers, expected one to replay")
     with TemporaryDirectory(prefix="reconciler-replay-") as folder:
         target = Path(folder, "snapshot")
-        write_snapshot(target, {name: one.files(format_time(options.now)) for name, one in recorders.items()})
+        write_snapshot(target, {name: recorder.files(format_time(options.now)) for name, recorder in recorders.items()})
         yield options.replace(snapshot=str(target))
 
 

@@ -139,7 +139,7 @@ def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
     if text is None:
         return "", ""
     cluster, slash, namespace = text.partition("/")
-    clusters = [one.name for one in fleet.clusters]
+    clusters = [member.name for member in fleet.clusters]
     if cluster in clusters and (namespace or not slash):
         _check_namespace(namespace, text, [cluster], world)
         return cluster, namespace
@@ -159,7 +159,7 @@ def _check_namespace(
     known: set[str] = set()
     for name in clusters if namespace else ():
         try:
-            known |= {one.ref.name for one in world.access(name).cluster.list(NAMESPACES)}
+            known |= {space.ref.name for space in world.access(name).cluster.list(NAMESPACES)}
         except Exception as error:  # noqa: BLE001 - whatever it is, a freeze must not wait for it
             say(f"warning: {name}: whether there is a namespace {namespace} is not known: {reason_of(error)}")
             return
@@ -195,17 +195,17 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
     others: dict[Freeze, None] = {}
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        for one in freezes:
-            (over if everything or records.is_of(one) else others)[one] = None
-        return tuple(one for one in freezes if one in others)
+        for freeze in freezes:
+            (over if everything or records.is_of(freeze) else others)[freeze] = None
+        return tuple(freeze for freeze in freezes if freeze in others)
 
     written, failures = records.written(change)
     if not over and not failures:
-        frozen = ", ".join(scope_of(one, records.fleet) for one in others)
+        frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     if output == "json":
         show_document("Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}, output)
     else:
-        lines = [f"{scope_of(one, records.fleet)}: no longer {freeze_reason(one)}\n" for one in over]
+        lines = [f"{scope_of(freeze, records.fleet)}: no longer {freeze_reason(freeze)}\n" for freeze in over]
         show("".join(lines), output)
     return ended(written, failures)

@@ -69,8 +69,8 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
     if kept.found is None:
         return
     applied, fleet, world = kept.found
-    teams = [(one, tenant.name) for tenant in fleet.tenants for one in tenant.notify]
-    receivers = [*((one, "") for one in fleet.notify), *teams]
+    teams = [(receiver, tenant.name) for tenant in fleet.tenants for receiver in tenant.notify]
+    receivers = [*((receiver, "") for receiver in fleet.notify), *teams]
     if not receivers:
         return
     plan, limit = applied.plan, options.limit.within(SECONDS, grace=GRACE_SECONDS)
@@ -84,9 +84,9 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
     lately = frozenset[str]() if before is None else before.lately(plan.made_at)
     new = tuple(fact for fact in facts if not fact.lasts or fact.key not in lately)
     messages = {
-        f"{one.place}:{one.place.column}: notification ({one.format})": (one, message)
-        for one, tenant in receivers
-        if (message := Message.of(plan, new, one.on, tenant)).facts
+        f"{receiver.place}:{receiver.place.column}: notification ({receiver.format})": (receiver, message)
+        for receiver, tenant in receivers
+        if (message := Message.of(plan, new, receiver.on, tenant)).facts
     }
     failed = _failed(messages, options.sources, limit.within(limit.left() - SECONDS / 4))
     yield from (f"{name}{why}" for name, why in failed.items())

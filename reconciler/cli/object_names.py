@@ -65,7 +65,7 @@ def known_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> FleetCluster
     """
     cluster = fleet.cluster(name.cluster)
     if cluster is None:
-        known = [one.name for one in fleet.clusters]
+        known = [member.name for member in fleet.clusters]
         as_kubectl = text.count("/") == 1 and name.cluster.lower() in KNOWN  # KIND/NAME
         expected = f"CLUSTER/NAMESPACE/{text}" if as_kubectl else EXPECTED
         hint = nearest(name.cluster, known) or f", expected {expected}"
@@ -109,4 +109,4 @@ def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
 
 def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
     for found in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers, cluster.namespaces):
-        yield from (one.ref for one in found)
+        yield from (annotated.ref for annotated in found)

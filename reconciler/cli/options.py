@@ -193,7 +193,7 @@ class _Verb(click.Command):
     """A verb whose help has its options in groups, and examples."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        wrong = one_dash(args, {name for one in self.get_params(ctx) for name in one.opts})
+        wrong = one_dash(args, {name for parameter in self.get_params(ctx) for name in parameter.opts})
         if wrong:
             raise click.UsageError(wrong, ctx)
         try:
@@ -203,7 +203,7 @@ class _Verb(click.Command):
             if not here:
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
-        check_variables({str(one.envvar) for one in self.params})
+        check_variables({str(parameter.envvar) for parameter in self.params})
         return left
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -225,11 +225,11 @@ class _Verb(click.Command):
         formatter.write_text(_VARIABLES)
 
 
-def _argument_record(one: click.Parameter) -> tuple[str, str] | None:
+def _argument_record(parameter: click.Parameter) -> tuple[str, str] | None:
     """Return what the help says of the one argument that has a default."""
-    plan = ", or a saved plan" if "PLAN" in (one.metavar or "") else ""
+    plan = ", or a saved plan" if "PLAN" in (parameter.metavar or "") else ""
     words = f"The policy directory{plan}.  [default: {DEFAULT_PATH}]"
-    return (str(one.metavar).strip("[]"), words) if one.name == "path" else None
+    return (str(parameter.metavar).strip("[]"), words) if parameter.name == "path" else None
 
 
 class _Option(click.Option):

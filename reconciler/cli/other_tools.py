@@ -225,10 +225,10 @@ def adopt_command(options: AdoptOptions) -> int:
 def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
     """Yield what carries the annotation of kube-downscaler, and the replicas that it had."""
     for cluster in state.clusters.values():
-        for one in cluster.workloads:
-            before = asleep_by_downscaler(one.annotations, one.spec_replicas)
-            if before is not None and one.owner is None:
-                yield one.ref, before
+        for workload in cluster.workloads:
+            before = asleep_by_downscaler(workload.annotations, workload.spec_replicas)
+            if before is not None and workload.owner is None:
+                yield workload.ref, before
         for hpa in cluster.autoscalers:
             if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
                 had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
@@ -245,7 +245,7 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     for name, backend in options.live_backends(fleet).items():
         assert backend.served is not None
         infos = [Manifest(one, name) for one in backend.served.manifests(*SLEEP_INFO)]
-        secrets = [_secret(world, name, one) for one in infos]
+        secrets = [_secret(world, name, manifest) for manifest in infos]
         for (namespace, group, kind, object_name), replicas in asleep_by_kube_green(secrets).items():
             found[ObjectRef(name, namespace, kind, object_name, group)] = replicas
     return found

@@ -178,7 +178,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     if wants_json(arguments):
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
             problems = error.problems if isinstance(error, ReconcilerError) else ()
-            found = {"errors": lines, "problems": [problem_values(one) for one in problems]}
+            found = {"errors": lines, "problems": [problem_values(problem) for problem in problems]}
             show_document("Error", {"exitCode": int(code), **found}, "json")
     for line in lines:
         say(f"error: {line}")

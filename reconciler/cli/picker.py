@@ -112,12 +112,12 @@ def _cluster_of(fleet: Fleet, name: str | None) -> str:
     Raises:
         UsageError: the Fleet has none of that name, or does not say which one it is.
     """
-    names = [one.name for one in fleet.clusters]
+    names = [cluster.name for cluster in fleet.clusters]
     if name is not None:
         if name not in names:
             raise UsageError(f"--cluster: {name} is no cluster of the Fleet{nearest(name, names)}")
         return name
-    inside = [one.name for one in fleet.clusters if one.connection.in_cluster] or names
+    inside = [cluster.name for cluster in fleet.clusters if cluster.connection.in_cluster] or names
     if len(inside) != 1:
         raise UsageError(f"--cluster: expected the one that this runs in, of {', '.join(names)}")
     return inside[0]
@@ -128,8 +128,8 @@ def _renewal(picker: Picker, options: PickerOptions) -> Callable[[], None]:
 
     def stamp() -> frozenset[tuple[str, int, int]]:
         top = Path(options.path)
-        files = [one for one in (top, *top.rglob("*")) if one.is_file()]
-        return frozenset((str(one), one.stat().st_mtime_ns, one.stat().st_ino) for one in files)
+        files = [path for path in (top, *top.rglob("*")) if path.is_file()]
+        return frozenset((str(path), path.stat().st_mtime_ns, path.stat().st_ino) for path in files)
 
     seen = stamp()
 

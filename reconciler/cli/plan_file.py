@@ -124,7 +124,7 @@ def check_world(made: Plan, world: World, file: str, *, live: bool) -> dict[int,
 
 def _of_groups(made: Plan, why: Mapping[str, str]) -> dict[int, str]:
     """Return by the id of each action what `why` says of its group."""
-    return {one.id: why[one.decision.group] for one in made.actions if one.decision.group in why}
+    return {action.id: why[action.decision.group] for action in made.actions if action.decision.group in why}
 
 
 def read_replicas(made: Plan, approved: Collection[int], world: World) -> tuple[dict[ObjectRef, int], dict[int, str]]:
@@ -150,7 +150,7 @@ def _counted(ref: ObjectRef, cluster: Cluster) -> Resource[Any] | None:
     """Return as what an object is read that says a number of replicas, None where it never does."""
     kinds = cluster.scale_kinds() if is_custom(ref.group, ref.kind) else SCALABLE_KINDS.values()
     resources: tuple[Resource[Any], ...] = (SERVICES, ENDPOINTS, AUTOSCALERS, *map(workloads_of, kinds))
-    return next((one for one in resources if (one.group, one.kind) == (ref.group, ref.kind)), None)
+    return next((resource for resource in resources if (resource.group, resource.kind) == (ref.group, ref.kind)), None)
 
 
 def _check_served(action: Action, world: World, file: str) -> None:

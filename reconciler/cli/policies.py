@@ -71,7 +71,7 @@ def validate_command(options: ValidateOptions) -> int:
     for warning in (*policies.warnings, *(() if night is None else night.warnings)):
         say(f"warning: {warning}")
     if output == "json":
-        warnings = [problem_values(one) for one in policies.warnings]
+        warnings = [problem_values(problem) for problem in policies.warnings]
         show_document("Validation", {**_counts(policies), "warnings": warnings, **_night(night)}, output)
         return ExitCode.DONE
     counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)

@@ -162,7 +162,7 @@ def check_identities(fleet: Fleet) -> None:
     Raises:
         UsageError: with the clusters whose identity is not stated.
     """
-    names = [one.name for one in fleet.clusters if not one.identity]
+    names = [cluster.name for cluster in fleet.clusters if not cluster.identity]
     if names:
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         counted = f"{len(names)} of {len(fleet.clusters)} clusters have no identity in {fleet.place}: {listed}"
@@ -190,7 +190,7 @@ def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> Pol
     """
     found = policies.of_tenant(tenant)
     if found.problems and not partly:
-        raise PolicyError.of(one for inside in found.problems.values() for one in inside)
+        raise PolicyError.of(problem for inside in found.problems.values() for problem in inside)
     return found
 
 
@@ -201,7 +201,7 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[st
         UsageError: with the nearest name.
     """
     policy_keys = policy_names(policies)
-    names = sorted(policy_keys | {one.name for one in policies.federated})
+    names = sorted(policy_keys | {policy.name for policy in policies.federated})
     clusters = [cluster.name for cluster in policies.fleet.clusters]
     for flag, patterns, known, count in (
         ("--policy", filters.policies, names, len(policy_keys)),
@@ -214,6 +214,6 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[st
         if name not in names:
             words = "is not a policy, expected a policy's name"
             raise UsageError(f'--allow-exceed: "{name}" {words}{nearest(name, names)}')
-        found = sorted(one.key for one in policies.federated if one.name == name)
+        found = sorted(policy.key for policy in policies.federated if policy.name == name)
         if len(found) > 1:
             raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')

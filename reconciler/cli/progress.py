@@ -174,10 +174,10 @@ class PlainLines(Progress):
 
 def reading_words(read: Sequence[ClusterRead]) -> str:
     """Return what was read so far of all clusters, on one line."""
-    going = [one.cluster for one in read if not one.over]
-    lost = [one.cluster for one in read if one.error]
-    done = sum(one.over and not one.error for one in read)
-    objects, lists = sum(one.objects for one in read), sum(one.lists for one in read)
+    going = [cluster.cluster for cluster in read if not cluster.over]
+    lost = [cluster.cluster for cluster in read if cluster.error]
+    done = sum(cluster.over and not cluster.error for cluster in read)
+    objects, lists = sum(cluster.objects for cluster in read), sum(cluster.lists for cluster in read)
     parts = [f"{counted(done, 'cluster')} read, {counted(objects, 'object')} in {counted(lists, 'list')}"]
     parts += [f"reading {', '.join(going)}"] if going else []
     parts += [f"unknown: {', '.join(lost)}"] if lost else []
@@ -192,9 +192,9 @@ def run_progress(options: O, stage: Callable[[Stage], None] = lambda _: None) ->
     """
     shown = _chosen("none" if options.quiet else options.progress)
 
-    def begins(one: Stage) -> None:
-        stage(one)
-        shown.stage(one)
+    def begins(begun: Stage) -> None:
+        stage(begun)
+        shown.stage(begun)
 
     callbacks = ProgressCallbacks(begins, shown.reading if options.snapshot is None else no_progress)
     try:

@@ -59,9 +59,9 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     if name.cluster not in state.clusters:
         why = state.unreachable.get(name.cluster, "it is not in the Fleet")
         raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {why}')
-    found = [one for one in state.clusters[name.cluster].workloads if name.matches(one.ref)]
+    found = [workload for workload in state.clusters[name.cluster].workloads if name.matches(workload.ref)]
     if len(found) != 1:
-        refs: list[ObjectRef] = [one.ref for one in found]
+        refs: list[ObjectRef] = [workload.ref for workload in found]
         named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
     return found[0]

@@ -95,7 +95,7 @@ def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
         return policies, True
     cluster = policies.fleet.cluster(name)
     if cluster is None:
-        known = ", ".join(one.name for one in policies.fleet.clusters)
+        known = ", ".join(member.name for member in policies.fleet.clusters)
         raise UsageError(f"--cluster: the Fleet has no cluster {name}, expected one of {known}")
     return policies.on(cluster), cluster.writes is not Writes.NOTHING
 
@@ -116,12 +116,12 @@ def roles(
 def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
     own = policies.fleet.namespace
     run = ServiceAccount(own, RUN)
-    tenants = {one.service_account for one in policies.fleet.tenants if one.service_account is not None}
+    tenants = {tenant.service_account for tenant in policies.fleet.tenants if tenant.service_account is not None}
     impersonated = [impersonation_right(ServiceAccount(own, name)) for name in sorted(tenants)]
     every = [*rights, *impersonated]
     for name, accounts, writes in ((_PLAN, (ServiceAccount(own, _PLAN), run), False), (_APPLY, (run,), True)):
         for namespace in ("", own):
-            chosen = [one for one in every if (one.apply, one.own) == (writes, bool(namespace))]
+            chosen = [right for right in every if (right.apply, right.own) == (writes, bool(namespace))]
             yield from _bound(name, namespace, chosen, accounts)
     for namespace, secrets in _secrets_by_namespace(policies).items():
         yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], (run,))

@@ -132,8 +132,8 @@ class Unmatched:
         if not self._policies and not self._runs:
             return
         found = origins(fleet, state, run, self._restoration)
-        placed = {one.cause.policy for one in _scales(fleet, state, self._restoration, ()).decisions}
-        policies, runs = {one.policy for one in found} - {""} | placed, {one.run for one in found} - {""}
+        placed = {decision.cause.policy for decision in _scales(fleet, state, self._restoration, ()).decisions}
+        policies, runs = {origin.policy for origin in found} - {""} | placed, {origin.run for origin in found} - {""}
         self._policies = {one for one in self._policies if not any(fnmatchcase(name, one) for name in policies)}
         self._runs -= runs
         if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):

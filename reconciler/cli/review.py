@@ -62,7 +62,7 @@ def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> 
     What is wrong with objects of the clusters does not count: no change of policies does that, and its exit code would
     hide what limits hold back.
     """
-    notices = tuple(replace(one, partial=False) for one in made.next_head.notices)
+    notices = tuple(replace(notice, partial=False) for notice in made.next_head.notices)
     yield exit_of_plan(replace(made.next_head, held_back=(), notices=notices), fail_on)
     if made.held_back and FailOn.HELD_BACK in fail_on:
         yield ExitCode.HELD_BACK
@@ -167,7 +167,7 @@ class _Played:
         histories = {} if self._opened is None else histories_in(Path(self._options.snapshot or ""), self._opened)
         if self._opened is None or not histories:
             return None
-        length = max(one.end - one.start for one in histories.values())
+        length = max(history.end - history.start for history in histories.values())
         base = None if before is None else replay(before, self._opened, histories, length, shared)
         return base, replay(after, self._opened, histories, length, shared)
 
@@ -183,6 +183,6 @@ def _recorded_at(opened: Opened) -> datetime | None:
     """Return when the oldest part of a snapshot was recorded, None where none says so."""
     from reconciler.backends.snapshot.cluster import SnapshotCluster
 
-    clusters = [one.cluster for one in opened.backends.values() if isinstance(one.cluster, SnapshotCluster)]
-    texts = [one.recording.at for one in clusters if one.recording is not None and one.recording.at]
+    clusters = [backend.cluster for backend in opened.backends.values() if isinstance(backend.cluster, SnapshotCluster)]
+    texts = [cluster.recording.at for cluster in clusters if cluster.recording is not None and cluster.recording.at]
     return min((at for at in map(parse_time, texts) if at is not None), default=None)

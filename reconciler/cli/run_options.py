@@ -286,7 +286,7 @@ class RunOptions(Options):
         from reconciler.backends.live import LiveSettings, open_live
 
         settings = LiveSettings(self.now, fleet.namespace, self.settings, switches=fleet.switch_kinds)
-        return open_live((one.connection for one in self.bounded(fleet).clusters), settings).backends
+        return open_live((cluster.connection for cluster in self.bounded(fleet).clusters), settings).backends
 
     def bounded(self, fleet: Fleet) -> Fleet:
         """Return `fleet` with what its connections may use of this machine; no cluster of another one is opened."""
@@ -381,7 +381,7 @@ class FleetOptions(RunOptions):
         """
         for name, access in sorted(world.accesses.items()):
             try:
-                found = {one.ref.namespace for one in access.cluster.list(LEASES, labels=_OUR_LEASES)}
+                found = {lease.ref.namespace for lease in access.cluster.list(LEASES, labels=_OUR_LEASES)}
             except ClusterError as error:
                 why = reason_of(error).removeprefix(f"{name}: ")
                 say(

@@ -63,7 +63,7 @@ def savings_command(options: SavingsOptions) -> int:
     for failure in failures:
         say(f"error: {one_line(failure)}")
     changes = [change for day in days for change in day.changes]
-    ended = tuple(one for one in ended_periods(changes) if one.until > start)
+    ended = tuple(period for period in ended_periods(changes) if period.until > start)
     found = RealisedSavings(
         made,
         start,
@@ -121,19 +121,19 @@ class RealisedSavings(Struct, frozen=True):
 
     @property
     def _all(self) -> tuple[IdlePeriod, ...]:
-        return tuple(one for periods in self.groups.values() for one in periods)
+        return tuple(period for periods in self.groups.values() for period in periods)
 
     def _ordered(self) -> list[tuple[str, tuple[IdlePeriod, ...]]]:
         return sorted(self.groups.items(), key=lambda pair: (-self._hours(pair[1]).replicas, pair[0]))
 
     def _hours(self, periods: Iterable[IdlePeriod]) -> Hours:
         found = Hours()
-        for one in periods:
-            found = found.plus(one.saved(self.start, self.made.made_at))
+        for period in periods:
+            found = found.plus(period.saved(self.start, self.made.made_at))
         return found
 
     def _row(self, name: str, periods: Sequence[IdlePeriod]) -> tuple[str, ...]:
-        hours, workloads = self._hours(periods), len({one.object for one in periods})
+        hours, workloads = self._hours(periods), len({period.object for period in periods})
         numbers = (workloads, hours.replicas, hours.requests.cpu, hours.requests.memory)
         money = [f"{self.prices.cost(hours):,.2f}"] * self.prices.known
         return name, *(f"{one:,.0f}" for one in numbers), *money
@@ -141,25 +141,25 @@ class RealisedSavings(Struct, frozen=True):
     def _values(self, periods: Sequence[IdlePeriod]) -> dict[str, Any]:
         hours = self._hours(periods)
         money = {"money": round(self.prices.cost(hours), 4)} if self.prices.known else {}
-        return {"workloads": len({one.object for one in periods}), **hours_values(hours), **money}
+        return {"workloads": len({period.object for period in periods}), **hours_values(hours), **money}
 
 
 def _grouped(periods: Iterable[IdlePeriod], group: Callable[[IdlePeriod], str]) -> Mapping[str, tuple[IdlePeriod, ...]]:
     found: dict[str, list[IdlePeriod]] = {}
-    for one in periods:
-        found.setdefault(group(one), []).append(one)
+    for period in periods:
+        found.setdefault(group(period), []).append(period)
     return {name: tuple(some) for name, some in found.items()}
 
 
 def _group(by: str, fleet: Fleet) -> Callable[[IdlePeriod], str]:
-    def tenant(one: IdlePeriod) -> str:
-        found = fleet.tenant_at(*one.object.split("/", 2)[:2])
+    def tenant(period: IdlePeriod) -> str:
+        found = fleet.tenant_at(*period.object.split("/", 2)[:2])
         return _NONE if found is None else found.name
 
     known: dict[str, Callable[[IdlePeriod], str]] = {
-        "policy": lambda one: one.policy or _NONE,
+        "policy": lambda period: period.policy or _NONE,
         "tenant": tenant,
-        "namespace": lambda one: "/".join(one.object.split("/", 2)[:2]),
-        "cluster": lambda one: one.cluster,
+        "namespace": lambda period: "/".join(period.object.split("/", 2)[:2]),
+        "cluster": lambda period: period.cluster,
     }
     return known[by]

@@ -147,7 +147,7 @@ def check_target(target: Path, overwrite: bool) -> None:
     inside = list(target.iterdir())
     if not inside:
         return
-    if not all((one / RECORDING_FILE).is_file() for one in inside):
+    if not all((path / RECORDING_FILE).is_file() for path in inside):
         raise UsageError(f"{target}: holds other things, expected an empty folder or an earlier snapshot; name another")
     if not overwrite:
         raise UsageError(f"{target}: holds a snapshot, expected an empty folder; replace it with --overwrite")

@@ -72,16 +72,16 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
     state, made = plan_and_state(policies, world, options.request())
     changes = _last_changes(policies.fleet, world, options)
-    kinds = {one.ref.kind for cluster in state.clusters.values() for one in cluster.workloads}
-    read = [one for one in changes if one.object.partition("/")[0] in state.clusters]
-    for warning in _unread(read, kinds | {one.kind for one in (*BY_KIND.values(), *policies.fleet.switch_kinds)}):
+    kinds = {workload.ref.kind for cluster in state.clusters.values() for workload in cluster.workloads}
+    read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
+    for warning in _unread(read, kinds | {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}):
         say(f"warning: {warning}")
-    return fleet_status(policies.fleet, state, made, _runs([one for one in changes if one.run]))
+    return fleet_status(policies.fleet, state, made, _runs([change for change in changes if change.run]))
 
 
 def _unread(changes: Iterable[Change], kinds: Container[str]) -> Iterator[str]:
     """Yield what was idled last and is of none of `kinds`: the Fleet may have had it in its switches."""
-    for name, last in {one.object: one for one in changes}.items():
+    for name, last in {change.object: change for change in changes}.items():
         if last.verb == "idle" and name.split("/")[2] not in kinds:
             words = "was idled, and nothing of its kind is read; if switches of the Fleet had it, put it back"
             yield f"{one_line(name)} {words}"
@@ -95,14 +95,14 @@ def _last_changes(fleet: Fleet, world: World, options: RunOptions) -> list[Chang
     except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the status is known
         say(f"warning: the last runs are unknown: {reason_of(error)}")
         return []
-    return sorted((one for day in days.values() for one in day.changes), key=lambda one: one.time)
+    return sorted((change for day in days.values() for change in day.changes), key=lambda change: change.time)
 
 
 def _runs(changes: Sequence[Change]) -> list[RunSummary]:
     verbs: dict[str, Counter[str]] = {}
-    for one in changes:
-        verbs.setdefault(one.run, Counter())[one.verb] += 1
-    last = {one.run: one.time for one in changes}
+    for change in changes:
+        verbs.setdefault(change.run, Counter())[change.verb] += 1
+    last = {change.run: change.time for change in changes}
     return sorted((RunSummary(run, last[run], found) for run, found in verbs.items()), key=lambda one: one.at)[::-1]
 
 
@@ -112,8 +112,8 @@ def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[st
         return list(placement_lines(view, status.plan))
     name = object_name(subject)
     known_cluster(options.policies().fleet, name, subject)
-    found = [one for one in status.idle if name.matches(one.ref)]
-    foreign = [one for one in status.foreign if name.matches(one.ref)]
+    found = [idle for idle in status.idle if name.matches(idle.ref)]
+    foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
     return list(idle_lines(found, foreign, status.plan)) if found or foreign else [f"Nothing is idle below {subject}."]
 
 
@@ -151,7 +151,7 @@ def history_command(options: HistoryOptions) -> int:
         if name is not None:
             known_cluster(fleet, name, str(options.subject))
         days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
-    found = [one for one in chosen(days, name) if since <= one.time <= options.now]
+    found = [change for change in chosen(days, name) if since <= change.time <= options.now]
     for failure in failures:
         say(f"error: {one_line(failure)}")
     dropped = sum(day.dropped for day in days)
@@ -193,22 +193,22 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     ]
     head, *lines = columns(("TIME (UTC)", "REPLICAS", "CHANGE", "OBJECT"), rows)
     yield head
-    for line, one in zip(lines, reversed(changes), strict=True):
+    for line, change in zip(lines, reversed(changes), strict=True):
         yield line
-        yield f"    {_origin(one)}"
+        yield f"    {_origin(change)}"
 
 
-def _origin(one: Change) -> str:
-    policy = f"{one.policy} ({one.place})" if one.place else one.policy
+def _origin(change: Change) -> str:
+    policy = f"{change.policy} ({change.place})" if change.place else change.policy
     named = (
-        ("by", one.user or one.by),
+        ("by", change.user or change.by),
         ("", policy),
-        ("commit", one.commit[:_SHORT]),
-        ("run", one.run),
-        ("shard", one.shard),
+        ("commit", change.commit[:_SHORT]),
+        ("run", change.run),
+        ("shard", change.shard),
     )
     parts = ", ".join(f"{what} {name}".lstrip() for what, name in named if name)
-    return one_line(": ".join(filter(None, (parts, stored_text_in_utc(one.why)))))
+    return one_line(": ".join(filter(None, (parts, stored_text_in_utc(change.why)))))
 
 
 def _scale(change: Change) -> str:

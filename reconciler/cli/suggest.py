@@ -86,7 +86,7 @@ def suggest_command(options: SuggestOptions) -> int:
             for cluster in draft.fleet.clusters
             if cluster.name in histories
             for ref, found in _windows(draft, cluster, opened, histories[cluster.name], zone)
-            if not options.namespace or any(fnmatchcase(ref.namespace, one) for one in options.namespace)
+            if not options.namespace or any(fnmatchcase(ref.namespace, pattern) for pattern in options.namespace)
         }
         made = suggestion_of(windows)
         if made is None:
@@ -161,22 +161,22 @@ def _windows(
     source = opened.backends[cluster.name].cluster
     assert source is not None
     services = source.list(SERVICES)
-    names = frozenset((one.ref.namespace, one.ref.name) for one in services)
+    names = frozenset((service.ref.namespace, service.ref.name) for service in services)
     metrics = ReplayedMetrics(cluster.name, history, frozenset(space for space, _ in names), names)
-    labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
-    for one in services:
-        space = one.ref.namespace
-        production = draft.fleet.production.why(cluster, space, labels.get(space, NOTHING), one.labels)
-        traffic = traffic_of(metrics, draft.idling[0], (space, one.ref.name))
+    labels = {namespace.ref.name: namespace.labels for namespace in source.list(NAMESPACES)}
+    for service in services:
+        space = service.ref.namespace
+        production = draft.fleet.production.why(cluster, space, labels.get(space, NOTHING), service.labels)
+        traffic = traffic_of(metrics, draft.idling[0], (space, service.ref.name))
         if traffic and not production and space not in draft.fleet.protected:
             nights = nights_of(traffic, history.gaps, (history.start, history.count, history.step), zone)
-            yield one.ref, window_of(nights)
+            yield service.ref, window_of(nights)
 
 
 def _services(opened: Opened) -> Iterator[ObjectRef]:
     for backend in opened.backends.values():
         if backend.cluster is not None:
-            yield from (one.ref for one in backend.cluster.list(SERVICES))
+            yield from (service.ref for service in backend.cluster.list(SERVICES))
 
 
 def _without_window(number: int) -> str:

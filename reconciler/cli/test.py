@@ -142,7 +142,7 @@ def init_command(options: InitOptions) -> int:
 
 
 def _written(target: str, reaches: Sequence[ClusterReach], *, written: bool) -> Iterator[str]:
-    free = sum(len(one.production - one.selected) for one in reaches)
+    free = sum(len(reach.production - reach.selected) for reach in reaches)
     if written:
         yield f"{spelt(target)}: written, guards {counted(free, 'workload')} of production; run: reconciler test"
     else:

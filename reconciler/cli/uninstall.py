@@ -92,7 +92,7 @@ def _uninstalled(removal: _Removal, done: Done, world: World) -> ExitCode:
 
 
 def _is_whole(applied: Applied) -> bool:
-    done = all(one.status is OutcomeStatus.APPLIED for one in applied.outcomes)
+    done = all(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
     return done and not applied.dropped and not applied.plan.unknown and not applied.declined
 
 
@@ -101,7 +101,7 @@ class _Removal:
 
     def __init__(self, options: UninstallOptions, fleet: Fleet) -> None:
         self._served = {
-            name: one.served for name, one in options.live_backends(fleet).items() if one.served is not None
+            name: backend.served for name, backend in options.live_backends(fleet).items() if backend.served is not None
         }
         self._fleet = fleet
         self._every_fleet = options.any_fleet
@@ -116,26 +116,26 @@ class _Removal:
 
     def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
         """Return what takes our keys off everything that the clusters of `state` serve."""
-        found = [one for name in state.clusters for one in self._marked(name)]
+        found = [marked for name in state.clusters for marked in self._marked(name)]
         return decide_uninstall(found, self._fleets)
 
     def own_objects(self, world: World) -> Iterator[ObjectRef]:
         """Delete the ConfigMaps and Leases that runs write, the locks last; yield what could not be deleted."""
         for name, access in world.accesses.items():
-            for one in sorted(self._own(name), key=lambda ref: ref.kind):
+            for named in sorted(self._own(name), key=lambda ref: ref.kind):
                 try:
-                    version = LEASES.api_version if one.kind == LEASES.kind else CONFIG_MAPS.api_version
-                    access.cluster.write(Write("delete", one, version))
+                    version = LEASES.api_version if named.kind == LEASES.kind else CONFIG_MAPS.api_version
+                    access.cluster.write(Write("delete", named, version))
                 except NotFoundError:
                     continue
                 except ClusterError as error:
                     say(f"warning: {reason_of(error)}")
-                    yield one
+                    yield named
 
     def left(self) -> Iterator[ObjectRef]:
         """Yield what still carries a key of ours."""
         for name in self._served:
-            yield from (one.ref for one in self._marked(name) if one.is_of(self._fleets))
+            yield from (marked.ref for marked in self._marked(name) if marked.is_of(self._fleets))
 
     def _own(self, cluster: str) -> list[ObjectRef]:
         namespace = self._fleet.namespace
@@ -148,7 +148,7 @@ class _Removal:
             if metadata.get("namespace") == namespace
             for ref in [ObjectRef(cluster, namespace, resource.kind, str(metadata["name"]), resource.group)]
         ]
-        return [one.ref for kind, one in found if _is_own(kind, one) and one.is_of(self._fleets)]
+        return [marked.ref for kind, marked in found if _is_own(kind, marked) and marked.is_of(self._fleets)]
 
     def _marked(self, cluster: str) -> Iterator[MarkedObject]:
         """Yield what carries a key of ours outside of our own objects; a kind that may not be listed is said."""
@@ -169,9 +169,9 @@ class _Removal:
                     yield one
 
 
-def _is_own(kind: str, one: MarkedObject) -> bool:
-    ours = all(one.labels.get(key) == value for key, value in OUR_LABELS.items())
-    return ours or (kind == CONFIG_MAPS.kind and one.ref.name.startswith(OUR_CONFIG_MAPS))
+def _is_own(kind: str, marked: MarkedObject) -> bool:
+    ours = all(marked.labels.get(key) == value for key, value in OUR_LABELS.items())
+    return ours or (kind == CONFIG_MAPS.kind and marked.ref.name.startswith(OUR_CONFIG_MAPS))
 
 
 def _marked_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> MarkedObject:

@@ -95,7 +95,7 @@ def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...
     if cluster is None or cluster.unreadable or not name.name:
         return ()  # what cannot be read may be idle
     found: list[Service | Workload] = [*cluster.services, *(one for one in cluster.workloads if one.owner is None)]
-    return tuple(IdleWorkload(one) for one in found if name.matches(one.ref))
+    return tuple(IdleWorkload(target) for target in found if name.matches(target.ref))
 
 
 def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
@@ -127,13 +127,13 @@ class _RequestedWake(Struct, frozen=True):
         return replace(self, found=awake(state, self.name), wanted=wanted)
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        asked = {ref for one in self.found for ref in (one.asked.ref, *one.wakes)}
+        asked = {ref for idle in self.found for ref in (idle.asked.ref, *idle.wakes)}
         fleet = of_every_fleet(policies.fleet, state) if self.any_fleet else policies.fleet
         return only(decide_wakes_due(fleet, state, run), self.name, asked)
 
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""
-        refs = {one.asked.ref for one in self.found if not one.problem}
+        refs = {idle.asked.ref for idle in self.found if not idle.problem}
         clusters = {name: _asked(cluster, refs, self.wanted) for name, cluster in state.clusters.items()}
         return self.decide(policies, replace(state, clusters=clusters), run)
 
@@ -141,13 +141,13 @@ class _RequestedWake(Struct, frozen=True):
 def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mapping[str, str]) -> ObservedCluster:
     """Return `cluster` as it is with the annotations `wanted` on each of `refs`."""
 
-    def written(one: T) -> T:
-        return replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one
+    def written(workload: T) -> T:
+        return replace(workload, annotations={**workload.annotations, **wanted}) if workload.ref in refs else workload
 
     return replace(
         cluster,
-        services=tuple(written(one) for one in cluster.services),
-        workloads=tuple(written(one) for one in cluster.workloads),
+        services=tuple(written(service) for service in cluster.services),
+        workloads=tuple(written(workload) for workload in cluster.workloads),
     )
 
 
@@ -180,14 +180,14 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
     """Write the requests on everything found, without a lock; report what could not be written, or is in vain, and
     return the exit codes that this leads to.
     """
-    asked = [one.asked for one in waking.found if not one.problem]
+    asked = [idle.asked for idle in waking.found if not idle.problem]
     if asked and not quiet:
         where = str(asked[0].ref) if len(asked) == 1 else f"{len(asked)} objects"
         say(f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}")
-    failures = [f"{one.asked.ref}: {one.problem}" for one in waking.found if one.problem]
-    for one in asked:
+    failures = [f"{idle.asked.ref}: {idle.problem}" for idle in waking.found if idle.problem]
+    for target in asked:
         try:
-            world.accesses[one.ref.cluster].cluster.write(request_of(one, waking.wanted))
+            world.accesses[target.ref.cluster].cluster.write(request_of(target, waking.wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
             failures.append(reason_of(error))
     for failure in failures:
@@ -195,12 +195,12 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
     return [ExitCode.PARTIAL] if failures else []
 
 
-def request_of(one: Service | Workload, wanted: Mapping[str, str]) -> Write:
+def request_of(target: Service | Workload, wanted: Mapping[str, str]) -> Write:
     """Return the tested patch that writes `wanted` on one object."""
-    changes = annotation_changes(one.annotations, wanted)
-    version = one.api_version if isinstance(one, Workload) else "v1"
-    missing = () if one.has_annotations else (_ANNOTATIONS,)
-    return Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing)))
+    changes = annotation_changes(target.annotations, wanted)
+    version = target.api_version if isinstance(target, Workload) else "v1"
+    missing = () if target.has_annotations else (_ANNOTATIONS,)
+    return Write("patch", target.ref, version, uid=target.uid, patch=tuple(patch_of(changes, missing)))
 
 
 def only(desired: DesiredState, name: ObjectArgument, asked: Collection[ObjectRef]) -> DesiredState:

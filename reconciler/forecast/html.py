@@ -77,15 +77,15 @@ def _row(row: Row, made: Forecast) -> dict[str, Any]:
         "shapes": _shapes(first, made),
         "saved": saved if found.without.replicas else "",
         "steps": step_words(first, made.zone),
-        "members": [name_of(one.ref) for one in row] if others else (),
+        "members": [name_of(timeline.ref) for timeline in row] if others else (),
     }
 
 
-def _shapes(one: WorkloadTimeline, made: Forecast) -> Iterator[tuple[str, str]]:
+def _shapes(timeline: WorkloadTimeline, made: Forecast) -> Iterator[tuple[str, str]]:
     """Yield its states, each with the SVG path of all stretches of the bar that look so."""
     paths: dict[str, list[str]] = {}
-    for segment in one.segments:
-        state = state_of(one, segment)
+    for segment in timeline.segments:
+        state = state_of(timeline, segment)
         left, right, height = _x(segment.start, made), _x(segment.end, made), _HEIGHTS[state]
         paths.setdefault(state, []).append(f"M{left:g} 10V{10 - height}H{right:g}V10Z")
     yield from ((state, "".join(found)) for state, found in sorted(paths.items()))

@@ -35,12 +35,12 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
         "savings": _savings(savings_of(made.selected), prices),
         "groupedBy": by,
         "groups": [{"name": name, **_savings(found, prices)} for name, found in grouped_savings(made, by)],
-        "workloads": [_timeline(one) for one in made.timelines],
-        "heldBack": [_held_back(one) for one in made.held_back],
-        "wakes": [_wake(one) for one in made.wakes],
+        "workloads": [_timeline(timeline) for timeline in made.timelines],
+        "heldBack": [_held_back(period) for period in made.held_back],
+        "wakes": [_wake(wake) for wake in made.wakes],
         "undecided": dict(made.undecided),
         "unknown": dict(made.unknown),
-        "unanswered": [_query(one) for one in made.unanswered],
+        "unanswered": [_query(key) for key in made.unanswered],
         **({} if made.replay is None else {"replay": replay_to_dict(made.replay)}),
     }
 
@@ -71,20 +71,20 @@ def hours_values(hours: Hours) -> dict[str, float]:
     }
 
 
-def _timeline(one: WorkloadTimeline) -> dict[str, Any]:
+def _timeline(timeline: WorkloadTimeline) -> dict[str, Any]:
     """Return one workload with its steps."""
     return {
-        "object": str(one.ref),
-        "policy": one.policy,
-        "withoutPolicies": one.without,
-        "requests": _requests(one.requests),
+        "object": str(timeline.ref),
+        "policy": timeline.policy,
+        "withoutPolicies": timeline.without,
+        "requests": _requests(timeline.requests),
         "steps": [
             {
                 "at": format_time(segment.start),
                 "replicas": segment.replicas,
                 **({"assumes": segment.assumes} if segment.assumes else {}),
             }
-            for segment in one.segments
+            for segment in timeline.segments
         ],
     }
 
@@ -93,23 +93,23 @@ def _requests(requests: PodRequests) -> dict[str, float]:
     return {"cpu": round(requests.cpu, 6), "memoryGiB": round(requests.memory, 6)}
 
 
-def _held_back(one: HeldBackPeriod) -> dict[str, Any]:
+def _held_back(period: HeldBackPeriod) -> dict[str, Any]:
     return {
-        "from": format_time(one.start),
-        "until": format_time(one.end),
-        "allow": one.allow,
-        "changes": one.number,
-        "reason": one.why,
+        "from": format_time(period.start),
+        "until": format_time(period.end),
+        "allow": period.allow,
+        "changes": period.number,
+        "reason": period.why,
     }
 
 
-def _wake(one: Wake) -> dict[str, Any]:
+def _wake(wake: Wake) -> dict[str, Any]:
     return {
-        "at": format_time(one.at),
-        "pods": one.pods,
-        "requests": _requests(one.requests),
-        "clusters": dict(one.clusters),
-        "tiers": [{"tier": tier, "workloads": number} for tier, number in one.tiers],
+        "at": format_time(wake.at),
+        "pods": wake.pods,
+        "requests": _requests(wake.requests),
+        "clusters": dict(wake.clusters),
+        "tiers": [{"tier": tier, "workloads": number} for tier, number in wake.tiers],
     }
 
 
@@ -119,37 +119,37 @@ def _query(key: QueryKey) -> dict[str, str]:
 
 def review_to_dict(review: Review) -> dict[str, Any]:
     """Return the review as JSON values."""
-    changes, differing = review.changes, frozenset(one.ref for one in review.differences)
+    changes, differing = review.changes, frozenset(difference.ref for difference in review.differences)
     return {
         "schemaVersion": REVIEW_VERSION,
         "kind": "Review",
         "summary": list(review_parts(review)[0].words),
         "effect": review.effect,
-        "replicaHours": round(sum(one.certain_hours for one in review.differences), 4),
-        "replicaHoursIfMetricsStay": round(sum(one.hours for one in review.differences), 4),
+        "replicaHours": round(sum(difference.certain_hours for difference in review.differences), 4),
+        "replicaHoursIfMetricsStay": round(sum(difference.hours for difference in review.differences), 4),
         "baseReplicaHours": round(review.before_hours, 4),
-        "fields": [msgspec.to_builtins(one) for one in changes.fields],
-        "renamed": [msgspec.to_builtins(one) for one in changes.renamed],
+        "fields": [msgspec.to_builtins(change) for change in changes.fields],
+        "renamed": [msgspec.to_builtins(renamed) for renamed in changes.renamed],
         "removed": list(changes.removed),
         "added": list(changes.added),
         "owned": [
             {
-                "policy": one.policy,
-                "idle": one.idle,
-                "unchanged": one.unchanged,
-                "woken": [{"at": format_time(at), "workloads": number} for at, number in one.woken],
+                "policy": owned.policy,
+                "idle": owned.idle,
+                "unchanged": owned.unchanged,
+                "woken": [{"at": format_time(at), "workloads": number} for at, number in owned.woken],
             }
-            for one in review.owned
+            for owned in review.owned
         ],
-        **{one.value: _names(review.selection.get(one, ())) for one in SelectionChange},
+        **{change.value: _names(review.selection.get(change, ())) for change in SelectionChange},
         "production": _names(review.production & differing.union(*review.selection.values())),
-        "timeline": [_difference(one) for one in review.differences],
-        "heldBack": [_held_back(one) for one in review.held_back],
+        "timeline": [_difference(difference) for difference in review.differences],
+        "heldBack": [_held_back(period) for period in review.held_back],
         "fleetChanged": list(review.fleet_changed),
         "fleetFromBase": review.fleet_from_base,
         "next": plan_to_dict(review.next_head),
         "nextWithout": None if review.next_base is None else plan_to_dict(review.next_base),
-        "unanswered": [_query(one) for one in sorted(review.next_head.unanswered)],
+        "unanswered": [_query(key) for key in sorted(review.next_head.unanswered)],
         "unknown": dict(review.next_head.unknown),
         "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
         "problem": review.problem,
@@ -175,12 +175,12 @@ def _names(refs: Iterable[ObjectRef]) -> list[str]:
     return [str(ref) for ref in sorted(refs)]
 
 
-def _difference(one: Difference) -> dict[str, Any]:
+def _difference(difference: Difference) -> dict[str, Any]:
     return {
-        "object": str(one.ref),
-        "production": one.production,
-        "from": format_time(one.at),
-        "replicaHours": round(one.hours, 4),
-        "before": None if one.before is None else _timeline(one.before),
-        "after": None if one.after is None else _timeline(one.after),
+        "object": str(difference.ref),
+        "production": difference.production,
+        "from": format_time(difference.at),
+        "replicaHours": round(difference.hours, 4),
+        "before": None if difference.before is None else _timeline(difference.before),
+        "after": None if difference.after is None else _timeline(difference.after),
     }

@@ -24,10 +24,10 @@ Row = Sequence[WorkloadTimeline]
 def rows_of(timelines: Iterable[WorkloadTimeline]) -> list[Row]:
     """Return `timelines` as rows, in order of cluster and namespace; what runs alike stands in one."""
     found: dict[tuple[object, ...], list[WorkloadTimeline]] = {}
-    for one in timelines:
-        states = tuple((segment.start, state_of(one, segment)) for segment in one.segments)
-        key = (one.ref.cluster, one.ref.namespace, one.policy, states)
-        found.setdefault(key, []).append(one)
+    for timeline in timelines:
+        states = tuple((segment.start, state_of(timeline, segment)) for segment in timeline.segments)
+        key = (timeline.ref.cluster, timeline.ref.namespace, timeline.policy, states)
+        found.setdefault(key, []).append(timeline)
     return sorted(found.values(), key=lambda row: row[0].ref)
 
 
@@ -51,27 +51,27 @@ def week(made: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[str]:
     return [f"{'':{width}}  {ruler(made, made.zone)}".rstrip(), *lines] if rows else []
 
 
-def state_of(one: WorkloadTimeline, segment: Segment) -> str:
+def state_of(timeline: WorkloadTimeline, segment: Segment) -> str:
     """Return "all", "some" or "none" of the replicas that it has without policies; "perhaps": fewer, if assumed."""
-    if segment.replicas >= one.without:
+    if segment.replicas >= timeline.without:
         return "all" if segment.replicas else "none"
     if segment.assumes:
         return "perhaps"
     return "some" if segment.replicas else "none"
 
 
-def _sign(one: WorkloadTimeline, segment: Segment | None, signs: Mapping[str, str]) -> str:
-    return signs["absent" if segment is None else state_of(one, segment)]
+def _sign(timeline: WorkloadTimeline, segment: Segment | None, signs: Mapping[str, str]) -> str:
+    return signs["absent" if segment is None else state_of(timeline, segment)]
 
 
-def numbered_cells(one: WorkloadTimeline | None, made: Forecast) -> str:
+def numbered_cells(timeline: WorkloadTimeline | None, made: Forecast) -> str:
     """Return the cells of one workload, with the number of replicas where they change, if there is room for it.
 
     None: it is not there, and has none.
     """
-    if one is None:
+    if timeline is None:
         return ""
-    at_cells = [_segment_at(one, at) for at in _middles(made)]
+    at_cells = [_segment_at(timeline, at) for at in _middles(made)]
     shown = ""
     for position, segment in enumerate(at_cells):
         replicas = None if segment is None else segment.replicas
@@ -81,7 +81,7 @@ def numbered_cells(one: WorkloadTimeline | None, made: Forecast) -> str:
         if changes and len(alike) == len(str(replicas)):
             shown = shown[:position] + str(replicas)
         elif len(shown) == position:
-            shown += _sign(one, segment, _PLAIN)
+            shown += _sign(timeline, segment, _PLAIN)
     return shown
 
 
@@ -99,8 +99,8 @@ def _middles(made: Forecast) -> Iterable[datetime]:
         at += length
 
 
-def _segment_at(one: WorkloadTimeline, at: datetime) -> Segment | None:
-    return next((segment for segment in one.segments if segment.start <= at < segment.end), None)
+def _segment_at(timeline: WorkloadTimeline, at: datetime) -> Segment | None:
+    return next((segment for segment in timeline.segments if segment.start <= at < segment.end), None)
 
 
 def ruler(made: Forecast, zone: tzinfo) -> str:

@@ -45,9 +45,9 @@ class ClusterReach(Struct, frozen=True):
 def left_out_by(plan: Plan) -> Mapping[str, int]:
     """Return how many workloads of production each policy leaves out, by kind and name, without those of none."""
     pairs = {
-        (policy_title(one.job, one.policy), one.ref)
-        for one in plan.explanations
-        if not one.selected and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+        (policy_title(explanation.job, explanation.policy), explanation.ref)
+        for explanation in plan.explanations
+        if not explanation.selected and any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
     }
     return dict(sorted(Counter(policy for policy, _ in pairs).items()))
 
@@ -66,10 +66,10 @@ def selecting_policies(plan: Plan) -> Mapping[ObjectRef, tuple[str, ...]]:
     Whether a limit holds that back does not matter. A FederatedReplicaSet is none of them.
     """
     found: dict[ObjectRef, dict[str, None]] = {}
-    for one in plan.explanations:
-        orders_only = any(why.code is ReasonCode.NO_TARGET for why in one.reasons)
-        if one.selected and one.policy and one.job != "placement" and not orders_only:
-            found.setdefault(one.ref, {})[policy_title(one.job, one.policy)] = None
+    for explanation in plan.explanations:
+        orders_only = any(why.code is ReasonCode.NO_TARGET for why in explanation.reasons)
+        if explanation.selected and explanation.policy and explanation.job != "placement" and not orders_only:
+            found.setdefault(explanation.ref, {})[policy_title(explanation.job, explanation.policy)] = None
     return {ref: tuple(sorted(names)) for ref, names in found.items()}
 
 
@@ -88,7 +88,7 @@ def reach_of(fleet: Fleet, step: Step) -> tuple[ClusterReach, ...]:
             for one in own
             if fleet.production.why(cluster, one.ref.namespace, spaces.get(one.ref.namespace), one.labels)
         )
-        refs = frozenset(one.ref for one in own)
+        refs = frozenset(workload.ref for workload in own)
         found.append(ClusterReach(cluster.name, refs, production, refs & selected))
     return tuple(found)
 
@@ -96,10 +96,10 @@ def reach_of(fleet: Fleet, step: Step) -> tuple[ClusterReach, ...]:
 def reach_lines(reaches: Iterable[ClusterReach]) -> Iterator[str]:
     """Yield for each cluster how many workloads may be idled, and how much of it is production."""
     yield "What may be idled, or lose replicas to a target:"
-    for one in reaches:
-        inside, production = len(one.production & one.selected), len(one.production)
+    for reach in reaches:
+        inside, production = len(reach.production & reach.selected), len(reach.production)
         known = f"; of production {inside} of {production}" if production else ""
-        yield f"  {one.name}: {len(one.selected)} of {counted(len(one.workloads), 'workload')}{known}"
+        yield f"  {reach.name}: {len(reach.selected)} of {counted(len(reach.workloads), 'workload')}{known}"
 
 
 def guards(fleet: Fleet, reaches: Iterable[ClusterReach]) -> list[dict[str, object]]:
@@ -110,14 +110,14 @@ def guards(fleet: Fleet, reaches: Iterable[ClusterReach]) -> list[dict[str, obje
     """
     whole: list[str] = []
     found: list[dict[str, object]] = []
-    for one in reaches:
-        free = one.production - one.selected
-        if free and free == one.workloads and not fleet.production.except_namespaces:
-            whole.append(one.name)
+    for reach in reaches:
+        free = reach.production - reach.selected
+        if free and free == reach.workloads and not fleet.production.except_namespaces:
+            whole.append(reach.name)
             continue
-        spaces = sorted({ref.namespace for ref in free} - {ref.namespace for ref in one.workloads - free})
+        spaces = sorted({ref.namespace for ref in free} - {ref.namespace for ref in reach.workloads - free})
         if spaces:
-            found.append({"clusters": [one.name], "namespaces": spaces, "never": "selected"})
+            found.append({"clusters": [reach.name], "namespaces": spaces, "never": "selected"})
         single = sorted(ref for ref in free if ref.namespace not in spaces)
         found += [{"object": name_of(ref), "never": "selected"} for ref in single]
     return [{"clusters": whole, "namespaces": ["*"], "never": "selected"}, *found] if whole else found
@@ -157,7 +157,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         if steps and step.at >= steps[0].at + NIGHT:
             break
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
-        warnings |= dict.fromkeys(one.text for one in step.plan.notices if one.kind in (UNHELD, MISSED_RUN))
+        warnings |= dict.fromkeys(notice.text for notice in step.plan.notices if notice.kind in (UNHELD, MISSED_RUN))
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else [one for one in step.plan.without_workloads if one not in left_out]:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
@@ -180,7 +180,7 @@ def _wide_limits(policies: PolicySet, made: Plan) -> Iterator[str]:
 
 def _of(steps: Sequence[Step]) -> FirstNight:
     first = steps[0]
-    already = {str(one.idled[0]) for one in first.plan.explanations if one.idled is not None}
+    already = {str(explanation.idled[0]) for explanation in first.plan.explanations if explanation.idled is not None}
     owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items() if ref not in already}
     counts = Counter(owners.values())
     held = {one.what: one for step in steps for one in held_of(step.plan)}
@@ -195,7 +195,7 @@ def _of(steps: Sequence[Step]) -> FirstNight:
 
 
 def _idles(made: Plan) -> dict[str, str]:
-    return {str(one.ref): f"IdlingPolicy {one.policy}" for one in made.actions if one.decision.idles}
+    return {str(action.ref): f"IdlingPolicy {action.policy}" for action in made.actions if action.decision.idles}
 
 
 def night_lines(night: FirstNight) -> Iterator[str]:

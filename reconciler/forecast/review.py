@@ -130,7 +130,7 @@ class Review(Struct, frozen=True):
         """
         found = _held_back(self.head, self.next_head)
         known, now = (_held_seconds(some) for some in (_held_back(self.base, self.next_base), found))
-        return tuple(one for one in found if any(now[ref] > known[ref] for ref in one.refs))
+        return tuple(period for period in found if any(now[ref] > known[ref] for ref in period.refs))
 
     @property
     def effect(self) -> bool:
@@ -158,7 +158,7 @@ class Review(Struct, frozen=True):
     @property
     def before_hours(self) -> float:
         """The replica-hours of all workloads without the change."""
-        return sum(hours_of(one) for one in self.base.timelines) if self.base else 0.0
+        return sum(hours_of(timeline) for timeline in self.base.timelines) if self.base else 0.0
 
 
 def review_of(
@@ -174,14 +174,14 @@ def review_of(
     Where the Fleet of the base was taken, forecast and plan are made with that, and the policies as they are written.
     """
     base, head = policies
-    zones = tuple(sorted({zone for one in plans for zone in one.time_zones}))
-    without, made = (replace(one, time_zones=zones) for one in plans)
+    zones = tuple(sorted({zone for plan in plans for zone in plan.time_zones}))
+    without, made = (replace(plan, time_zones=zones) for plan in plans)
     before, after = (
         None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
     )
     changes = policy_changes(base, head)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
-    named = {*known, *(one.ref for some in plans for one in some.explanations)}
+    named = {*known, *(explanation.ref for some in plans for explanation in some.explanations)}
     was, now = (frozenset(ref for ref in named if _is_production(ref, known.get(ref), one.fleet)) for one in policies)
     production = was | now
     found = Review(
@@ -196,11 +196,11 @@ def review_of(
             SelectionChange.NO_LONGER_PRODUCTION: was - now,
         },
         production=production,
-        fleet_changed=tuple(sorted({_top(one.field) for one in changes.fields if one.policy == "Fleet"})),
+        fleet_changed=tuple(sorted({_top(change.field) for change in changes.fields if change.policy == "Fleet"})),
     )
     if before is None or after is None:
         return found
-    owners = [*(one.before for one in changes.renamed), *changes.removed]
+    owners = [*(renamed.before for renamed in changes.renamed), *changes.removed]
     return replace(
         found,
         differences=_differences_of(before, after, production),
@@ -237,9 +237,9 @@ def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Flee
 def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
     """Return the workloads that policies leave out because they are production, by job."""
     return frozenset(
-        (one.job, one.ref)
-        for one in made.explanations
-        if not one.ref.is_service and any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+        (explanation.job, explanation.ref)
+        for explanation in made.explanations
+        if not explanation.ref.is_service and any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
     )
 
 
@@ -252,24 +252,24 @@ def _held_back(made: Forecast | None, plan: Plan | None) -> tuple[HeldBackPeriod
 
 def _held_seconds(periods: Iterable[HeldBackPeriod]) -> Counter[ObjectRef]:
     found = Counter[ObjectRef]()
-    for one in periods:
-        found.update(dict.fromkeys(one.refs, int((one.end - one.start).total_seconds())))
+    for period in periods:
+        found.update(dict.fromkeys(period.refs, int((period.end - period.start).total_seconds())))
     return found
 
 
-def hours_of(one: WorkloadTimeline | None, *, certain: bool = False) -> float:
+def hours_of(timeline: WorkloadTimeline | None, *, certain: bool = False) -> float:
     """Return the replica-hours of a workload; `certain`: where fewer rest on a metric, those without policies count."""
-    if one is None or not one.runs:
+    if timeline is None or not timeline.runs:
         return 0.0
     return sum(
-        segment.hours * (max(segment.replicas, one.without) if certain and segment.assumes else segment.replicas)
-        for segment in one.segments
+        segment.hours * (max(segment.replicas, timeline.without) if certain and segment.assumes else segment.replicas)
+        for segment in timeline.segments
     )
 
 
 def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
-    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
+    before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
     named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
     found = [
         Difference(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
@@ -282,7 +282,7 @@ def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectR
 def _first_difference(
     before: WorkloadTimeline | None, after: WorkloadTimeline | None, start: datetime
 ) -> datetime | None:
-    was, now = (() if one is None else one.steps for one in (before, after))
+    was, now = (() if timeline is None else timeline.steps for timeline in (before, after))
     if was == now:
         return None
     moments = sorted({at for at, _ in (*was, *now)})
@@ -298,12 +298,12 @@ def replicas_at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int 
     return found
 
 
-def _lowest(one: WorkloadTimeline) -> int:
-    return min((segment.replicas for segment in one.segments), default=0)
+def _lowest(timeline: WorkloadTimeline) -> int:
+    return min((segment.replicas for segment in timeline.segments), default=0)
 
 
-def _is_lowered(one: WorkloadTimeline) -> bool:
-    return _lowest(one) < one.without
+def _is_lowered(timeline: WorkloadTimeline) -> bool:
+    return _lowest(timeline) < timeline.without
 
 
 def _stays_dark(one: Difference) -> bool:
@@ -343,10 +343,10 @@ def _top(field: str) -> str:
 def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
     """Yield what each of `policies`, by kind and name, keeps idle at the start, and what becomes of that."""
     owners: dict[str, list[ObjectRef]] = {}
-    for one in base.first.explanations:
-        if one.idled is not None:
-            owners.setdefault(f"IdlingPolicy {one.idled[1]}", []).append(one.ref)
-    before, after = ({one.ref: one for one in made.timelines} for made in (base, head))
+    for explanation in base.first.explanations:
+        if explanation.idled is not None:
+            owners.setdefault(f"IdlingPolicy {explanation.idled[1]}", []).append(explanation.ref)
+    before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))
         changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
@@ -356,11 +356,11 @@ def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterat
 
 def labels_in(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
     """Return the labels of each workload; what it does not say itself, its namespace says."""
-    clusters = [(one, namespace_labels(one)) for one in state.clusters.values()]
+    clusters = [(cluster, namespace_labels(cluster)) for cluster in state.clusters.values()]
     return {
         found.ref: {**spaces.get(found.ref.namespace, NOTHING), **found.labels}
-        for one, spaces in clusters
-        for found in one.workloads
+        for cluster, spaces in clusters
+        for found in cluster.workloads
     }
 
 
@@ -371,13 +371,13 @@ def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
     """
     if filters.empty:
         return review
-    plans = [one for one in (review.next_base, review.next_head) if one is not None]
-    played = [one for one in (review.base, review.head) if one is not None]
-    known = {**{one.ref: one.labels for some in played for one in some.timelines}, **labels}
+    plans = [plan for plan in (review.next_base, review.next_head) if plan is not None]
+    played = [forecast for forecast in (review.base, review.head) if forecast is not None]
+    known = {**{timeline.ref: timeline.labels for some in played for timeline in some.timelines}, **labels}
     pairs = {(one.policy, one.ref) for some in plans for one in some.explanations if one.selected}
     pairs |= {(one.policy.partition(" ")[2], one.ref) for some in played for one in some.timelines if one.policy}
     kept = frozenset(ref for policy, ref in pairs if filters.keep(policy, ref, known.get(ref, NOTHING)))
-    differences = tuple(one for one in review.differences if one.ref in kept)
+    differences = tuple(difference for difference in review.differences if difference.ref in kept)
     return replace(
         review,
         base=_narrowed(review.base, kept, filters),
@@ -392,9 +392,9 @@ def _narrowed(made: Forecast | None, kept: frozenset[ObjectRef], filters: Filter
     if made is None:
         return None
     held = [
-        one
-        for one in made.held_back
-        if matches_any(filters.policies, one.allow)
-        and (not one.clusters or any(matches_any(filters.clusters, name) for name in one.clusters))
+        period
+        for period in made.held_back
+        if matches_any(filters.policies, period.allow)
+        and (not period.clusters or any(matches_any(filters.clusters, name) for name in period.clusters))
     ]
     return replace(made, timelines=tuple(one for one in made.timelines if one.ref in kept), held_back=tuple(held))

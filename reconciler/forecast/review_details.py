@@ -54,7 +54,7 @@ _SELECTION_WORDS = {
 
 def selected(review: Review) -> Iterator[tuple[str, frozenset[ObjectRef]]]:
     """Yield which workloads become selected or production, or no longer are, each in words."""
-    yield from ((words, refs) for one, words in _SELECTION_WORDS.items() if (refs := review.selection.get(one)))
+    yield from ((words, refs) for change, words in _SELECTION_WORDS.items() if (refs := review.selection.get(change)))
 
 
 def verb(number: int, one: str, many: str) -> str:
@@ -80,13 +80,13 @@ def alike(found: Sequence[Difference], most: int) -> list[list[Difference]]:
     A group is of one namespace. Where there would be more than `most`, it is of all namespaces.
     """
 
-    def steps(one: Difference) -> Hashable:
-        return tuple(some and (some.without, some.steps) for some in (one.before, one.after))
+    def steps(difference: Difference) -> Hashable:
+        return tuple(some and (some.without, some.steps) for some in (difference.before, difference.after))
 
-    groups = by_place(found, lambda one: one.ref, steps)
+    groups = by_place(found, lambda difference: difference.ref, steps)
     if len(groups) > most:
         groups = _together(found, steps)
-    return sorted(groups, key=lambda some: (-abs(sum(one.hours for one in some)), some[0].ref))
+    return sorted(groups, key=lambda some: (-abs(sum(difference.hours for difference in some)), some[0].ref))
 
 
 def by_place(found: Sequence[T], ref_of: Callable[[T], ObjectRef], kind_of: Callable[[T], Hashable]) -> list[list[T]]:
@@ -111,15 +111,15 @@ def _fields(review: Review) -> Part:
     owned = {one.policy: one for one in review.owned}
     zone = review.zone
     listings = [
-        LineList(f"{one.before} is now called {one.after}", tuple(_owned(owned.get(one.before), zone)))
-        for one in changes.renamed
+        LineList(f"{renamed.before} is now called {renamed.after}", tuple(_owned(owned.get(renamed.before), zone)))
+        for renamed in changes.renamed
     ]
     listings += [LineList(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
     listings += [LineList(f"{name} is new") for name in changes.added]
     by_policy: dict[str, list[str]] = {}
-    for one in changes.fields:
-        by_policy.setdefault(one.policy, []).append(f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}")
-    if "metadata.name" in (one.field for one in changes.fields if one.policy == "Fleet"):
+    for change in changes.fields:
+        by_policy.setdefault(change.policy, []).append(f"{change.field}: {_cut(change.before)} -> {_cut(change.after)}")
+    if "metadata.name" in (change.field for change in changes.fields if change.policy == "Fleet"):
         by_policy["Fleet"] += _left_by_the_fleet(review)
     listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
     return Part("Fields changed", (), tuple(listings))
@@ -163,7 +163,7 @@ def _selection(review: Review) -> Part:
 
 def _names(review: Review) -> Part:
     named = {ref for _, refs in selected(review) for ref in refs}
-    groups = [[one.ref for one in some] for some in alike(review.differences, len(review.differences))]
+    groups = [[difference.ref for difference in some] for some in alike(review.differences, len(review.differences))]
     some = [refs for refs in groups if len(refs) > 1 and not named.issuperset(refs)]
     return Part("Names", (), tuple(LineList(called(refs), tuple(map(name_of, refs))) for refs in some))
 

@@ -41,7 +41,7 @@ def review_parts(review: Review) -> tuple[Part, ...]:
         *(() if review.replayed is None else (_replayed(review.past, review.replayed[1]),)),
         *details_of(review),
     )
-    return tuple(one for one in parts if one.words or one.listings)
+    return tuple(part for part in parts if part.words or part.listings)
 
 
 # What is said first
@@ -73,7 +73,7 @@ def _headline(review: Review) -> Iterator[str]:
 
 def _production_words(review: Review) -> Iterator[str]:
     found = [(words, refs & review.production) for words, refs in selected(review)]
-    running = frozenset(one.ref for one in review.differences if one.production)
+    running = frozenset(difference.ref for difference in review.differences if difference.production)
     found.append((f"{verb(len(running), 'runs', 'run')} in another way", running))
     words = [f"{objects_words(refs)} {words}" for words, refs in found if refs]
     if words:
@@ -84,11 +84,11 @@ def _held_words(review: Review) -> Iterator[str]:
     periods = review.held_back
     if not periods:
         return
-    if len({one.why for one in periods}) == 1:
+    if len({period.why for period in periods}) == 1:
         yield f"Held back: {one_line(periods[0].why)}."
         return
-    names = list(dict.fromkeys(one_line(one.allow) for one in periods))
-    objects = objects_words({ref for one in periods for ref in one.refs})
+    names = list(dict.fromkeys(one_line(period.allow) for period in periods))
+    objects = objects_words({ref for period in periods for ref in period.refs})
     yield f"Held back: {objects} ({first_of(names, _MOST_CHANGES)})."
 
 
@@ -105,7 +105,7 @@ def _effect(review: Review, head: Forecast) -> str:
     days = _days(head)
     found = review.differences
     if found:
-        first = weekday_and_time(min(one.at for one in found), review.zone)
+        first = weekday_and_time(min(difference.at for difference in found), review.zone)
         return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
     selection = [f"{counted(len(refs), 'workload')} {words}" for words, refs in selected(review)]
     if selection:
@@ -121,7 +121,7 @@ def _effect(review: Review, head: Forecast) -> str:
 
 
 def _counts(review: Review) -> Iterator[str]:
-    found = Counter(one.kind for one in review.differences)
+    found = Counter(difference.kind for difference in review.differences)
     dark, more, less = found["not woken"], found["idles"], found["idles no longer"]
     if dark:
         wakes, stays = verb(dark, "wakes", "wake"), verb(dark, "stays", "stay")
@@ -154,8 +154,8 @@ def _idle(number: int) -> str:
 
 
 def _hours(review: Review) -> str:
-    certain = sum(one.certain_hours for one in review.differences)
-    all_of_it = sum(one.hours for one in review.differences)
+    certain = sum(difference.certain_hours for difference in review.differences)
+    all_of_it = sum(difference.hours for difference in review.differences)
     words = _percented(certain, review.before_hours)
     if round(certain) == round(all_of_it):
         return words
@@ -191,7 +191,7 @@ def _held_back(review: Review) -> Iterator[LineList]:
         for words, *lines in held_lines(review.held_back, review.head):
             yield LineList(words, tuple(line.strip() for line in lines), wrapped=True)
     else:
-        yield from (LineList(one_line(one.why), (), wrapped=True) for one in review.held_back)
+        yield from (LineList(one_line(period.why), (), wrapped=True) for period in review.held_back)
 
 
 def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
@@ -199,7 +199,7 @@ def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
     rows: list[LineList] = []
     pictures: list[LineList] = []
     for production in (True, False):
-        some = [one for one in review.differences if one.production is production]
+        some = [difference for difference in review.differences if difference.production is production]
         groups, most = alike(some, _MOST_ROWS), MOST_ROWS if production else _MOST_ROWS
         if groups:
             who = f"{'Production: ' if production else ''}{counted(len(some), 'workload')}"
@@ -233,13 +233,13 @@ def _row(some: Sequence[Difference], head: Forecast) -> str:
         changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
     known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]
     assumes = next((f" (assumes {one_line(segment.assumes)})" for segment in known if segment.assumes), "")
-    hours = f"{signed(sum(one.hours for one in some))} replica-hours"
-    return f"{called([one.ref for one in some])}: {'; '.join(changes)}{assumes}; {hours}"
+    hours = f"{signed(sum(difference.hours for difference in some))} replica-hours"
+    return f"{called([difference.ref for difference in some])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
-def _replica_changes(one: Difference, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
+def _replica_changes(difference: Difference, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
     """Return when it runs with how many replicas and, with the change, with how many; None: it is not there."""
-    was, now = (() if some is None else some.steps for some in (one.before, one.after))
+    was, now = (() if some is None else some.steps for some in (difference.before, difference.after))
     moments = sorted({at for at, _ in (*was, *now)})
     found: dict[tuple[int | None, int | None], list[Span]] = {}
     for start, until in zip(moments, [*moments[1:], end], strict=True):
@@ -259,7 +259,7 @@ def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Foreca
     """
     yield f"{'':7}{ruler(head, zone)}"
     for some in groups[:_MOST_GROUPS]:
-        yield called([one.ref for one in some])
+        yield called([difference.ref for difference in some])
         yield f"before {numbered_cells(some[0].before, base)}".rstrip()
         yield f"after  {numbered_cells(some[0].after, head)}".rstrip()
     if len(groups) > _MOST_GROUPS:

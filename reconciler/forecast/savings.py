@@ -53,28 +53,28 @@ class Savings(Struct, frozen=True):
 def savings_of(timelines: Iterable[WorkloadTimeline]) -> Savings:
     """Return the sums over `timelines`."""
     result = Savings()
-    for one in timelines:
-        result = result.plus(_of_one(one))
+    for timeline in timelines:
+        result = result.plus(_of_one(timeline))
     return result
 
 
-def _of_one(one: WorkloadTimeline) -> Savings:
-    if not one.runs:
+def _of_one(timeline: WorkloadTimeline) -> Savings:
+    if not timeline.runs:
         return Savings(workloads=1)
     fewer = {False: 0.0, True: 0.0}  # by whether that rests on a metric
-    for segment in one.segments:
-        fewer[bool(segment.assumes)] += (one.without - segment.replicas) * segment.hours
+    for segment in timeline.segments:
+        fewer[bool(segment.assumes)] += (timeline.without - segment.replicas) * segment.hours
     return Savings(
         workloads=1,
-        without=_hours(one, one.without * sum(segment.hours for segment in one.segments)),
-        saved=_hours(one, fewer[False]),
-        assumed=_hours(one, fewer[True]),
-        unstated=int(one.requests == PodRequests()),
+        without=_hours(timeline, timeline.without * sum(segment.hours for segment in timeline.segments)),
+        saved=_hours(timeline, fewer[False]),
+        assumed=_hours(timeline, fewer[True]),
+        unstated=int(timeline.requests == PodRequests()),
     )
 
 
-def _hours(one: WorkloadTimeline, hours: float) -> Hours:
-    return Hours(hours, one.requests.times(hours))
+def _hours(timeline: WorkloadTimeline, hours: float) -> Hours:
+    return Hours(hours, timeline.requests.times(hours))
 
 
 GROUPS = ("policy", "namespace", "cluster")
@@ -85,12 +85,12 @@ _NONE = "(none)"
 def grouping(by: str) -> Callable[[WorkloadTimeline], str]:
     """Return which group a workload is in: `by` policy, namespace, cluster, or by the value of a label."""
     known: dict[str, Callable[[WorkloadTimeline], str]] = {
-        "policy": lambda one: one.policy or _NONE,
-        "namespace": lambda one: f"{one.ref.cluster}/{one.ref.namespace}",
-        "cluster": lambda one: one.ref.cluster,
+        "policy": lambda timeline: timeline.policy or _NONE,
+        "namespace": lambda timeline: f"{timeline.ref.cluster}/{timeline.ref.namespace}",
+        "cluster": lambda timeline: timeline.ref.cluster,
     }
     key = by.removeprefix(_LABEL)
-    return known.get(by, lambda one: one.labels.get(key, _NONE))
+    return known.get(by, lambda timeline: timeline.labels.get(key, _NONE))
 
 
 def check_grouping(made: Forecast, by: str) -> None:
@@ -99,7 +99,7 @@ def check_grouping(made: Forecast, by: str) -> None:
     Raises:
         UsageError: with the nearest name.
     """
-    known = sorted({key for one in made.selected for key in one.labels})
+    known = sorted({key for timeline in made.selected for key in timeline.labels})
     if by in GROUPS or by.removeprefix(_LABEL) in known or not made.selected:
         return
     some = f"{', '.join(GROUPS)} or a label of theirs{nearest(by, [*GROUPS, *known])}"
@@ -110,6 +110,6 @@ def grouped_savings(made: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
     """Return the savings of each group of the selected workloads, those that save most first."""
     group = grouping(by)
     found: dict[str, Savings] = {}
-    for one in made.selected:
-        found[group(one)] = found.get(group(one), Savings()).plus(_of_one(one))
+    for timeline in made.selected:
+        found[group(timeline)] = found.get(group(timeline), Savings()).plus(_of_one(timeline))
     return tuple(sorted(found.items(), key=lambda pair: (-pair[1].possible.replicas, pair[0])))

@@ -107,7 +107,7 @@ class Simulation:
         request = RunRequest(at, allow_exceed=self._lifted)
         state, made = plan_and_state(self._policies, self.world, request)
         applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
-        workloads = {one.ref: one for found in state.clusters.values() for one in found.workloads}
+        workloads = {workload.ref: workload for found in state.clusters.values() for workload in found.workloads}
         autoscalers = {one.ref: one for found in state.clusters.values() for one in found.autoscalers}
         targets = _targets_of(workloads.values(), autoscalers.values())
         self._had |= _had_of(workloads, targets, at)
@@ -116,10 +116,10 @@ class Simulation:
             started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
             now = {ref: self._clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
             again = {**workloads, **now}
-            workloads = {ref: one for ref, one in again.items() if one is not None}
+            workloads = {ref: workload for ref, workload in again.items() if workload is not None}
             for ref in autoscalers.keys() & set(written):
                 found = self._clusters[ref.cluster].list(AUTOSCALERS, namespace=ref.namespace)
-                autoscalers |= {one.ref: one for one in found}
+                autoscalers |= {autoscaler.ref: autoscaler for autoscaler in found}
         lowered = ((targets[one.ref], lowered_by(one)) for one in autoscalers.values() if one.ref in targets)
         return Step(
             at=at,
@@ -290,8 +290,8 @@ def _targets_of(
 ) -> dict[ObjectRef, ObjectRef]:
     """Return the target of each of `autoscalers`, and of each ScaledObject of `workloads`, that is among them."""
     known = list(workloads)
-    steering = {one.ref: one.target for one in autoscalers}
-    steering |= {one.ref: one.scale_target for one in known if one.scale_target is not None}
+    steering = {autoscaler.ref: autoscaler.target for autoscaler in autoscalers}
+    steering |= {workload.ref: workload.scale_target for workload in known if workload.scale_target is not None}
     if not steering:
         return {}
     by_name = {(one.ref.cluster, one.ref.namespace, one.ref.kind, one.ref.name): one.ref for one in known}

@@ -212,10 +212,10 @@ def documents_of(made: Suggestion, every: Iterable[ObjectRef], zone: str, metric
 
     `every` is all Services: one that is called like a suggested one elsewhere is excluded by name.
     """
-    names = sorted({one.name for one in made.services})
-    parts = {part: sorted({getattr(one, part) for one in made.services}) for part in ("cluster", "namespace")}
-    alike = [one for one in every if one.name in names and one.namespace in parts["namespace"]]
-    others = sorted({one for one in alike if one.cluster in parts["cluster"]} - set(made.services))
+    names = sorted({ref.name for ref in made.services})
+    parts = {part: sorted({getattr(ref, part) for ref in made.services}) for part in ("cluster", "namespace")}
+    alike = [ref for ref in every if ref.name in names and ref.namespace in parts["namespace"]]
+    others = sorted({ref for ref in alike if ref.cluster in parts["cluster"]} - set(made.services))
     spec: dict[str, Any] = {
         "selector": {
             "clusters": {"include": parts["cluster"]},

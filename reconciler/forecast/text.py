@@ -161,9 +161,9 @@ def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
 
 def _steps(made: Forecast) -> list[str]:
     lines = ["Steps"]
-    for one in made.selected:
-        lines.append(f"  {name_of(one.ref)}  without policies {one.without}, {one_line(one.policy)}")
-        lines += [f"    {words}" for words in step_words(one, made.zone)]
+    for timeline in made.selected:
+        lines.append(f"  {name_of(timeline.ref)}  without policies {timeline.without}, {one_line(timeline.policy)}")
+        lines += [f"    {words}" for words in step_words(timeline, made.zone)]
     return lines
 
 
@@ -199,12 +199,12 @@ def when(spans: Iterable[Span], made: Forecast) -> str:
 def held_lines(periods: Iterable[HeldBackPeriod], made: Forecast) -> Iterator[tuple[str, ...]]:
     """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
     by_name: dict[str, list[HeldBackPeriod]] = {}
-    for one in periods:
-        by_name.setdefault(one.allow, []).append(one)
+    for period in periods:
+        by_name.setdefault(period.allow, []).append(period)
     for name, some in by_name.items():
-        objects = objects_words([ref for one in some for ref in one.refs])
-        spans = when({(one.start, one.end) for one in some}, made)
-        why = list(dict.fromkeys(one_line(one.why) for one in some))
+        objects = objects_words([ref for period in some for ref in period.refs])
+        spans = when({(period.start, period.end) for period in some}, made)
+        why = list(dict.fromkeys(one_line(period.why) for period in some))
         more = len(why) - (MOST_CLUSTERS if len(why) <= MOST_CLUSTERS else 1)
         yield (
             f"{one_line(name) or 'removed policies'}: {objects}, {spans}",
@@ -228,18 +228,18 @@ def objects_words(refs: Collection[ObjectRef]) -> str:
 def wake_lines(made: Forecast) -> list[str]:
     """Return the moments at which most pods wake, the largest first; those that are alike are one."""
     moments: dict[str, list[Span]] = {}
-    for one in total(made.wakes, WITHIN):
-        moments.setdefault(_wake_words(one), []).append((one.at, one.at))
+    for wake in total(made.wakes, WITHIN):
+        moments.setdefault(_wake_words(wake), []).append((wake.at, wake.at))
     return [f"{when(spans, made)}: {words}" for words, spans in list(moments.items())[:WAKES]]
 
 
-def _wake_words(one: Wake) -> str:
-    needed = f"{one.requests.cpu:,.1f} cores, {one.requests.memory:,.1f} GiB"
-    some = len(one.clusters) <= MOST_CLUSTERS
-    pods = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(one.clusters.items()))
-    where = pods if some else counted(len(one.clusters), "cluster")
-    order = " then ".join(f"tier {tier}: {number}" for tier, number in one.tiers) if len(one.tiers) > 1 else ""
-    return f"{counted(one.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
+def _wake_words(wake: Wake) -> str:
+    needed = f"{wake.requests.cpu:,.1f} cores, {wake.requests.memory:,.1f} GiB"
+    some = len(wake.clusters) <= MOST_CLUSTERS
+    pods = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(wake.clusters.items()))
+    where = pods if some else counted(len(wake.clusters), "cluster")
+    order = " then ".join(f"tier {tier}: {number}" for tier, number in wake.tiers) if len(wake.tiers) > 1 else ""
+    return f"{counted(wake.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
 
 
 def undecided_words(made: Forecast) -> Iterator[str]:
@@ -255,11 +255,11 @@ def undecided_words(made: Forecast) -> Iterator[str]:
 def unknown_words(made: Forecast) -> Iterator[str]:
     """Yield what the forecast could not know."""
     yield from undecided_words(made)
-    unstated = savings_of(one for one in made.selected if one.runs).unstated
+    unstated = savings_of(timeline for timeline in made.selected if timeline.runs).unstated
     if unstated:
         do = "requests" if unstated == 1 else "request"
         yield f"{counted(unstated, 'workload')} {do} no CPU and no memory: only replica-hours are counted"
-    lowered = sum(any(LOWER_MINIMUM in part.assumes for part in one.segments) for one in made.selected)
+    lowered = sum(any(LOWER_MINIMUM in part.assumes for part in timeline.segments) for timeline in made.selected)
     if lowered:
         number = counted(lowered, "autoscaler")
         yield f"{number} at a lower minimum: at most the difference of the minimums is saved, and counted as assumed"

@@ -94,8 +94,8 @@ def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, H
     """Return what `plan` holds back, by what is the same from run to run: from `start` to before `end`."""
     found: dict[Hashable, HeldBackPeriod] = {}
     for held in plan.held_back:
-        acted = [one for one in held.decisions if not is_metadata(one)] or held.decisions
-        refs = frozenset(one.ref for one in acted)
+        acted = [decision for decision in held.decisions if not is_metadata(decision)] or held.decisions
+        refs = frozenset(decision.ref for decision in acted)
         period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
         jobs = frozenset(one.job for one in held.decisions if held.allow in ("", one.policy))  # kinds may share a name
         found[(held.allow, jobs, period.clusters)] = period
@@ -135,7 +135,7 @@ class Forecast(Struct, frozen=True):
     @property
     def selected(self) -> tuple[WorkloadTimeline, ...]:
         """The workloads that a policy selects."""
-        return tuple(one for one in self.timelines if one.policy)
+        return tuple(timeline for timeline in self.timelines if timeline.policy)
 
     @property
     def zone(self) -> tzinfo:
@@ -185,17 +185,17 @@ class Recording:
         if not self._measured:
             self._assumptions.at(step)
         self._hold_back(step)
-        self._undecided |= {one.subject: one.why for one in step.plan.undecided}
+        self._undecided |= {undecided.subject: undecided.why for undecided in step.plan.undecided}
         if self._last is not None:
             self._wake(self._last, step)
         self._extend(step)
         self._last = step
 
     def _select(self, step: Step) -> None:
-        for one in step.plan.explanations:
-            if one.selected and one.policy:
-                found = (_JOBS.index(one.job), policy_title(one.job, one.policy))
-                self._policy[one.ref] = min(found, self._policy.get(one.ref, found))
+        for explanation in step.plan.explanations:
+            if explanation.selected and explanation.policy:
+                found = (_JOBS.index(explanation.job), policy_title(explanation.job, explanation.policy))
+                self._policy[explanation.ref] = min(found, self._policy.get(explanation.ref, found))
 
     def _extend(self, step: Step) -> None:
         for ref, segments in self._segments.items():
@@ -277,7 +277,7 @@ class Recording:
 
     def _timelines(self) -> Iterator[WorkloadTimeline]:
         clusters = {} if self._last is None else self._last.state.clusters
-        labels = {name: namespace_labels(one) for name, one in clusters.items()}
+        labels = {name: namespace_labels(cluster) for name, cluster in clusters.items()}
         for ref in sorted(self._segments):
             workload = self._workloads.get(ref)
             own = NOTHING if workload is None else workload.labels
@@ -351,14 +351,14 @@ class Assumptions:
         step = self._step
         assert step is not None
         answers = Answers(ref.cluster, policy.name, step.state.answers, step.at)
-        services = [one.name for one in self._behind.get(ref, ())] or [ref.name]
+        services = [named.name for named in self._behind.get(ref, ())] or [ref.name]
         for metric in leaves(policy.idle_when):
             if not isinstance(metric, MetricCriterion):
                 continue
             series = answers.series(metric.query, metric.window)
             found = {value_for(series, ref.namespace, name) for name in services}
             values = sorted({0.0 if one is None and metric.no_series == "Zero" else one for one in found}, key=str)
-            known = [f"{one:.12g}" for one in values if isinstance(one, float)]
+            known = [f"{value:.12g}" for value in values if isinstance(value, float)]
             yield f"{metric.name or 'metric'} = {', '.join(known) or 'unknown'}"
 
 

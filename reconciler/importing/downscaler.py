@@ -96,14 +96,14 @@ class _Import:
         self._dialect = Dialect(
             go, self._controller.flag("default-timezone"), self._controller.flag("default-weekframe")
         )
-        self._namespaces = {one.name: one for one in manifests if one.kind == "Namespace"}
+        self._namespaces = {manifest.name: manifest for manifest in manifests if manifest.kind == "Namespace"}
         self._workloads = [one for one in manifests if one.kind in _KINDS.values() and not one.owned]
         self._excluded, self._narrowed = self._scope()
         self._kinds = self._included_kinds()
 
     def imported(self) -> Imported:
-        for one in (*self._namespaces.values(), *self._workloads):
-            self._check_annotations(one)
+        for manifest in (*self._namespaces.values(), *self._workloads):
+            self._check_annotations(manifest)
         left_out: list[Mapping[str, Any]] = []
         of_workloads = self._of_workloads(left_out)
         of_namespaces = self._of_namespaces(left_out)
@@ -137,7 +137,7 @@ class _Import:
     def _included_kinds(self) -> list[str]:
         controller = self._controller
         if controller.manifest is None:
-            annotated = {one.kind for one in self._workloads if _scope_of(one.annotations)}
+            annotated = {manifest.kind for manifest in self._workloads if _scope_of(manifest.annotations)}
             return sorted({"Deployment", *annotated})
         kinds = []
         for plural in controller.listed("include-resources"):
@@ -173,24 +173,24 @@ class _Import:
 
     def _patterns(self, flag: str) -> list[re.Pattern[str]]:
         found = []
-        for one in self._controller.listed(flag):
+        for name in self._controller.listed(flag):
             try:
-                found.append(re.compile(one))
+                found.append(re.compile(name))
             except re.error as error:
-                self._lose_flag(flag, f'"{one}" is no regular expression: {error}')
+                self._lose_flag(flag, f'"{name}" is no regular expression: {error}')
         return found
 
     def _globs(self, flag: str) -> list[str]:
         """Return the values of a flag as patterns of names; a regular expression that is none is lost."""
         globs = []
-        for one in self._controller.listed(flag):
-            glob = one.strip("^$").replace(".*", "*")
+        for name in self._controller.listed(flag):
+            glob = name.strip("^$").replace(".*", "*")
             if self._go:  # there a pattern is looked for anywhere in the name
-                glob = re.sub(r"\*+", "*", "*" * (one[:1] != "^") + glob + "*" * (one[-1:] != "$"))
+                glob = re.sub(r"\*+", "*", "*" * (name[:1] != "^") + glob + "*" * (name[-1:] != "$"))
             if _LITERAL.fullmatch(glob.replace("*", "x")):
                 globs.append(glob)
             else:
-                self._observed.append(self._lose_flag(flag, f'"{one}" is no pattern of names: {_WIDER}'))
+                self._observed.append(self._lose_flag(flag, f'"{name}" is no pattern of names: {_WIDER}'))
         return globs
 
     def _lose_flag(self, flag: str, words: str) -> Loss:
@@ -200,7 +200,7 @@ class _Import:
     def _is_excluded(self, namespace: str) -> bool:
         only = self._controller.listed("namespace")
         match = re.Pattern.search if self._go else re.Pattern.fullmatch
-        return any(match(one, namespace) for one in self._excluded) or bool(only and namespace not in only)
+        return any(match(pattern, namespace) for pattern in self._excluded) or bool(only and namespace not in only)
 
     # Three levels: what the flags say of everything, a Namespace of what is in it, a workload of itself.
 
@@ -221,31 +221,31 @@ class _Import:
 
     def _of_namespaces(self, left_out: list[Mapping[str, Any]]) -> list[tuple[list[str], _Setting]]:
         found: dict[str, tuple[list[str], _Setting]] = {}
-        for one in self._namespaces.values():
-            scope = _scope_of(one.annotations)
-            if not scope or self._is_excluded(one.name):
+        for manifest in self._namespaces.values():
+            scope = _scope_of(manifest.annotations)
+            if not scope or self._is_excluded(manifest.name):
                 continue
-            setting = self._setting(one, [scope, self._flags])
+            setting = self._setting(manifest, [scope, self._flags])
             if setting is None or setting.criterion is None:
-                left_out.append({"namespaces": {"include": [one.name]}})
+                left_out.append({"namespaces": {"include": [manifest.name]}})
             else:
-                found.setdefault(setting.key, ([], setting))[0].append(one.name)
+                found.setdefault(setting.key, ([], setting))[0].append(manifest.name)
         return list(found.values())
 
     def _of_workloads(self, left_out: list[Mapping[str, Any]]) -> list[tuple[tuple[str, str, list[str]], _Setting]]:
         found: dict[tuple[str, str, str], tuple[tuple[str, str, list[str]], _Setting]] = {}
-        for one in self._workloads:
-            scope = _scope_of(one.annotations)
-            if not scope or self._is_excluded(one.namespace) or one.kind not in self._kinds:
+        for manifest in self._workloads:
+            scope = _scope_of(manifest.annotations)
+            if not scope or self._is_excluded(manifest.namespace) or manifest.kind not in self._kinds:
                 continue
-            space = self._namespaces.get(one.namespace)
-            setting = self._setting(one, [scope, _scope_of(space.annotations) if space else {}, self._flags])
+            space = self._namespaces.get(manifest.namespace)
+            setting = self._setting(manifest, [scope, _scope_of(space.annotations) if space else {}, self._flags])
             if setting is None or setting.criterion is None:
-                workloads = {"kinds": [one.kind], "include": [one.name]}
-                left_out.append({"namespaces": {"include": [one.namespace]}, "workloads": workloads})
+                workloads = {"kinds": [manifest.kind], "include": [manifest.name]}
+                left_out.append({"namespaces": {"include": [manifest.namespace]}, "workloads": workloads})
                 continue
-            key = (one.namespace, one.kind, setting.key)
-            found.setdefault(key, ((one.namespace, one.kind, []), setting))[0][2].append(one.name)
+            key = (manifest.namespace, manifest.kind, setting.key)
+            found.setdefault(key, ((manifest.namespace, manifest.kind, []), setting))[0][2].append(manifest.name)
         return list(found.values())
 
     @property

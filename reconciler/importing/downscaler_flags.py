@@ -28,7 +28,7 @@ class Controller(Struct, frozen=True):
 
     def listed(self, name: str) -> list[str]:
         """Return the values of a flag that has several, with commas between them."""
-        return [one.strip() for one in self.flag(name).split(",") if one.strip()]
+        return [part.strip() for part in self.flag(name).split(",") if part.strip()]
 
 
 def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
@@ -43,12 +43,12 @@ def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
         for one in every
         if one.kind == "ConfigMap"
     }
-    for one in every:
-        for container in mappings(one.at("spec", "template", "spec", "containers")):
-            if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in one.name:
-                variables = _variables(one, container, config)
+    for manifest in every:
+        for container in mappings(manifest.at("spec", "template", "spec", "containers")):
+            if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in manifest.name:
+                variables = _variables(manifest, container, config)
                 first = {name: variables[name] for name in _VARIABLES_FIRST if go and name in variables}
-                return Controller(one, {**defaults, **variables, **_arguments(container), **first})
+                return Controller(manifest, {**defaults, **variables, **_arguments(container), **first})
     return Controller(None, defaults)
 
 

@@ -66,10 +66,10 @@ class _Target(Struct, frozen=True):
 class _Import(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CLUSTER_GROUP, "Cluster")
-        self._workloads = [one for one in manifests if one.kind in WORKLOADS and not one.owned]
-        in_group = [one for one in manifests if one.group == _POLICY_GROUP]
-        self._policies = [one for one in in_group if one.kind in _PROPAGATION]
-        self._overrides = [one for one in in_group if one.kind in _OVERRIDE]
+        self._workloads = [manifest for manifest in manifests if manifest.kind in WORKLOADS and not manifest.owned]
+        in_group = [manifest for manifest in manifests if manifest.group == _POLICY_GROUP]
+        self._policies = [manifest for manifest in in_group if manifest.kind in _PROPAGATION]
+        self._overrides = [manifest for manifest in in_group if manifest.kind in _OVERRIDE]
 
     def imported(self) -> Imported:
         done = set[tuple[str, str, str]]()
@@ -141,17 +141,17 @@ class _Import(PlacementImport):
         placement = policy.at("spec", "placement") or {}
         groups = mappings(placement.get("clusterAffinities"))
         names = self._affine(groups[0] if groups else placement.get("clusterAffinity"))
-        for one in names:
-            self.named.setdefault(one, {})
+        for name in names:
+            self.named.setdefault(name, {})
         return names
 
     def _affine(self, affinity: Any) -> list[str]:
         """Return the clusters of an affinity; without names those that are known."""
         found = affinity if isinstance(affinity, Mapping) else {}
-        names = [str(one) for one in found.get("clusterNames") or ()] or list(self.known)
+        names = [str(name) for name in found.get("clusterNames") or ()] or list(self.known)
         if found.get("labelSelector"):
-            names = [one for one in self.selected(found["labelSelector"]) if one in names]
-        return [one for one in names if one not in (found.get("exclude") or ())]
+            names = [name for name in self.selected(found["labelSelector"]) if name in names]
+        return [name for name in names if name not in (found.get("exclude") or ())]
 
     # Replicas. Duplicated: as many in each; Divided: by weight.
 

@@ -37,11 +37,11 @@ def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
     """Return the policies of SleepInfos; those of one namespace and selection are one, idle while any of them is."""
     gathering = Gathering()
     together: dict[str, list[Manifest]] = {}
-    for one in manifests:
-        if (one.group, one.kind) == SLEEP_INFO:
-            wakes = "" if one.at("spec", "wakeUpAt") else one.name
-            alike = [one.namespace, wakes, one.at("spec", "timeZone"), _selection(one)]
-            together.setdefault(json.dumps(alike, sort_keys=True, default=str), []).append(one)
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == SLEEP_INFO:
+            wakes = "" if manifest.at("spec", "wakeUpAt") else manifest.name
+            alike = [manifest.namespace, wakes, manifest.at("spec", "timeZone"), _selection(manifest)]
+            together.setdefault(json.dumps(alike, sort_keys=True, default=str), []).append(manifest)
     of_namespace: dict[str, int] = {}
     for alike in together.values():
         first = alike[0]
@@ -51,21 +51,21 @@ def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
     return gathering.imported()
 
 
-def _selection(one: Manifest) -> Mapping[str, Any]:
-    spec = one.at("spec") or {}
+def _selection(manifest: Manifest) -> Mapping[str, Any]:
+    spec = manifest.at("spec") or {}
     keys = ("excludeRef", "includeRef", "patches", "suspendCronJobs", *(key for _, key, _ in _KINDS))
     return {key: spec[key] for key in keys if key in spec}
 
 
 def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
     """Add the policies of SleepInfos that differ only in their times. `number` others of the namespace came before."""
-    losses = [loss for one in alike for loss in _without_counterpart(gathering, one)]
+    losses = [loss for manifest in alike for loss in _without_counterpart(gathering, manifest)]
     windows: dict[str, None] = {}
-    for one in alike:
+    for manifest in alike:
         try:
-            windows |= dict.fromkeys(_windows(one))
+            windows |= dict.fromkeys(_windows(manifest))
         except PeriodError as error:
-            gathering.lose(one, "spec", f"{error}; it is left out")
+            gathering.lose(manifest, "spec", f"{error}; it is left out")
     if not windows:
         return
     first = alike[0]
@@ -87,16 +87,16 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
         gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
 
 
-def _without_counterpart(gathering: Gathering, one: Manifest) -> Iterator[Loss]:
-    for kind, idles in _patches(one):
+def _without_counterpart(gathering: Gathering, manifest: Manifest) -> Iterator[Loss]:
+    for kind, idles in _patches(manifest):
         if not idles:
             words = f"a patch of {kind} has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
-            yield gathering.lose(one, "spec.patches", words)
+            yield gathering.lose(manifest, "spec.patches", words)
 
 
-def _patches(one: Manifest) -> Iterator[tuple[str, bool]]:
+def _patches(manifest: Manifest) -> Iterator[tuple[str, bool]]:
     """Yield the kind that each patch changes, and whether it only does to it what a policy does."""
-    for patch in mappings(one.at("spec", "patches")):
+    for patch in mappings(manifest.at("spec", "patches")):
         kind = str(inside(patch, "target", "kind") or "")
         steps, _ = marked(str(patch.get("patch", "")))
         yield kind, [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(kind)]
@@ -120,14 +120,14 @@ def _windows(one: Manifest) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _zone(one: Manifest) -> str:
-    return str(one.at("spec", "timeZone") or "UTC")
+def _zone(manifest: Manifest) -> str:
+    return str(manifest.at("spec", "timeZone") or "UTC")
 
 
-def _moments(one: Manifest, field: str) -> set[int]:
+def _moments(manifest: Manifest, field: str) -> set[int]:
     """Return the moments of a week that `field` names on the weekdays of the SleepInfo, in minutes since Monday."""
-    hours, _, minutes = str(one.at("spec", field) or "").partition(":")
-    days = {(day - 1) % 7 for day in _cron(str(one.at("spec", "weekdays") or ""), 0, 6, "weekdays")}
+    hours, _, minutes = str(manifest.at("spec", field) or "").partition(":")
+    days = {(day - 1) % 7 for day in _cron(str(manifest.at("spec", "weekdays") or ""), 0, 6, "weekdays")}
     found = {(hour, minute) for hour in _cron(hours, 0, 23, field) for minute in _cron(minutes, 0, 59, field)}
     return {day * _A_DAY + hour * 60 + minute for day in days for hour, minute in found}
 
@@ -155,12 +155,12 @@ def _cron(text: str, least: int, most: int, field: str) -> set[int]:
 # What is selected.
 
 
-def _selectors(one: Manifest) -> list[dict[str, Any]]:
+def _selectors(manifest: Manifest) -> list[dict[str, Any]]:
     """Return what is selected. A name in includeRef narrows its kind only; two names of a kind match nothing."""
-    spec = one.at("spec") or {}
+    spec = manifest.at("spec") or {}
     kinds = [kind for kind, key, default in _KINDS if spec.get(key, default)]
     kinds += ["CronJob"] if spec.get("suspendCronJobs") else []
-    kinds += [kind for kind, idles in _patches(one) if idles and kind not in kinds]
+    kinds += [kind for kind, idles in _patches(manifest) if idles and kind not in kinds]
     included, excluded = mappings(spec.get("includeRef")), mappings(spec.get("excludeRef"))
     labels = {key: value for ref in included for key, value in (ref.get("matchLabels") or {}).items()}
     expressions = [
@@ -181,9 +181,9 @@ def _selectors(one: Manifest) -> list[dict[str, Any]]:
     return [{**one, **by_labels} for one in (*whole, *narrowed)]
 
 
-def _excluded_by_kind(one: Manifest) -> dict[str, Any]:
+def _excluded_by_kind(manifest: Manifest) -> dict[str, Any]:
     by_kind: dict[str, list[str]] = {}
-    for ref in mappings(one.at("spec", "excludeRef")):
+    for ref in mappings(manifest.at("spec", "excludeRef")):
         if ref.get("name") and ref.get("kind"):
             by_kind.setdefault(str(ref["kind"]), []).append(str(ref["name"]))
     excluded = [{"workloads": {"kinds": [kind], "include": names}} for kind, names in by_kind.items()]
@@ -196,15 +196,15 @@ def _excluded_by_kind(one: Manifest) -> dict[str, Any]:
 def asleep_by_kube_green(secrets: Iterable[Manifest]) -> dict[tuple[str, str, str, str], int]:
     """Return the replicas that objects had before kube-green, by (namespace, group, kind, name); a CronJob has 1."""
     found: dict[tuple[str, str, str, str], int] = {}
-    for one in secrets:
-        if not one.name.startswith("sleepinfo-"):
+    for manifest in secrets:
+        if not manifest.name.startswith("sleepinfo-"):
             continue
-        data = {key: _decoded(value) for key, value in (one.at("data") or {}).items()}
-        data |= {str(key): str(value) for key, value in (one.at("stringData") or {}).items()}
+        data = {key: _decoded(value) for key, value in (manifest.at("data") or {}).items()}
+        data |= {str(key): str(value) for key, value in (manifest.at("stringData") or {}).items()}
         if data.get("operation-type") != "SLEEP":
             continue
         for kind, name, replicas in (*_restored(data), *_of_old_form(data)):
-            found[one.namespace, _GROUPS[kind], kind, name] = replicas
+            found[manifest.namespace, _GROUPS[kind], kind, name] = replicas
     return found
 
 

@@ -34,97 +34,97 @@ class _Import(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CORE, "KubeFedCluster")
         self._federated = {
-            (one.kind, one.namespace, one.name): one
-            for one in manifests
-            if one.group == _TYPES and one.kind in _TARGETS
+            (manifest.kind, manifest.namespace, manifest.name): manifest
+            for manifest in manifests
+            if manifest.group == _TYPES and manifest.kind in _TARGETS
         }
         self._preferences = {
-            (str(one.at("spec", "targetKind")), one.namespace, one.name): one
-            for one in manifests
-            if (one.group, one.kind) == (_SCHEDULING, "ReplicaSchedulingPreference")
+            (str(manifest.at("spec", "targetKind")), manifest.namespace, manifest.name): manifest
+            for manifest in manifests
+            if (manifest.group, manifest.kind) == (_SCHEDULING, "ReplicaSchedulingPreference")
         }
         self._others = [one for one in manifests if one.group == _TYPES and one.kind not in _TARGETS]
 
     def imported(self) -> Imported:
         for other in self._others:
             self.gathering.lose(other, "spec", f"a {other.kind} {LEFT_TO_OTHERS}")
-        for key, one in self._federated.items():
-            self._add(one, self._preferences.get(key))
-        for key, one in self._preferences.items():
+        for key, manifest in self._federated.items():
+            self._add(manifest, self._preferences.get(key))
+        for key, manifest in self._preferences.items():
             if key in self._federated:
                 continue
             if key[0] in _TARGETS:
-                self._add(one, one)
+                self._add(manifest, manifest)
             else:
-                self.gathering.lose(one, "spec.targetKind", f'"{key[0]}" has no counterpart')
+                self.gathering.lose(manifest, "spec.targetKind", f'"{key[0]}" has no counterpart')
         return self.gathering.imported(self.named)
 
-    def _add(self, one: Manifest, preference: Manifest | None) -> None:
-        lost = list(self._without_counterpart(one, preference))
-        clusters = self._clusters_of(one) if preference is None else self._scheduled(one, preference, lost)
+    def _add(self, manifest: Manifest, preference: Manifest | None) -> None:
+        lost = list(self._without_counterpart(manifest, preference))
+        clusters = self._clusters_of(manifest) if preference is None else self._scheduled(manifest, preference, lost)
         for name in clusters:
             if name != "*":
                 self.named.setdefault(name, {})
         if not clusters:
-            self.lose_clusters(one)
+            self.lose_clusters(manifest)
             return
-        total = sum(one["minReplicas"] for one in clusters.values()) if preference is None else None
+        total = sum(value["minReplicas"] for value in clusters.values()) if preference is None else None
         if preference is not None:
             total = replicas_of(preference, "spec", "totalReplicas")
-        kind = _TARGETS.get(one.kind) or _TARGETS[str(one.at("spec", "targetKind"))]
+        kind = _TARGETS.get(manifest.kind) or _TARGETS[str(manifest.at("spec", "targetKind"))]
         rebalance = preference is not None and bool(preference.at("spec", "rebalance"))
         spec = {
             "replicas": total,
             "rounding": "KubeFed",
             "preferences": {"rebalance": rebalance, "clusters": clusters},
-            **self._workload(one, kind),
+            **self._workload(manifest, kind),
         }
-        self.gathering.add("FederatedReplicaSet", one.name, spec, lost, one.namespace)
+        self.gathering.add("FederatedReplicaSet", manifest.name, spec, lost, manifest.namespace)
 
     @staticmethod
-    def _workload(one: Manifest, kind: str) -> Mapping[str, Any]:
+    def _workload(manifest: Manifest, kind: str) -> Mapping[str, Any]:
         """Return what a FederatedReplicaSet says of its pods: those of a ReplicaSet are ours to create."""
-        inner = one.at("spec", "template", "spec") if one.kind == "FederatedReplicaSet" else None
+        inner = manifest.at("spec", "template", "spec") if manifest.kind == "FederatedReplicaSet" else None
         if isinstance(inner, Mapping) and inner.get("template"):
             selector = inner.get("selector") or {"matchLabels": inside(inner, "template", "metadata", "labels")}
             return {"selector": selector, "template": inner["template"]}
-        return {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": one.name}}
+        return {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": manifest.name}}
 
-    def _without_counterpart(self, one: Manifest, preference: Manifest | None) -> Iterator[Loss]:
-        for number, override in enumerate(mappings(one.at("spec", "overrides"))):
+    def _without_counterpart(self, manifest: Manifest, preference: Manifest | None) -> Iterator[Loss]:
+        for number, override in enumerate(mappings(manifest.at("spec", "overrides"))):
             for change in mappings(override.get("clusterOverrides")):
                 path = str(change.get("path"))
                 if path != _REPLICAS:
-                    yield self.gathering.lose(one, f"spec.overrides[{number}]", f"{path} {LEFT_TO_OTHERS}")
+                    yield self.gathering.lose(manifest, f"spec.overrides[{number}]", f"{path} {LEFT_TO_OTHERS}")
                 elif preference is not None:
                     words = "replicas follow the ReplicaSchedulingPreference"
-                    yield self.gathering.lose(one, f"spec.overrides[{number}]", words)
+                    yield self.gathering.lose(manifest, f"spec.overrides[{number}]", words)
 
     # Without a ReplicaSchedulingPreference every cluster has the replicas of the template.
 
-    def _clusters_of(self, one: Manifest) -> dict[str, dict[str, int]]:
-        count = replicas_of(one, "spec", "template", "spec", "replicas") or 0
+    def _clusters_of(self, manifest: Manifest) -> dict[str, dict[str, int]]:
+        count = replicas_of(manifest, "spec", "template", "spec", "replicas") or 0
         overridden = {
             str(override.get("clusterName")): change["value"]
-            for override in mappings(one.at("spec", "overrides"))
+            for override in mappings(manifest.at("spec", "overrides"))
             for change in mappings(override.get("clusterOverrides"))
             if change.get("path") == _REPLICAS and type(change.get("value")) is int
         }
-        return {name: exactly(overridden.get(name, count)) for name in self._placed(one)}
+        return {name: exactly(overridden.get(name, count)) for name in self._placed(manifest)}
 
-    def _placed(self, one: Manifest) -> list[str]:
-        listed = one.at("spec", "placement", "clusters")
+    def _placed(self, manifest: Manifest) -> list[str]:
+        listed = manifest.at("spec", "placement", "clusters")
         if isinstance(listed, list):
             return [str(cluster.get("name")) for cluster in mappings(listed)]
-        selector = one.at("spec", "placement", "clusterSelector")
+        selector = manifest.at("spec", "placement", "clusterSelector")
         return [] if selector is None else self.selected(selector)
 
-    def _scheduled(self, one: Manifest, preference: Manifest, lost: list[Loss]) -> dict[str, dict[str, int]]:
+    def _scheduled(self, manifest: Manifest, preference: Manifest, lost: list[Loss]) -> dict[str, dict[str, int]]:
         stated = preference.at("spec", "clusters") or {"*": {"weight": 1}}
         clusters = {name: _numbers(value) for name, value in stated.items()}
         if not preference.at("spec", "intersectWithClusterSelector"):
             return clusters
-        selector = one.at("spec", "placement", "clusterSelector")
+        selector = manifest.at("spec", "placement", "clusterSelector")
         if selector is None or not self.known:
             words = "the clusters are not known; take out of the policy those that the clusterSelector does not select"
             lost.append(self.gathering.lose(preference, "spec.intersectWithClusterSelector", words))

@@ -96,7 +96,7 @@ def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     if not days and not dialect.wraps:
         raise PeriodError(f'"{text}" has no weekdays, and DEFAULT_WEEKFRAME of its tool is not known')
     check_zone(zone)
-    spelt = f"{'-'.join(one.capitalize() for one in days.split('-'))} " if days else ""
+    spelt = f"{'-'.join(day.capitalize() for day in days.split('-'))} " if days else ""
     start, end = match["start"], match["end"]
     if start < end:
         return zone, (f"{spelt}{start}-{end}",)

@@ -37,10 +37,10 @@ def cross_problems(
     What two owners state is never the platform's problem, nor another tenant's.
     """
     problems = [*(_repeated(shaped, owners) if owners.known else ()), *_same_workload(built)]
-    fleets = [one for one in built if one.kind == "Fleet"]
+    fleets = [document for document in built if document.kind == "Fleet"]
     if len(fleets) == 1:
-        for one in built:
-            problems += _against_fleet(one, fleets[0])
+        for document in built:
+            problems += _against_fleet(document, fleets[0])
     return problems
 
 
@@ -49,25 +49,25 @@ def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
 
     A policy that names a protected namespace is no problem: protecting one in a hurry must not stop everything else.
     """
-    fleet = next(one.policy for one in built if one.kind == "Fleet")
-    for one in built:
-        for selected, selector in _selectors(one):
+    fleet = next(document.policy for document in built if document.kind == "Fleet")
+    for document in built:
+        for selected, selector in _selectors(document):
             if not any(map(selector.selects_cluster, fleet.clusters)):
-                one.warn((*selected, "clusters"), "selects no cluster of the Fleet")
-        for path, namespace in _namespaces(one):
+                document.warn((*selected, "clusters"), "selects no cluster of the Fleet")
+        for path, namespace in _namespaces(document):
             if namespace in fleet.protected:
-                one.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
-    return [warning for one in built for warning in one.warnings]
+                document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
+    return [warning for document in built for warning in document.warnings]
 
 
 def conflicts(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
     """Yield where two policies of one kind may select the same object, and neither wins: whoever writes them is to say
     which does, but a run goes on, and leaves what both select as it is.
     """
-    fleet = next(one.policy for one in built if one.kind == "Fleet")
+    fleet = next(document.policy for document in built if document.kind == "Fleet")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
-        documents = {one.policy.name: one for one in built if kind_stated_by(one.kind) == kind}
-        ordered = sorted((one.policy for one in documents.values()), key=lambda policy: policy.place)
+        documents = {document.policy.name: document for document in built if kind_stated_by(document.kind) == kind}
+        ordered = sorted((document.policy for document in documents.values()), key=lambda policy: policy.place)
         for other, policy in undecided_pairs(ordered, fleet.clusters):
             yield documents[policy.name].source.problem(
                 ("spec", "priority"),
@@ -76,22 +76,22 @@ def conflicts(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
             )
 
 
-def _selectors(one: PolicyDocument) -> Iterator[tuple[Path, Selector]]:
+def _selectors(document: PolicyDocument) -> Iterator[tuple[Path, Selector]]:
     """Yield what a policy selects and what it excludes, with their paths."""
-    if POLICY_KINDS[one.kind].equals:
-        yield ("spec", "selector"), one.policy.selector
-        yield from ((("spec", "exclude", n), selector) for n, selector in enumerate(one.policy.exclude))
+    if POLICY_KINDS[document.kind].equals:
+        yield ("spec", "selector"), document.policy.selector
+        yield from ((("spec", "exclude", n), selector) for n, selector in enumerate(document.policy.exclude))
 
 
-def _namespaces(one: PolicyDocument) -> Iterator[tuple[Path, str]]:
+def _namespaces(document: PolicyDocument) -> Iterator[tuple[Path, str]]:
     """Yield the namespaces that are named outright, with their paths."""
-    row = POLICY_KINDS[one.kind]
+    row = POLICY_KINDS[document.kind]
     if row.namespace is not None:
-        yield row.namespace, str(one.get(row.namespace) or "default")
+        yield row.namespace, str(document.get(row.namespace) or "default")
     if row.equals:
         include: Path = ("spec", "selector", "namespaces", "include")
         yield from (
-            ((*include, position), name) for position, name in enumerate(one.policy.selector.namespaces.include)
+            ((*include, position), name) for position, name in enumerate(document.policy.selector.namespaces.include)
         )
 
 
@@ -119,14 +119,14 @@ def _same_workload(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
     one namespace; where one is the platform's, at the other.
     """
     seen: dict[tuple[str, ...], FederatedReplicaSet] = {}
-    for one in sorted(built, key=lambda one: bool(one.tenant)):
-        policy = one.policy
-        if not isinstance(policy, FederatedReplicaSet) or one.source.taken_out:
+    for document in sorted(built, key=lambda document: bool(document.tenant)):
+        policy = document.policy
+        if not isinstance(policy, FederatedReplicaSet) or document.source.taken_out:
             continue
         for key, path, words, verb in _taken_by(policy):
-            first = seen.get((*key, "")) or seen.setdefault((*key, one.tenant), policy)
-            if first is not policy and (first.name, first.tenant) != (policy.name, one.tenant):
-                yield one.source.problem(path, f"{words}; {first.name} at {first.place} {verb}")
+            first = seen.get((*key, "")) or seen.setdefault((*key, document.tenant), policy)
+            if first is not policy and (first.name, first.tenant) != (policy.name, document.tenant):
+                yield document.source.problem(path, f"{words}; {first.name} at {first.place} {verb}")
                 break
 
 
@@ -147,58 +147,58 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
     return (policy.target.api_version.rpartition("/")[0], policy.target.kind, policy.target.name)
 
 
-def _against_fleet(one: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
-    known = len(one.problems)
+def _against_fleet(document: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
+    known = len(document.problems)
     judged = fleet.is_judged
     if judged(("spec", "clusters")):
-        for path in _cluster_paths(one):
-            _check_cluster(one, path, fleet.policy)
+        for path in _cluster_paths(document):
+            _check_cluster(document, path, fleet.policy)
     if judged(("spec", "switches")):
-        _check_switched(one, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
-    picker = POLICY_KINDS[one.kind].pod_picker
+        _check_switched(document, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
+    picker = POLICY_KINDS[document.kind].pod_picker
     if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
-        check_host(one, picker, one.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
-    return one.problems[known:]
+        check_host(document, picker, document.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
+    return document.problems[known:]
 
 
-def _check_switched(one: PolicyDocument, switched: Collection[str]) -> None:
+def _check_switched(document: PolicyDocument, switched: Collection[str]) -> None:
     """Check that kinds without replicas are selected only where the Fleet has a switch for them, and never placed."""
-    for path, selector in _selectors(one):
+    for path, selector in _selectors(document):
         for position, kind in enumerate(() if selector.workloads is None else selector.workloads.kinds):
             fault = kind_fault(kind)
             if fault is not None and kind.lower() not in switched:
-                one.add((*path, "workloads", "kinds", position), f"is {shown(kind)}, {fault}")
-    target = one.policy.target if isinstance(one.policy, FederatedReplicaSet) else None
+                document.add((*path, "workloads", "kinds", position), f"is {shown(kind)}, {fault}")
+    target = document.policy.target if isinstance(document.policy, FederatedReplicaSet) else None
     if target is not None and target.kind.lower() in switched:
         words = "expected a kind whose replicas can be spread; the Fleet has a switch for it"
-        one.add(("spec", "targetRef", "kind"), f"is {shown(target.kind)}, {words}")
+        document.add(("spec", "targetRef", "kind"), f"is {shown(target.kind)}, {words}")
 
 
-def _cluster_paths(one: PolicyDocument) -> Iterator[Path]:
+def _cluster_paths(document: PolicyDocument) -> Iterator[Path]:
     """Yield the paths at which a cluster is named."""
-    for selector, _ in _selectors(one):
+    for selector, _ in _selectors(document):
         for part in ("include", "exclude"):
             names: Path = (*selector, "clusters", part)
-            yield from ((*names, position) for position in range(len(one.get(names) or ())))
-    clusters = POLICY_KINDS[one.kind].clusters
+            yield from ((*names, position) for position in range(len(document.get(names) or ())))
+    clusters = POLICY_KINDS[document.kind].clusters
     if clusters is not None:
-        written = one.get(clusters)
-        yield from ((*clusters, name) for name in (written if isinstance(written, dict) else one.policy.clusters))
+        written = document.get(clusters)
+        yield from ((*clusters, name) for name in (written if isinstance(written, dict) else document.policy.clusters))
 
 
-def _check_cluster(one: PolicyDocument, path: Path, fleet: Fleet) -> None:
+def _check_cluster(document: PolicyDocument, path: Path, fleet: Fleet) -> None:
     in_list = isinstance(path[-1], int)
-    name = str(one.get(path)) if in_list else str(path[-1])
+    name = str(document.get(path)) if in_list else str(path[-1])
     names = [cluster.name for cluster in fleet.clusters]
     if name in names or name == "*" or (in_list and is_pattern(name)):
         return
     message = f"expected a cluster of the Fleet{nearest(name, names)}"
-    if one.kind == "ReplicaSet":
-        one.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
+    if document.kind == "ReplicaSet":
+        document.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
     elif in_list:
-        one.add(path, f"is {shown(name)}, {message}")
+        document.add(path, f"is {shown(name)}, {message}")
     else:
-        one.add(path, f"unknown cluster, {message}", key=True)
+        document.add(path, f"unknown cluster, {message}", key=True)
 
 
 # Which policies of equal priority may select the same object, as far as their selectors tell without any cluster.
@@ -227,13 +227,13 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
         equals.append(policy)
 
 
-def may_share(one: Policy, other: Policy, clusters: Iterable[FleetCluster]) -> bool:
+def may_share(policy: Policy, other: Policy, clusters: Iterable[FleetCluster]) -> bool:
     """Return whether an object on one of `clusters` may be selected by both policies, and excluded by neither."""
-    first, second = one.selector, other.selector
+    first, second = policy.selector, other.selector
     return (
         _selections_share(first, second)
         and any(first.selects_cluster(cluster) and second.selects_cluster(cluster) for cluster in clusters)
-        and not any(_covers(excluded, second) for excluded in one.exclude)
+        and not any(_covers(excluded, second) for excluded in policy.exclude)
         and not any(_covers(excluded, first) for excluded in other.exclude)
     )
 
@@ -260,11 +260,11 @@ def _objects_share(one: ObjectSelector, other: ObjectSelector) -> bool:
     return names and not any(_contradict(*pair) for pair in product(_terms(one.labels), _terms(other.labels)))
 
 
-def _names_share(one: ObjectSelector, pattern: str, other: ObjectSelector, twin: str) -> bool:
+def _names_share(selector: ObjectSelector, pattern: str, other: ObjectSelector, twin: str) -> bool:
     for name in (pattern, twin):
         if not is_pattern(name):
-            return one.names(name) and other.names(name)
-    excluded = is_within(pattern, other.exclude) or is_within(twin, one.exclude)
+            return selector.names(name) and other.names(name)
+    excluded = is_within(pattern, other.exclude) or is_within(twin, selector.exclude)
     return overlap(pattern, twin) and not excluded
 
 
@@ -275,16 +275,16 @@ def _terms(selector: LabelSelector) -> list[LabelRequirement]:
     ]
 
 
-def _contradict(one: LabelRequirement, other: LabelRequirement) -> bool:
+def _contradict(requirement: LabelRequirement, other: LabelRequirement) -> bool:
     """Return whether no object meets both; what compares numbers is met by some object."""
-    if one.key != other.key:
+    if requirement.key != other.key:
         return False
-    if "DoesNotExist" in (one.operator, other.operator):
-        return not {one.operator, other.operator} <= {"DoesNotExist", "NotIn"}
-    if one.operator == other.operator == "In":
-        return set(one.values).isdisjoint(other.values)
-    if {one.operator, other.operator} == {"In", "NotIn"}:
-        inside, outside = (one, other) if one.operator == "In" else (other, one)
+    if "DoesNotExist" in (requirement.operator, other.operator):
+        return not {requirement.operator, other.operator} <= {"DoesNotExist", "NotIn"}
+    if requirement.operator == other.operator == "In":
+        return set(requirement.values).isdisjoint(other.values)
+    if {requirement.operator, other.operator} == {"In", "NotIn"}:
+        inside, outside = (requirement, other) if requirement.operator == "In" else (other, requirement)
         return set(inside.values) <= set(outside.values)
     return False
 

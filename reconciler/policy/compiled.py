@@ -110,7 +110,7 @@ def policy_changes(base: PolicySet, head: PolicySet) -> PolicyChanges:
         {name: rule for name, rule in before.items() if name not in after},
         {name: rule for name, rule in after.items() if name not in before},
     )
-    old, new = {one.before for one in renamed}, {one.after for one in renamed}
+    old, new = {pair.before for pair in renamed}, {pair.after for pair in renamed}
     fields = [
         PolicyFieldChange(name, path, _shown(was), _shown(now))
         for name in sorted(before.keys() & after.keys())

@@ -58,11 +58,11 @@ class FileOwners(Struct, frozen=True, dict=True):
                 yield Problem(file, 1, 1, "", f"is a link to a file of another owner, expected one of {whose}")
 
     def _owner(self, path: str) -> Tenant | None:
-        exact = next((one for one in self.tenants if _matches(one.paths, path)), None)
+        exact = next((tenant for tenant in self.tenants if _matches(tenant.paths, path)), None)
         if exact is not None or _matches(self.platform, path):
             return exact
         alike = _folded(path)
-        return next((one for one in self.tenants if _matches(map(_folded, one.paths), alike)), None)
+        return next((tenant for tenant in self.tenants if _matches(map(_folded, tenant.paths), alike)), None)
 
     def _target(self, file: str) -> Tenant | None:
         """Return whose the file is that `file` leads to. A mounted volume keeps its files in a hidden folder."""
@@ -80,7 +80,7 @@ def below(file: str, root: str) -> str:
 
 
 def _matches(patterns: Iterable[str], path: str) -> bool:
-    return any(path_regex(one).match(path) for one in patterns)
+    return any(path_regex(pattern).match(path) for pattern in patterns)
 
 
 def _folded(path: str) -> str:
@@ -94,7 +94,7 @@ def main_fleet(fleets: Sequence[Document], root: str, unread: Iterable[str] = ()
     `unread` are files with something that could not be read. Where `FLEET_FILE` is one of them no other Fleet counts:
     who may only write policies of a tenant must not become the platform by it.
     """
-    there = [one for one in fleets if below(one.file, root) == FLEET_FILE]
+    there = [document for document in fleets if below(document.file, root) == FLEET_FILE]
     if there:
         return there[0] if len(there) == 1 else None
     hidden = any(below(file, root) == FLEET_FILE for file in unread)

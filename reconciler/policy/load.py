@@ -296,11 +296,11 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
     for problem in problems:
         if (tenant := found.owners.of(problem.file)) is not None:
             wrong.setdefault(tenant.name, []).append(problem)
-    kept = [one for one in found.built if one.tenant not in wrong] if wrong else found.built
+    kept = [document for document in found.built if document.tenant not in wrong] if wrong else found.built
 
     sets: dict[str, list[Any]] = {}
-    for one in kept:
-        sets.setdefault(POLICY_KINDS[one.kind].into, []).append(one.policy)
+    for document in kept:
+        sets.setdefault(POLICY_KINDS[document.kind].into, []).append(document.policy)
     (fleet,) = sets.pop("fleet")
     in_order: Any = {
         into: tuple(sorted(those, key=lambda one: (getattr(one, "namespace", ""), one.name)))
@@ -312,7 +312,7 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
         digest=digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
         conflicts=tuple(sorted(conflicts(kept))),
-        specs={one.place: one.spec for one in kept},
+        specs={document.place: document.spec for document in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )

@@ -75,8 +75,8 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
         read.append(limits.counted(file, documents_in(file, content)))
-    documents = tuple(document for one in read for document in one.found if limits.is_used(document.file))
-    problems = tuple(problem for one in read for problem in one.problems)
+    documents = tuple(document for part in read for document in part.found if limits.is_used(document.file))
+    problems = tuple(problem for part in read for problem in part.problems)
     if not documents and not problems:
         raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
     if not problems and _are_manifests(documents):
@@ -84,7 +84,7 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
         raise PolicyError.of(
             [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
         )
-    return Loaded(documents, problems, all(one.complete for one in read), digest.hexdigest(), folder)
+    return Loaded(documents, problems, all(part.complete for part in read), digest.hexdigest(), folder)
 
 
 def _content(file: str, root: str, left_out: Mapping[str, Problem | None]) -> bytes | Problem:
@@ -295,7 +295,7 @@ def _of_file(file: str, words: str) -> Problem:
 
 def first_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
     """Yield the first problems of each file, and how many more there are; they are sorted."""
-    for _, inside in groupby(problems, key=lambda one: one.file):
+    for _, inside in groupby(problems, key=lambda problem: problem.file):
         all_of_file = list(inside)
         yield from all_of_file[:MOST_PROBLEMS]
         if others := all_of_file[MOST_PROBLEMS:]:

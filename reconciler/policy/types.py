@@ -109,7 +109,7 @@ def shard_of(cluster: str, count: int) -> int:
 
 def own_clusters(fleet: Fleet, index: int, count: int) -> Fleet:
     """Return `fleet` with only the clusters that belong to the shard."""
-    own = (one for one in fleet.clusters if shard_of(one.name, count) == index)
+    own = (cluster for cluster in fleet.clusters if shard_of(cluster.name, count) == index)
     return replace(fleet, clusters=tuple(own))
 
 
@@ -142,7 +142,7 @@ class PolicySet(Struct, frozen=True):
     @property
     def time_zones(self) -> tuple[str, ...]:
         """The time zones of the calendars that policies use, by name, sorted."""
-        criteria = (one for policy in self.idling for one in leaves(policy.idle_when))
+        criteria = (criterion for policy in self.idling for criterion in leaves(policy.idle_when))
         return tuple(sorted({one.calendar.zone_name for one in criteria if isinstance(one, ScheduleCriterion)}))
 
     @property
@@ -168,20 +168,20 @@ class PolicySet(Struct, frozen=True):
     def of_tenant(self, tenant: Tenant) -> PolicySet:
         """Return what concerns `tenant`: its clusters, its policies and the platform's, its problems alone."""
         fleet, whose = self.fleet, ("", tenant.name)
-        clusters = tuple(one for one in fleet.clusters if tenant.has_cluster(one.name))
+        clusters = tuple(cluster for cluster in fleet.clusters if tenant.has_cluster(cluster.name))
         home = fleet.home if tenant.has_cluster(fleet.home) or not clusters else clusters[0].name
         federated = (one for one in self.federated if one.tenant in whose and tenant.has_namespace(one.namespace))
         selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*self.idling, *self.downscale)
-        files = {one.place.file for one in selecting if one.tenant == tenant.name}
+        files = {policy.place.file for policy in selecting if policy.tenant == tenant.name}
         return replace(
             self,
             fleet=replace(fleet, clusters=clusters, home=home),
-            idling=tuple(one for one in self.idling if one.tenant in whose),
-            calendars=tuple(one for one in self.calendars if one.name.rpartition("/")[0] in whose),
+            idling=tuple(policy for policy in self.idling if policy.tenant in whose),
+            calendars=tuple(calendar for calendar in self.calendars if calendar.name.rpartition("/")[0] in whose),
             federated=tuple(federated),
-            downscale=tuple(one for one in self.downscale if one.tenant in whose),
-            conflicts=tuple(one for one in self.conflicts if one.file in files),
-            stopped=tuple(one for one in self.stopped if one.name == tenant.name),
+            downscale=tuple(policy for policy in self.downscale if policy.tenant in whose),
+            conflicts=tuple(problem for problem in self.conflicts if problem.file in files),
+            stopped=tuple(other for other in self.stopped if other.name == tenant.name),
             problems={name: inside for name, inside in self.problems.items() if name == tenant.name},
             only=tenant,
         )
@@ -190,8 +190,8 @@ class PolicySet(Struct, frozen=True):
         """Return the set for one shard, with the clusters of which it reads anything: its own, all that placement
         needs, and home, whose freezes are for all.
         """
-        clusters = tuple((one, shard_of(one.name, count)) for one in self.fleet.clusters)
-        shard = Shard(index, count, clusters, frozenset(one.namespace for one in self.federated))
+        clusters = tuple((cluster, shard_of(cluster.name, count)) for cluster in self.fleet.clusters)
+        shard = Shard(index, count, clusters, frozenset(policy.namespace for policy in self.federated))
         read = (one for one, _ in clusters if shard.namespaces_on(one.name) != () or one.name == self.fleet.home)
         return replace(self, fleet=replace(self.fleet, clusters=tuple(read)), shard=shard)
 

@@ -118,8 +118,8 @@ class _Reader:
         self._one_of((), fields, ("snapshot", "clusters"))
         for name in given(fields.clusters) or {}:
             self._check_cluster(("clusters", name), name, key=True)
-        for number, one in enumerate(fields.series):
-            self._check_cluster(("series", number, "cluster"), given(one.cluster))
+        for number, series in enumerate(fields.series):
+            self._check_cluster(("series", number, "cluster"), given(series.cluster))
         default = self._time(("start",), given(fields.start))
         return CaseFile(
             place=self.document.place,
@@ -127,7 +127,7 @@ class _Reader:
             clusters=given(fields.clusters) or {},
             series=fields.series,
             tick=self._tick,
-            cases=tuple(self._case(("cases", n), one, default) for n, one in enumerate(fields.cases)),
+            cases=tuple(self._case(("cases", n), case, default) for n, case in enumerate(fields.cases)),
         )
 
     def _snapshot(self, name: str) -> str:
@@ -147,7 +147,7 @@ class _Reader:
     def _case(self, path: Path, fields: CaseFields, default: datetime | None) -> Case:
         start = self._time((*path, "start"), given(fields.start)) or default
         moments = [self._moment(path, fields)]
-        moments += [self._moment((*path, "then", n), one) for n, one in enumerate(fields.then)]
+        moments += [self._moment((*path, "then", n), step) for n, step in enumerate(fields.then)]
         self._check_order(path, start, moments)
         return Case(fields.name, self.document.place_of(path), start, tuple(moments))
 
@@ -160,7 +160,7 @@ class _Reader:
         if days > _MOST_DAYS:
             self.document.add(path, f"plays {days} days, expected {_MOST_DAYS} at most")
         for number, (before, moment) in enumerate(pairwise(moments)):
-            last = max(filter(None, [before.start, *(one.until for one in before.expected)]))
+            last = max(filter(None, [before.start, *(expectation.until for expectation in before.expected)]))
             if moment.start <= before.start or moment.start < (before.end if before.is_period else last):
                 where = "during" if moment.is_period else "at"
                 self.document.add((*path, "then", number, where), "is not after the time before, expected a later one")
@@ -176,10 +176,10 @@ class _Reader:
             end = start + timedelta(days=period.days)
         expected = tuple(self._expectation((*path, "expect", n), one, start) for n, one in enumerate(fields.expect))
         if period is not None:
-            for number, one in enumerate(expected):
-                if one.until is not None:
+            for number, expectation in enumerate(expected):
+                if expectation.until is not None:
                     self.document.add((*path, "expect", number, "until"), "stands beside during, expected at")
-        found = tuple(self._given((*path, "given", n), one) for n, one in enumerate(fields.given))
+        found = tuple(self._given((*path, "given", n), event) for n, event in enumerate(fields.given))
         return Moment(
             start, max([end, *(one.ended for one in expected if one.ended)]), period is not None, found, expected
         )

@@ -62,8 +62,8 @@ class _Run:
     @classmethod
     def of(cls, step: Step) -> _Run:
         explained: dict[ObjectRef, tuple[PolicyExplanation, ...]] = {}
-        for one in step.plan.explanations:
-            explained[one.ref] = (*explained.get(one.ref, ()), one)
+        for explanation in step.plan.explanations:
+            explained[explanation.ref] = (*explained.get(explanation.ref, ()), explanation)
         planned: dict[ObjectRef, tuple[Decision, ...]] = {}
         for decision in (*(action.decision for action in step.plan.actions), *step.plan.observed):
             planned[decision.ref] = (*planned.get(decision.ref, ()), decision)
@@ -75,7 +75,7 @@ def _idle_after(step: Step) -> set[ObjectRef]:
 
     What KEDA scales is idle where its ScaledObject is; a CronJob has no replicas, and is idle all the same.
     """
-    idle = {one.ref for one in step.plan.explanations if one.idled is not None}
+    idle = {explanation.ref for explanation in step.plan.explanations if explanation.idled is not None}
     done = {outcome.action for outcome in step.outcomes if outcome.status is OutcomeStatus.APPLIED}
     for action in step.plan.actions:
         decision = action.decision
@@ -94,10 +94,10 @@ def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
     runs = [_Run.of(step) for step in steps]
     failures: list[Failure] = []
     touched: set[Touched] = set()
-    for one in moment.expected:
-        refs = [ref for ref in steps[0].replicas if _is_meant(ref, one.fields)]
-        failures += _failures(one, refs, moment, runs) if refs else [_nobody(one, steps[0])]
-        failures += _unread(one, steps[0])
+    for expectation in moment.expected:
+        refs = [ref for ref in steps[0].replicas if _is_meant(ref, expectation.fields)]
+        failures += _failures(expectation, refs, moment, runs) if refs else [_nobody(expectation, steps[0])]
+        failures += _unread(expectation, steps[0])
         touched |= {row for run in runs for ref in refs for row in _rows(run, ref)}
     return Judgement(tuple(failures), frozenset(touched))
 
@@ -118,21 +118,21 @@ def _is_on(cluster: str, fields: ExpectFields) -> bool:
     return any(fnmatchcase(cluster, pattern) for pattern in given(fields.clusters) or ("*",))
 
 
-def _nobody(one: Expectation, step: Step) -> Failure:
+def _nobody(expectation: Expectation, step: Step) -> Failure:
     """Return that no workload is meant: an expectation of nothing would always hold."""
-    named = given(one.fields.object)
-    subject = named or f"namespaces {', '.join(given(one.fields.namespaces) or ())}"
+    named = given(expectation.fields.object)
+    subject = named or f"namespaces {', '.join(given(expectation.fields.namespaces) or ())}"
     near = nearest(named, [name_of(ref) for ref in step.replicas]) if named else ""
-    return Failure(one.place, step.at, subject, "a workload", f"none of that name{near}")
+    return Failure(expectation.place, step.at, subject, "a workload", f"none of that name{near}")
 
 
-def _unread(one: Expectation, step: Step) -> Iterator[Failure]:
+def _unread(expectation: Expectation, step: Step) -> Iterator[Failure]:
     """Yield the clusters that `one` means by a pattern and that could not be read: nobody knows what holds there."""
-    if given(one.fields.object) is not None:
+    if given(expectation.fields.object) is not None:
         return  # it is missing then
     for cluster, why in step.plan.unknown.items():
-        if "/" not in cluster and _is_on(cluster, one.fields):
-            yield Failure(one.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
+        if "/" not in cluster and _is_on(cluster, expectation.fields):
+            yield Failure(expectation.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
 
 
 def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs: Sequence[_Run]) -> list[Failure]:
@@ -161,11 +161,11 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
     return Failure(one.place, last.step.at, name, expected, "it still holds", _lines(last, ref))
 
 
-def _looked_at(one: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:
+def _looked_at(expectation: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:
     """Yield the runs in which `one` must hold: the first, those before its end, or all of a period."""
     for run in runs:
         at = run.step.at
-        if at == moment.start or moment.is_period or (one.until is not None and at < one.until):
+        if at == moment.start or moment.is_period or (expectation.until is not None and at < expectation.until):
             yield run
 
 
@@ -186,9 +186,9 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
         yield f"never {never}", now, now != never
     if policy is not None:
         names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]
-        yield f"policy {policy}", f"policy {', '.join(names)}", any(policy in spellings_of(one) for one in names)
+        yield f"policy {policy}", f"policy {', '.join(names)}", any(policy in spellings_of(name) for name in names)
     if reason is not None:
-        codes = list(dict.fromkeys(code for one in _reasons(run, ref) for code in one.codes))
+        codes = list(dict.fromkeys(code for said in _reasons(run, ref) for code in said.codes))
         yield f"reason {reason}", f"reason {', '.join(codes) or 'none'}", reason in codes
 
 
@@ -200,7 +200,7 @@ class _Said(NamedTuple):
 
 
 def _lines(run: _Run, ref: ObjectRef) -> tuple[str, ...]:
-    return tuple(one.line for one in _reasons(run, ref))
+    return tuple(said.line for said in _reasons(run, ref))
 
 
 def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
@@ -215,7 +215,7 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
     for decision in run.planned.get(ref, ()):
         cause = decision.cause
         words = f"{name(decision.job, decision.policy)}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
-        yield _Said(words, tuple(one.code for one in cause.reasons))
+        yield _Said(words, tuple(why.code for why in cause.reasons))
     for held in plan.held_back:
         for decision in held.decisions:
             if decision.ref == ref:
@@ -227,9 +227,9 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
 
 
 def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
-    for one in run.explained.get(ref, ()):
-        if one.selected:
-            yield KIND_OF_JOB[one.job], one.policy, ""
+    for explanation in run.explained.get(ref, ()):
+        if explanation.selected:
+            yield KIND_OF_JOB[explanation.job], explanation.policy, ""
     for decision in run.planned.get(ref, ()):
         yield KIND_OF_JOB[decision.job], decision.policy, verb_of(decision)
 
@@ -275,7 +275,7 @@ def coverage(policies: PolicySet, touched: Collection[Touched]) -> tuple[PolicyC
 def _policies(policies: PolicySet) -> Iterator[tuple[str, str, Place]]:
     """Yield kind, name and place of each policy, called as plans call it."""
     for kind, found in (("IdlingPolicy", policies.idling), ("DownscalePolicy", policies.downscale)):
-        for one in found:
-            yield kind, one.name, one.place
+        for policy in found:
+            yield kind, policy.name, policy.place
     for federated in policies.federated:
         yield "FederatedReplicaSet", f"{federated.namespace}/{federated.name}", federated.place

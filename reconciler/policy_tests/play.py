@@ -50,7 +50,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     opened, zone = _opened(file, policies), common_zone(policies.time_zones)
     for case in file.cases:
         answers = GivenAnswers(file.series)
-        backends = {name: _with_answers(one, answers) for name, one in opened.backends.items()}
+        backends = {name: _with_answers(backend, answers) for name, backend in opened.backends.items()}
         yield _played(case, Simulation(policies, Opened(backends), file.tick), answers, zone)
 
 
@@ -81,7 +81,7 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
     try:
         made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order, switches) for name in names}
     except SnapshotError as error:
-        found = [replace(one, file=file.place.file, line=file.place.line) for one in error.problems]
+        found = [replace(problem, file=file.place.file, line=file.place.line) for problem in error.problems]
         raise SnapshotError.of(found) from error
     return Opened({name: Backend(name, cluster=one, metrics=SnapshotMetrics(name, {})) for name, one in made.items()})
 

@@ -26,7 +26,7 @@ class Results:
 
     @property
     def failed(self) -> int:
-        return sum(bool(one.failures) for one in self.cases)
+        return sum(bool(result.failures) for result in self.cases)
 
 
 def as_lines(results: Results) -> Iterator[str]:
@@ -52,12 +52,12 @@ def _failure_lines(failure: Failure, zone: tzinfo) -> Iterator[str]:
 
 
 def _coverage_lines(covered: Sequence[PolicyCoverage]) -> Iterator[str]:
-    touched = sum(one.is_touched for one in covered)
+    touched = sum(policy.is_touched for policy in covered)
     yield f"Coverage: cases for {touched} of {counted(len(covered), 'policy', 'policies')}."
-    for one in covered:
-        if one.unseen:
-            words = f"no {' and no '.join(one.unseen)}" if one.is_touched else "no case"
-            yield f"  {one.kind} {one.name} ({one.place}): {words}"
+    for policy in covered:
+        if policy.unseen:
+            words = f"no {' and no '.join(policy.unseen)}" if policy.is_touched else "no case"
+            yield f"  {policy.kind} {policy.name} ({policy.place}): {words}"
 
 
 def as_dict(results: Results) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def as_dict(results: Results) -> dict[str, Any]:
         "failed": results.failed,
         "cases": [
             {
-                "name": one.case.name,
-                "file": one.case.place.file,
-                "line": one.case.place.line,
-                "passed": not one.failures,
-                "failures": [_failure_dict(failure) for failure in one.failures],
+                "name": result.case.name,
+                "file": result.case.place.file,
+                "line": result.case.place.line,
+                "passed": not result.failures,
+                "failures": [_failure_dict(failure) for failure in result.failures],
             }
-            for one in results.cases
+            for result in results.cases
         ],
     }
     if results.covered is not None:
@@ -101,23 +101,23 @@ def _failure_dict(failure: Failure) -> dict[str, Any]:
 def as_junit(results: Results) -> str:
     """Return JUnit XML as CI systems read it: a suite for each file, a testcase for each case."""
     root = ElementTree.Element("testsuites", _counts(results.cases))
-    for file in dict.fromkeys(one.case.place.file for one in results.cases):
-        cases = [one for one in results.cases if one.case.place.file == file]
+    for file in dict.fromkeys(result.case.place.file for result in results.cases):
+        cases = [result for result in results.cases if result.case.place.file == file]
         suite = ElementTree.SubElement(root, "testsuite", {"name": escaped(file), **_counts(cases)})
-        for one in cases:
-            place = {"file": escaped(file), "line": str(one.case.place.line)}
-            names = {"classname": escaped(file), "name": escaped(one.case.name)}
+        for result in cases:
+            place = {"file": escaped(file), "line": str(result.case.place.line)}
+            names = {"classname": escaped(file), "name": escaped(result.case.name)}
             case = ElementTree.SubElement(suite, "testcase", {**names, **place})
-            if one.failures:
-                words = f"expected {one.failures[0].expected}, got {one.failures[0].got}"
+            if result.failures:
+                words = f"expected {result.failures[0].expected}, got {result.failures[0].got}"
                 failure = ElementTree.SubElement(case, "failure", {"message": escaped(words)})
                 failure.text = "\n".join(
-                    escaped(line) for each in one.failures for line in _failure_lines(each, one.zone)
+                    escaped(line) for each in result.failures for line in _failure_lines(each, result.zone)
                 )
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _counts(cases: Sequence[CaseResult]) -> dict[str, str]:
-    failed = sum(bool(one.failures) for one in cases)
+    failed = sum(bool(result.failures) for result in cases)
     return {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}

@@ -39,8 +39,8 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     named object by object.
     """
     words = reasons_in(plan)
-    equal = tuple(("", one_line(one.text)) for one in plan.notices if one.kind == EQUAL_PRIORITIES)
-    frozen = tuple(_notice(one, words) for one in plan.notices if one.kind == FROZEN)
+    equal = tuple(("", one_line(notice.text)) for notice in plan.notices if notice.kind == EQUAL_PRIORITIES)
+    frozen = tuple(_notice(notice, words) for notice in plan.notices if notice.kind == FROZEN)
     observed = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
     warnings = tuple(_notice(one, words) for one in plan.notices if one.partial or one.kind == UNKNOWN_QUERY)
     blocks = (
@@ -59,9 +59,9 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
 def _undecided(plan: Plan) -> Block:
     words = reasons_in(plan)
     entries = []
-    for one in plan.undecided:
-        place = plan.places.get(policy_title(one.job, one.policy), one.policy)
-        entries.append((f"? {one_line(one.subject)}", words.reason(one.reasons) + bracketed(place)))
+    for undecided in plan.undecided:
+        place = plan.places.get(policy_title(undecided.job, undecided.policy), undecided.policy)
+        entries.append((f"? {one_line(undecided.subject)}", words.reason(undecided.reasons) + bracketed(place)))
     return Block(f"Undecided: {counted(len(entries), 'object')}, unchanged", tuple(entries))
 
 
@@ -78,10 +78,10 @@ def _unknown(plan: Plan) -> Block:
 def _moves(plan: Plan, cluster: str) -> str:
     """Return from when on others take over the replicas of a cluster that cannot be read, "" where none are placed."""
     waits = [
-        (parse_time(str(one.change_if.values["at"])), one.policy)
-        for one in plan.explanations
-        if one.job == "placement" and one.ref.cluster == cluster and one.change_if is not None
-        if one.change_if.code is ChangeIfCode.AFTER
+        (parse_time(str(explanation.change_if.values["at"])), explanation.policy)
+        for explanation in plan.explanations
+        if explanation.job == "placement" and explanation.ref.cluster == cluster and explanation.change_if is not None
+        if explanation.change_if.code is ChangeIfCode.AFTER
     ]
     first = min(((at, policy) for at, policy in waits if at is not None), default=None)
     if first is None:
@@ -103,13 +103,13 @@ def overridden_words(plan: Plan, lost: Overridden) -> str:
 
 def _notices(plan: Plan, everything: bool) -> Block:
     left_out = (FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY, *(() if everything else (_AUTOSCALER,)))
-    found = [one for one in plan.notices if not one.partial and one.kind not in left_out]
-    left = Counter(one.policy for one in plan.notices if not one.partial and one.kind == _AUTOSCALER)
+    found = [notice for notice in plan.notices if not notice.partial and notice.kind not in left_out]
+    left = Counter(notice.policy for notice in plan.notices if not notice.partial and notice.kind == _AUTOSCALER)
     left_words = [
         ("", one_line(f"{counted(count, 'object')} left to autoscalers{bracketed(policy)}; -v lists them"))
         for policy, count in left.items()
     ]
-    notices = (_notice(one, reasons_in(plan)) for one in found)
+    notices = (_notice(notice, reasons_in(plan)) for notice in found)
     entries = (*notices, *([] if everything else left_words))
     return Block(f"Notices: {len(entries)}", entries)
 

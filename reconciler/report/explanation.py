@@ -54,45 +54,45 @@ class ObjectExplanation(Struct, frozen=True):
 
 def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
     """Yield the explanation of each object, its number first; above all of them when, and in which time zone."""
-    for position, one in enumerate(found):
+    for position, subject in enumerate(found):
         yield from [""] if position else []
-        yield f"{name_of(one.ref)}{'' if position else f' {source_of(plan)}'}"
-        yield from _explained(plan, one)
+        yield f"{name_of(subject.ref)}{'' if position else f' {source_of(plan)}'}"
+        yield from _explained(plan, subject)
 
 
-def _explained(plan: Plan, one: ObjectExplanation) -> Iterator[str]:
-    explanations = [found for found in plan.explanations if found.ref == one.ref]
-    refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
-    if one.ref.is_service:
-        yield from _behind(plan, one.ref)
+def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
+    explanations = [found for found in plan.explanations if found.ref == subject.ref]
+    refs = {subject.ref, *(found.written for found in explanations if found.written is not None)}
+    if subject.ref.is_service:
+        yield from _behind(plan, subject.ref)
     else:
-        yield _number(plan, one, refs, selected=bool(explanations))
-    yield from _idle_since(plan, one, explanations)
-    yield from _before_placement(one)
-    yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {one.ref}))
+        yield _number(plan, subject, refs, selected=bool(explanations))
+    yield from _idle_since(plan, subject, explanations)
+    yield from _before_placement(subject)
+    yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {subject.ref}))
     for found in explanations:
         yield ""
         yield from _policy(plan, found)
     for lost in plan.overridden:
-        if lost.ref == one.ref:
+        if lost.ref == subject.ref:
             yield f"  {overridden_words(plan, lost)}"
-    if one.closest is not None:
+    if subject.closest is not None:
         yield ""
-        yield from _closest(one.closest)
+        yield from _closest(subject.closest)
     yield ""
-    yield from _next_run(plan, refs, one.ref)
+    yield from _next_run(plan, refs, subject.ref)
 
 
-def explanation_values(plan: Plan, one: ObjectExplanation) -> dict[str, Any]:
+def explanation_values(plan: Plan, subject: ObjectExplanation) -> dict[str, Any]:
     """Return the explanation of an object as JSON values: what each policy says of it, its reasons as data."""
-    explanations = [found for found in plan.explanations if found.ref == one.ref]
-    refs = {one.ref, *(found.written for found in explanations if found.written is not None)}
+    explanations = [found for found in plan.explanations if found.ref == subject.ref]
+    refs = {subject.ref, *(found.written for found in explanations if found.written is not None)}
     decision, fate = _decided(plan, refs)
     return {
-        "object": str(one.ref),
-        "specReplicas": None if one.workload is None else one.workload.spec_replicas,
+        "object": str(subject.ref),
+        "specReplicas": None if subject.workload is None else subject.workload.spec_replicas,
         "policies": [_policy_values(plan, found) for found in explanations],
-        "change": "" if decision is None else f"{_change(decision, one.ref)}{fate}",
+        "change": "" if decision is None else f"{_change(decision, subject.ref)}{fate}",
     }
 
 
@@ -111,26 +111,26 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
     }
 
 
-def _idle_since(plan: Plan, one: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
+def _idle_since(plan: Plan, subject: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
-    record = one.workload.annotations if one.workload is not None else {}
+    record = subject.workload.annotations if subject.workload is not None else {}
     at, owner = read_time(record.get(IDLED_AT)), idling_owner(record)
-    theirs = owner is not None and one.workload is not None and not one.workload.spec_replicas
+    theirs = owner is not None and subject.workload is not None and not subject.workload.spec_replicas
     if at is None or not (theirs or any(found.idled for found in explanations)):
         return
     before, time = one_line(record.get(PREVIOUS_SCALE, "")), reasons_in(plan).time(at)
     scale = f", previous scale {before}" if before else ""
     since = f"Idle since {time} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
-    yield f"{since}. To wake it: reconciler wake {name_of(one.ref)}"
+    yield f"{since}. To wake it: reconciler wake {name_of(subject.ref)}"
 
 
-def _before_placement(one: ObjectExplanation) -> Iterator[str]:
+def _before_placement(subject: ObjectExplanation) -> Iterator[str]:
     """Yield what placement gives back when it is no longer about an object that it did not create."""
-    if one.workload is None or one.workload.owner is not None:
+    if subject.workload is None or subject.workload.owner is not None:
         return
-    placed = read_placed(one.workload.annotations)
+    placed = read_placed(subject.workload.annotations)
     if placed is not None and placed.previous > placed.replicas:
-        yield f"{placed.previous} before placement. To restore that: reconciler restore {name_of(one.ref)}"
+        yield f"{placed.previous} before placement. To restore that: reconciler restore {name_of(subject.ref)}"
 
 
 def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collection[PolicyExplanation]) -> str:
@@ -163,7 +163,7 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
         if row.current is None and row.desired is not None:
             return str(row.desired)
         if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
-            waiting = [one.values.get("waitingReplicas") for one in row.reasons if one.code is ReasonCode.WAITING]
+            waiting = [why.values.get("waitingReplicas") for why in row.reasons if why.code is ReasonCode.WAITING]
             besides = f" ({waiting[0]} pending, waitingReplicas)" if waiting else " for now"
             return f"{row.desired}, spec.replicas {row.spec_replicas}{besides}"
     return ""
@@ -180,11 +180,11 @@ def _state(workload: Workload) -> str:
 def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, str]:
     """Return what is decided for an object, and why that is not done, "" where it is."""
     planned = [action.decision for action in plan.actions if action.ref in refs]
-    held = [one for limit in plan.held_back for one in limit.decisions if one.ref in refs]
-    observed = [one for one in plan.observed if one.ref in refs]
+    held = [decision for limit in plan.held_back for decision in limit.decisions if decision.ref in refs]
+    observed = [decision for decision in plan.observed if decision.ref in refs]
     for found, fate in ((planned, ""), (held, ", held back"), (observed, ", observed only")):
-        for one in sorted(found, key=is_metadata):
-            return one, fate
+        for decision in sorted(found, key=is_metadata):
+            return decision, fate
     return None, ""
 
 
@@ -215,7 +215,7 @@ def _closest(match: SelectorMatch) -> Iterator[str]:
 
 
 def _behind(plan: Plan, service: ObjectRef) -> Iterator[str]:
-    behind = sorted({one.ref for one in plan.explanations if service in one.services})
+    behind = sorted({explanation.ref for explanation in plan.explanations if service in explanation.services})
     if behind:
         yield f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."
 
@@ -224,20 +224,20 @@ def _next_run(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iter
     """Yield what is done with `refs`, and what is not done although it was decided."""
     yield from _not_done(plan, refs, about)
     planned = [action.decision for action in plan.actions if action.ref in refs]
-    for one in planned:
-        yield f"Next run: {_change(one, about)}"
-        yield from (f"  {victims}" for victims in [victims_of(one)] if victims)
+    for decision in planned:
+        yield f"Next run: {_change(decision, about)}"
+        yield from (f"  {victims}" for victims in [victims_of(decision)] if victims)
     if not planned:
         yield "Next run: no change"
 
 
 def _not_done(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
-    held = [(limit, one) for limit in plan.held_back for one in limit.decisions if one.ref in refs]
-    for limit, one in held:
-        yield f"Held back: {_change(one, about)}; {one_line(limit.why)}"
-    for one in plan.observed:
-        if one.ref in refs:
-            yield f"Observed only, never applied: {_change(one, about)}"
+    held = [(limit, decision) for limit in plan.held_back for decision in limit.decisions if decision.ref in refs]
+    for limit, decision in held:
+        yield f"Held back: {_change(decision, about)}; {one_line(limit.why)}"
+    for decision in plan.observed:
+        if decision.ref in refs:
+            yield f"Observed only, never applied: {_change(decision, about)}"
 
 
 def _change(change: Decision, about: ObjectRef) -> str:
@@ -277,8 +277,8 @@ class SelectorMatch(Struct, frozen=True):
 def closest_selector(workload: Workload, policies: PolicySet, cluster: ObservedCluster) -> SelectorMatch | None:
     """Return the match with the fewest parts that fail, the first by name of several; None where there is no policy."""
     selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
-    matches = [_match(one, workload, policies, cluster) for one in selecting]
-    matches += [_placement(one, workload) for one in policies.federated]
+    matches = [_match(policy, workload, policies, cluster) for policy in selecting]
+    matches += [_placement(policy, workload) for policy in policies.federated]
     return min(
         matches,
         key=lambda one: (len(one.parts) - one.selected, -one.selected, type(one.policy).__name__, one.policy.name),
@@ -291,7 +291,7 @@ def _match(
 ) -> SelectorMatch:
     selector, ref = policy.selector, workload.ref
     member = policies.fleet.cluster(ref.cluster)
-    labels = next((one.labels for one in cluster.namespaces if one.ref.name == ref.namespace), {})
+    labels = next((space.labels for space in cluster.namespaces if space.ref.name == ref.namespace), {})
     parts = [
         SelectorPart("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
         SelectorPart("namespaces", _problem(selector.namespaces, ref.namespace, labels)),
@@ -338,11 +338,11 @@ def _name_problem(selector: ObjectSelector, name: str) -> str:
 
 def _label_problems(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
     wanted = [LabelRequirement(key, "In", (value,)) for key, value in selector.match_labels]
-    for one in (*wanted, *selector.match_expressions):
-        if not one.matches(labels):
-            found = f'is "{labels[one.key]}"' if one.key in labels else "is absent"
-            values = f" {', '.join(one.values)}" if one.values else ""
-            yield f"label {one.key} {found}, expected {one.operator}{values}"
+    for requirement in (*wanted, *selector.match_expressions):
+        if not requirement.matches(labels):
+            found = f'is "{labels[requirement.key]}"' if requirement.key in labels else "is absent"
+            values = f" {', '.join(requirement.values)}" if requirement.values else ""
+            yield f"label {requirement.key} {found}, expected {requirement.operator}{values}"
 
 
 def _workload_problem(selector: WorkloadSelector, workload: Workload) -> str:

@@ -190,7 +190,7 @@ def _common(actions: Sequence[Action], reasons: Mapping[int, tuple[Reasons, ...]
 
 
 def _is_measured(part: Reasons) -> bool:
-    return any(one.code in MEASURED for one in part)
+    return any(why.code in MEASURED for why in part)
 
 
 def _placement_words(view: PlacementView, moves: bool) -> str:
@@ -211,9 +211,9 @@ def _later(view: PlacementView, shown: Sequence[Action]) -> Iterator[str]:
     """Yield what runs after this one will move from clusters that have no line, which would show it."""
     listed = {action.decision.ref.cluster for action in shown}
     for row in view.rows:
-        for one in row.reasons:
-            if one.code is ReasonCode.MOVES_LATER and row.cluster not in listed:
-                yield f"{one.values['replicas']} move from {one_line(row.cluster)} once as many are available elsewhere"
+        for why in row.reasons:
+            if why.code is ReasonCode.MOVES_LATER and row.cluster not in listed:
+                yield f"{why.values['replicas']} move from {one_line(row.cluster)} once as many are available elsewhere"
 
 
 def _clusters(names: Sequence[str]) -> str:
@@ -225,7 +225,7 @@ def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
     name, sign = name_of(decision.ref), sign_of(decision)
     if is_metadata(decision):
         return Line(action, sign, name, "", "", "", metadata_words(decision), "")
-    named = any(one.code is ReasonCode.SELECTOR_DIFFERS for one in decision.cause.reasons)
+    named = any(why.code is ReasonCode.SELECTOR_DIFFERS for why in decision.cause.reasons)
     kept = ["pods keep running"] if decision.orphan and not named else []
     verb, reason = verb_of(decision, moves=moves), ", ".join([*reasons, *kept])
     return Line(action, sign, name, *field_of(decision), verb, reason, victims_of(decision))

@@ -206,10 +206,10 @@ def wake_address(form: str, name: str) -> str:
 def _idle_tiles(status: FleetStatus, at: datetime) -> tuple[tuple[int, str], ...]:
     return (
         (len(status.idle), "idle"),
-        (sum(one.asleep for one in status.idle), "idle replicas"),
-        (round(sum(one.saved_by(at) for one in status.idle)), "replica-hours saved so far"),
+        (sum(idle.asleep for idle in status.idle), "idle replicas"),
+        (round(sum(idle.saved_by(at) for idle in status.idle)), "replica-hours saved so far"),
         (
-            round(sum(one.saved_by(max(at, one.until or at)) for one in status.idle)),
+            round(sum(idle.saved_by(max(at, idle.until or at)) for idle in status.idle)),
             "replica-hours when they wake as planned",
         ),
     )
@@ -222,21 +222,21 @@ def _namespaces(idle: Iterable[IdleObject], plan: Plan, form: str) -> Iterator[d
         name = f"{cluster}/{namespace}"
         replicas, hours = sum(one.asleep for one in members), round(sum(one.saved_by(plan.made_at) for one in members))
         saved = f"{len(members)} idle ({counted(replicas, 'replica')}), {counted(hours, 'replica-hour')} saved"
-        rows = [_idle_row(one, plan, form) for one in members]
+        rows = [_idle_row(sleeping, plan, form) for sleeping in members]
         yield {"name": one_line(name), "saved": saved, "wake": wake_address(form, name), "rows": rows}
 
 
-def _idle_row(one: IdleObject, plan: Plan, form: str) -> dict[str, str]:
+def _idle_row(idle: IdleObject, plan: Plan, form: str) -> dict[str, str]:
     """Return what the template shows of an idle workload; `search` is what finds it."""
     words = reasons_in(plan)
     return {
-        "name": one_line(f"{one.ref.kind}/{one.ref.name}"),
-        "search": one_line(f"{one.ref} {one.policy}").lower(),
-        "policy": one_line(one.policy),
-        "since": words.time(one.since) if one.since else "",
-        "until": words.time(one.until) if one.until else "",
-        "left": f"in {age(one.until - plan.made_at)}" if one.until and one.until > plan.made_at else "",
-        "why": words.reason(one.reasons),
-        "had": one_line(one.previous),
-        "wake": wake_address(form, str(one.ref)),
+        "name": one_line(f"{idle.ref.kind}/{idle.ref.name}"),
+        "search": one_line(f"{idle.ref} {idle.policy}").lower(),
+        "policy": one_line(idle.policy),
+        "since": words.time(idle.since) if idle.since else "",
+        "until": words.time(idle.until) if idle.until else "",
+        "left": f"in {age(idle.until - plan.made_at)}" if idle.until and idle.until > plan.made_at else "",
+        "why": words.reason(idle.reasons),
+        "had": one_line(idle.previous),
+        "wake": wake_address(form, str(idle.ref)),
     }

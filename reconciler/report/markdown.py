@@ -279,7 +279,7 @@ def _base(review: ReviewComment) -> list[list[str]]:
     if not review.base_problems:
         return []
     words = "**The policies of the base cannot be used, so nothing is compared: this is the plan of the change alone.**"
-    found = [str(one)[:_LONGEST_LINE] for one in review.base_problems]
+    found = [str(problem)[:_LONGEST_LINE] for problem in review.base_problems]
     left = len(found) - _PROBLEMS_OF_BASE
     more = [f"and {left} more"] if left > 0 else []
     summary = f"{counted(len(found), 'problem')} of the base"

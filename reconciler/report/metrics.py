@@ -162,9 +162,9 @@ def _families(measured: Measured) -> Iterator[Family]:
         "reconciler_request_duration_seconds",
         "How long the requests of the last run to each cluster took.",
         [
-            ({"cluster": name}, Distribution(one.buckets, one.seconds))
-            for name, one in sorted(measured.traffic.items())
-            if one.requests
+            ({"cluster": name}, Distribution(traffic.buckets, traffic.seconds))
+            for name, traffic in sorted(measured.traffic.items())
+            if traffic.requests
         ],
         unit="seconds",
         bounds=REQUEST_SECONDS,
@@ -179,9 +179,9 @@ def _families(measured: Measured) -> Iterator[Family]:
 def _saved(saved: Iterable[SavedBefore], known: Collection[str]) -> Iterator[Family]:
     """Yield what idling saved by cluster and policy; that of policies that are not there is counted together."""
     found: dict[tuple[str, str], Hours] = {}
-    for one in saved:
-        key = one.cluster, one.policy if one.policy in known else _NO_POLICY
-        found[key] = found.get(key, Hours()).plus(one.hours)
+    for before in saved:
+        key = before.cluster, before.policy if before.policy in known else _NO_POLICY
+        found[key] = found.get(key, Hours()).plus(before.hours)
     labels = [{"cluster": cluster, "policy": policy} for cluster, policy in found]
     for name, explained, values in (
         ("replica_hours", "Replica-hours that workloads did not run while idle.", [h.replicas for h in found.values()]),
@@ -204,9 +204,9 @@ def _picker_failures(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
 def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
     clusters = {action.id: action.ref.cluster for action in plan.actions}
     counts = Counter(
-        (clusters[one.action], one.tenant)
-        for one in outcomes
-        if one.tenant and one.forbidden and one.action in clusters
+        (clusters[outcome.action], outcome.tenant)
+        for outcome in outcomes
+        if outcome.tenant and outcome.forbidden and outcome.action in clusters
     )
     return Family(
         "reconciler_tenant_forbidden_changes",
@@ -313,7 +313,7 @@ def _idle_after(plan: Plan, applied: Iterable[Action]) -> dict[ObjectRef, tuple[
 def _held_back(plan: Plan) -> list[tuple[dict[str, str], float]]:
     """Return how many workloads are held back by cluster and policy; what only our records change is none of them."""
     known = _known_policies(plan)
-    held = (one for held in plan.held_back for one in held.decisions if not is_metadata(one))
+    held = (decision for held in plan.held_back for decision in held.decisions if not is_metadata(decision))
     found = {(one.ref.cluster, one.policy if one.policy in known else _NO_POLICY, one.ref) for one in held}
     counts = Counter((cluster, policy) for cluster, policy, _ in found)
     return [({"cluster": cluster, "policy": policy}, counts[cluster, policy]) for cluster, policy in sorted(counts)]

@@ -200,8 +200,8 @@ def _cloud_event(message: Message) -> dict[str, Any]:
     """
     plan = message.plan
     happened = (
-        {"on": one.on, "about": short(one.about), "policy": short(one.policy), "text": short(one.text)}
-        for one in message.facts
+        {"on": fact.on, "about": short(fact.about), "policy": short(fact.policy), "text": short(fact.text)}
+        for fact in message.facts
     )
     told = _fitting(happened, _EVENT_BYTES)
     tenant = {"tenant": message.tenant} if message.tenant else {}

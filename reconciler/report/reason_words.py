@@ -71,8 +71,8 @@ class ReasonWords(Struct, frozen=True):
         """Return what would change a decision as a clause: "the metric is above 0"."""
         return one_line(found.shown(self._filled))
 
-    def _filled(self, one: Reason | ChangeIf) -> str:
-        return filled(one.code.words, one.values, self._shown)
+    def _filled(self, coded: Reason | ChangeIf) -> str:
+        return filled(coded.code.words, coded.values, self._shown)
 
     def _shown(self, value: Any, form: str) -> str:
         if form == "metric":

@@ -114,8 +114,8 @@ def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
     explained = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
     workloads: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {}
     for cluster in state.clusters.values():
-        workloads.update((one.ref, one) for one in cluster.workloads)
-        workloads.update((one.ref, one) for one in cluster.autoscalers)
+        workloads.update((workload.ref, workload) for workload in cluster.workloads)
+        workloads.update((autoscaler.ref, autoscaler) for autoscaler in cluster.autoscalers)
     return tuple(
         _idle_object(workloads[ref], explained[ref], plan.made_at) for ref in sorted(explained) if ref in workloads
     )
@@ -135,13 +135,13 @@ def _idle_object(
 
 def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
     """Yield what others idled, in the order of names; what others place gives reasons, and is none of it."""
-    found = {one.subject: one.words for one in _notices(plan, FOREIGN_MARK) if not one.reasons}
+    found = {notice.subject: notice.words for notice in _notices(plan, FOREIGN_MARK) if not notice.reasons}
     if not found:
         return
     objects: list[Workload | Service] = []
     for cluster in state.clusters.values():
         objects += [*cluster.workloads, *cluster.services]
-    for one in sorted(objects, key=lambda one: one.ref):
+    for one in sorted(objects, key=lambda target: target.ref):
         words, marks = found.get(str(one.ref)), one.annotations
         floor = whole_number_in(marks.get(IDLED_TO, "")) or 0
         runs = isinstance(one, Workload) and one.spec_replicas > floor  # somebody scaled it up, and left their marks
@@ -154,19 +154,19 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
     pending = Counter(action.ref.cluster for action in plan.actions)
     held = Counter(decision.ref.cluster for one in plan.held_back for decision in one.decisions)
-    frozen = {one.subject.partition("/")[0] for one in plan.notices if one.kind == "frozen"}
+    frozen = {notice.subject.partition("/")[0] for notice in plan.notices if notice.kind == "frozen"}
     for cluster in fleet.clusters:
         name = cluster.name
-        asleep = [one for one in idle if one.ref.cluster == name]
+        asleep = [sleeping for sleeping in idle if sleeping.ref.cluster == name]
         observed = state.clusters.get(name)
         restricted = {cluster.state, cluster.fleet_state} & {"ReadOnly", "Frozen"}
         word = "Frozen" if frozen & {name, f"Fleet {fleet.name}"} else cluster.state
         yield ClusterSummary(
             name,
             "ReadOnly" if "ReadOnly" in restricted else "Frozen" if restricted else word,
-            0 if observed is None else sum(one.owner is None for one in observed.workloads),
+            0 if observed is None else sum(workload.owner is None for workload in observed.workloads),
             len(asleep),
-            min((one.until for one in asleep if one.until is not None), default=None),
+            min((sleeping.until for sleeping in asleep if sleeping.until is not None), default=None),
             pending[name],
             held[name],
             state.unreachable.get(name, ""),
@@ -181,13 +181,13 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
     yield from _placement_lines(plan)
     yield from (_named(title, names) for title, names in pressing(plan).items())
     if status.foreign:
-        yield _named("Idled by others", [f"{one.ref} ({one.by})" for one in status.foreign])
+        yield _named("Idled by others", [f"{idle.ref} ({idle.by})" for idle in status.foreign])
     yield from run_lines(status.plan, status.runs[:_RUNS])
 
 
 def counts_line(status: FleetStatus) -> str:
     """Return how many clusters there are, how much of them is idle, and when the first of it wakes."""
-    due = _first(one.until for one in status.idle)
+    due = _first(idle.until for idle in status.idle)
     waking = f", next wake {reasons_in(status.plan).time(due)}" if due else ""
     return f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
 
@@ -204,26 +204,26 @@ def cluster_rows(status: FleetStatus) -> Iterator[tuple[str, ...]]:
     """Yield the heads of the columns, then a row for each cluster, those that need somebody first."""
     words = reasons_in(status.plan)
     yield "Cluster", "State", "Workloads", "Idle", "Next wake", "Pending", "Held back"
-    for one in sorted(status.clusters, key=lambda one: one.rank):
-        until = words.time(one.until) if one.until else "-"
-        numbers = map(str, (one.pending, one.held_back))
-        yield one_line(one.name), _state(one), str(one.workloads), str(one.idle), until, *numbers
+    for cluster in sorted(status.clusters, key=lambda cluster: cluster.rank):
+        until = words.time(cluster.until) if cluster.until else "-"
+        numbers = map(str, (cluster.pending, cluster.held_back))
+        yield one_line(cluster.name), _state(cluster), str(cluster.workloads), str(cluster.idle), until, *numbers
 
 
 def _cluster_lines(status: FleetStatus) -> Iterator[str]:
     head, *rows = cluster_rows(status)
     shown = rows if len(rows) <= _CLUSTERS else rows[: _CLUSTERS - 1]
     yield from columns([word.upper() for word in head], shown)
-    rest = sorted(status.clusters, key=lambda one: one.rank)[len(shown) :]
+    rest = sorted(status.clusters, key=lambda cluster: cluster.rank)[len(shown) :]
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(_state(one) for one in rest).items()))
-        workloads, idle = sum(one.workloads for one in rest), sum(one.idle for one in rest)
-        pending = sum(one.pending for one in rest)
+        workloads, idle = sum(cluster.workloads for cluster in rest), sum(cluster.idle for cluster in rest)
+        pending = sum(cluster.pending for cluster in rest)
         yield f"and {len(rest)} more ({states}): {counted(workloads, 'workload')}, {idle} idle, {pending} pending"
 
 
-def _state(one: ClusterSummary) -> str:
-    return "Unknown" if one.problem else one.state
+def _state(cluster: ClusterSummary) -> str:
+    return "Unknown" if cluster.problem else cluster.state
 
 
 def _placement_lines(plan: Plan) -> Iterator[str]:
@@ -259,15 +259,15 @@ def pressing(plan: Plan) -> dict[str, list[str]]:
             title: [f"{one.subject} ({words.reason(one.reasons) or one.words})" for one in _notices(plan, kind)]
             for kind, title in _URGENT.items()
         },
-        "Held back": [one.why for one in plan.held_back],
+        "Held back": [held.why for held in plan.held_back],
         "Unknown": [f"{name}: {why}" for name, why in plan.unknown.items()],
-        "Undecided": [one.subject for one in plan.undecided],
+        "Undecided": [undecided.subject for undecided in plan.undecided],
     }
     return {title: names for title, names in found.items() if names}
 
 
 def _notices(plan: Plan, kind: str) -> list[Notice]:
-    return [one for one in plan.notices if one.kind == kind]
+    return [notice for notice in plan.notices if notice.kind == kind]
 
 
 def _named(title: str, names: Sequence[str]) -> str:
@@ -276,10 +276,10 @@ def _named(title: str, names: Sequence[str]) -> str:
 
 def run_lines(plan: Plan, runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield one line for each of `runs`: what it changed, and how long before `plan`."""
-    for one in runs:
-        ago = age(plan.made_at - one.at)
-        done = ", ".join(f"{count} {verb}" for verb, count in sorted(one.changes.items()))
-        yield one_line(f"Run {one.run or '(no run)'} {ago} ago: {done}")
+    for run in runs:
+        ago = age(plan.made_at - run.at)
+        done = ", ".join(f"{count} {verb}" for verb, count in sorted(run.changes.items()))
+        yield one_line(f"Run {run.run or '(no run)'} {ago} ago: {done}")
 
 
 # One object.
@@ -330,41 +330,41 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
         "at": format_time(plan.made_at),
         "clusters": [
             {
-                "name": one.name,
-                "state": _state(one),
-                "workloads": one.workloads,
-                "idle": one.idle,
-                "nextWake": _time(one.until),
-                "pending": one.pending,
-                "heldBack": one.held_back,
-                "problem": one.problem,
+                "name": cluster.name,
+                "state": _state(cluster),
+                "workloads": cluster.workloads,
+                "idle": cluster.idle,
+                "nextWake": _time(cluster.until),
+                "pending": cluster.pending,
+                "heldBack": cluster.held_back,
+                "problem": cluster.problem,
             }
-            for one in status.clusters
+            for cluster in status.clusters
         ],
         "idle": [
             {
-                "object": str(one.ref),
-                "policy": one.policy,
-                "since": _time(one.since),
-                "until": _time(one.until),
-                "previousScale": one.previous,
-                "reason": text_of(one.reasons),
+                "object": str(idle.ref),
+                "policy": idle.policy,
+                "since": _time(idle.since),
+                "until": _time(idle.until),
+                "previousScale": idle.previous,
+                "reason": text_of(idle.reasons),
             }
-            for one in status.idle
+            for idle in status.idle
         ],
         "idledByOthers": [
-            {"object": str(one.ref), "by": one.by, "since": _time(one.since), "previousScale": one.previous}
-            for one in status.foreign
+            {"object": str(idle.ref), "by": idle.by, "since": _time(idle.since), "previousScale": idle.previous}
+            for idle in status.foreign
         ],
         "placements": [_placement(view) for view in plan.placements],
         **{
-            title.lower(): [{"object": one.subject, "text": one.text} for one in _notices(plan, kind)]
+            title.lower(): [{"object": notice.subject, "text": notice.text} for notice in _notices(plan, kind)]
             for kind, title in _URGENT.items()
         },
-        "heldBack": [{"allow": one.allow, "why": one.why, "changes": len(one.decisions)} for one in plan.held_back],
+        "heldBack": [{"allow": held.allow, "why": held.why, "changes": len(held.decisions)} for held in plan.held_back],
         "unknown": dict(plan.unknown),
-        "undecided": [{"object": one.subject, "why": one.why} for one in plan.undecided],
-        "runs": [{"run": one.run, "at": format_time(one.at), "changes": dict(one.changes)} for one in status.runs],
+        "undecided": [{"object": undecided.subject, "why": undecided.why} for undecided in plan.undecided],
+        "runs": [{"run": run.run, "at": format_time(run.at), "changes": dict(run.changes)} for run in status.runs],
     }
 
 

@@ -74,7 +74,7 @@ class Held(Struct, frozen=True):
     @property
     def number(self) -> int:
         """Return how many changes these are, metadata updates aside where there are others."""
-        return sum(len(one.lines) for one in self.groups) or sum(len(one.updates) for one in self.groups)
+        return sum(len(group.lines) for group in self.groups) or sum(len(group.updates) for group in self.groups)
 
 
 class Report(Struct, frozen=True):
@@ -140,7 +140,7 @@ def _plan_summary(plan: Plan, groups: Sequence[Group], everything: bool, nothing
     lines = [line for group in groups for line in group.lines]
     updates = sum(len(group.updates) for group in groups)
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""
-    rest = _joined((sum(one.number for one in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
+    rest = _joined((sum(held.number for held in held_of(plan)), "held back"), (len(plan.undecided), "undecided"))
     rest = ", ".join(filter(None, [rest, _joined((len(plan.unknown), "unknown"))]))
     dropped = [f"{counted(plan.dropped, 'change')} excluded by filters."] if plan.dropped else []
     last = (*_without_workloads(plan), *dropped)
@@ -171,9 +171,9 @@ def _nothing(plan: Plan, words: str) -> str:
 
 def _without_workloads(plan: Plan) -> Iterator[str]:
     left_out = {
-        policy_title(one.job, one.policy)
-        for one in (plan.explanations if plan.without_workloads else ())
-        if any(why.code is ReasonCode.PRODUCTION for why in one.reasons)
+        policy_title(explanation.job, explanation.policy)
+        for explanation in (plan.explanations if plan.without_workloads else ())
+        if any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
     }
     for where, some in (
         ("", [name for name in plan.without_workloads if name not in left_out]),
@@ -188,8 +188,8 @@ def _kept_up(plan: Plan) -> Iterator[str]:
     """Yield how many workloads only time keeps from being idled, and how long: who has just made or woken them
     wonders.
     """
-    for by in dict.fromkeys(one.by for one in plan.kept_up):
-        ends = [one.until for one in plan.kept_up if one.by == by]
+    for by in dict.fromkeys(kept.by for kept in plan.kept_up):
+        ends = [kept.until for kept in plan.kept_up if kept.by == by]
         known = [end for end in ends if end is not None]
         if known:
             verb, longest = ("waits", "") if len(known) == 1 else ("wait", ", the last")

@@ -33,7 +33,7 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 
 def leveled(problems: Iterable[Problem], warnings: Iterable[Problem]) -> Found:
     """Return both with their level, problems first."""
-    return [*(("error", one) for one in problems), *(("warning", one) for one in warnings)]
+    return [*(("error", problem) for problem in problems), *(("warning", problem) for problem in warnings)]
 
 
 def problem_words(problem: Problem) -> str:

@@ -296,7 +296,7 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
         zone_name=zone_name,
         windows=windows,
         exceptions=tuple(_exceptions(document, (*path, "exceptions"), given(fields.exceptions) or ())),
-        awake=tuple(one for one in stated if isinstance(one, AbsoluteWindow)) if stated_as == "uptime" else (),
+        awake=tuple(window for window in stated if isinstance(window, AbsoluteWindow)) if stated_as == "uptime" else (),
         name=name,
         field=stated_as,
         texts=texts,

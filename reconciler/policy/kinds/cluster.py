@@ -160,8 +160,8 @@ class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for
         """Return the freeze that covers `namespace` and lasts longest, None where nothing is frozen there."""
         if not self.freezes:
             return None
-        found = [one for one in self.freezes if one.covers(self.name, namespace)]
-        return max(found, key=lambda one: (one.until is None, one.until), default=None)
+        found = [freeze for freeze in self.freezes if freeze.covers(self.name, namespace)]
+        return max(found, key=lambda freeze: (freeze.until is None, freeze.until), default=None)
 
 
 def cluster_of(

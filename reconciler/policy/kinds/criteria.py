@@ -200,8 +200,8 @@ class Criteria:
 
 def wake_when_of(document: PolicyDocument, fields: Sequence[WakeCriterionFields]) -> tuple[WakeMetric, ...]:
     """Return what wakes beside requests; problems are gathered in `document`."""
-    for position, one in enumerate(fields):
+    for position, criterion in enumerate(fields):
         path: Path = ("spec", "wakeWhen", position, "metric")
-        document.check_query((*path, "query"), one.metric.query)
-        document.check_duration((*path, "window"), one.metric.window)
-    return tuple(one.metric for one in fields)
+        document.check_query((*path, "query"), criterion.metric.query)
+        document.check_duration((*path, "window"), criterion.metric.window)
+    return tuple(criterion.metric for criterion in fields)

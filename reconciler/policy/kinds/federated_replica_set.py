@@ -298,7 +298,7 @@ def policy_of(
     if policy.target is not None:
         _check_target(document, ("spec", "targetRef"), policy.target)
     _check_form(document, policy, spec)
-    least = sum(one.min_replicas for one in policy.clusters.values())
+    least = sum(preference.min_replicas for preference in policy.clusters.values())
     if least > policy.replicas and document.is_judged(("spec", "replicas")):
         words = f"fewer than all minReplicas together, {least}: not every cluster gets its minimum"
         document.warn(("spec", "replicas"), f"is {policy.replicas}, {words}")
@@ -320,7 +320,7 @@ def federated_within(
                 document.add(annotation, f"clusters.{name}: {words}")
             else:
                 document.add(("spec", "preferences", "clusters", name), words, key=True)
-    names = [one.name for one in bounds.fleet.clusters if tenant.has_cluster(one.name)]
+    names = [cluster.name for cluster in bounds.fleet.clusters if tenant.has_cluster(cluster.name)]
     clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
     if not clusters:
         document.add(("spec",), f"runs on no cluster of {tenant}, expected at least one")
@@ -347,8 +347,8 @@ def _digest(value: Any) -> str:
 def check_preferences(document: PolicyDocument, path: Path, preferences: Preferences) -> None:
     """Add what is wrong, or probably a mistake, in what each cluster may have, to `document`, whose `path` has it."""
     stated = preferences.clusters
-    for name, one in stated.items():
-        least, most = one.min_replicas, one.max_replicas
+    for name, preference in stated.items():
+        least, most = preference.min_replicas, preference.max_replicas
         if most is not None and most < least:
             words = f'is "{most}", expected at least minReplicas, which is "{least}"'
             document.add((*path, name, "maxReplicas"), words)

@@ -234,7 +234,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         tenants=tenants_of(document, spec.tenants),
         switch_kinds=switches_of(document, spec.switches),
     )
-    check_tenants(document, fleet.tenants, fleet.protected, [one.name for one in fleet.clusters])
+    check_tenants(document, fleet.tenants, fleet.protected, [member.name for member in fleet.clusters])
     for position, cluster in enumerate(fleet.clusters):
         check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
     _check_names(document, fleet)

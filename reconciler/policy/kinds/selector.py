@@ -205,9 +205,9 @@ def selector_of(
 
 def exclusions_of(document: PolicyDocument, fields: Sequence[WorkloadExclusionFields]) -> tuple[Selector, ...]:
     """Return what a policy does not select although its selector does; problems are gathered in `document`."""
-    found = tuple(selector_of(document, one, ("spec", "exclude", n)) for n, one in enumerate(fields))
-    for position, one in enumerate(found):
-        if one == Selector():
+    found = tuple(selector_of(document, exclusion, ("spec", "exclude", n)) for n, exclusion in enumerate(fields))
+    for position, selector in enumerate(found):
+        if selector == Selector():
             document.add(
                 ("spec", "exclude", position),
                 "excludes everything, expected clusters, namespaces, services or workloads; to switch the policy off, "
@@ -237,12 +237,12 @@ def label_selector(
     document: PolicyDocument, path: Path, fields: LabelSelectorFields | ObjectSelectorFields[str]
 ) -> LabelSelector:
     """Return the Kubernetes label selector at `path`; problems are gathered in `document`."""
-    for position, one in enumerate(fields.match_expressions):
+    for position, requirement in enumerate(fields.match_expressions):
         here = (*path, "matchExpressions", position, "values")
-        if one.operator in ("In", "NotIn") and not one.values:
-            document.add(here, f"is missing, expected at least one value for {one.operator}")
-        if one.operator in ("Exists", "DoesNotExist") and one.values:
-            document.add(here, f"has values, expected none for {one.operator}")
+        if requirement.operator in ("In", "NotIn") and not requirement.values:
+            document.add(here, f"is missing, expected at least one value for {requirement.operator}")
+        if requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
+            document.add(here, f"has values, expected none for {requirement.operator}")
     requirements = (LabelRequirement(one.key, one.operator, one.values) for one in fields.match_expressions)
     return LabelSelector(tuple(sorted(fields.match_labels.items())), tuple(requirements))
 

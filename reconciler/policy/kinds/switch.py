@@ -74,37 +74,37 @@ def switches_of(document: PolicyDocument, fields: Sequence[SwitchFields]) -> tup
     """Return the kinds that a Fleet switches off; problems are gathered in `document`."""
     found: dict[tuple[str, str], int] = {}
     kinds: list[WorkloadKind] = []
-    for position, one in enumerate(fields):
+    for position, switch in enumerate(fields):
         here: Path = ("spec", "switches", position)
-        group, _, version = one.api_version.rpartition("/")
+        group, _, version = switch.api_version.rpartition("/")
         if not document.is_judged(here):
             continue
-        first = found.setdefault((group, one.kind), position)
+        first = found.setdefault((group, switch.kind), position)
         if first != position:
-            words = f"is {shown(one.kind)} of {group} a second time, expected each kind once"
+            words = f"is {shown(switch.kind)} of {group} a second time, expected each kind once"
             document.add((*here, "kind"), f"{words}; the first is spec.switches[{first}]")
             continue
-        fault = next(_faults(one, group), None)
+        fault = next(_faults(switch, group), None)
         if fault is not None:
             document.add((*here, fault[0]) if fault[0] else here, fault[1])
             continue
-        kinds.append(_kind_of(one, group, version))
+        kinds.append(_kind_of(switch, group, version))
     return tuple(kinds)
 
 
-def _faults(one: SwitchFields, group: str) -> Iterator[tuple[str, str]]:
+def _faults(switch: SwitchFields, group: str) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a switch, each with its field, "" for the whole."""
-    key, ready = (group, one.kind), given(one.ready)
+    key, ready = (group, switch.kind), given(switch.ready)
     if key in SCALABLE_KINDS:
-        yield "kind", f"is {shown(one.kind)}, expected a kind that is not idled already"
+        yield "kind", f"is {shown(switch.kind)}, expected a kind that is not idled already"
     if not group:
-        yield "apiVersion", f"is {shown(one.api_version)}, expected that of an API group, like batch/v1"
-    if (one.path is UNSET) is not (one.off is UNSET):
-        yield "", f"has no {'path' if one.path is UNSET else 'off'}, expected path and off, or neither"
+        yield "apiVersion", f"is {shown(switch.api_version)}, expected that of an API group, like batch/v1"
+    if (switch.path is UNSET) is not (switch.off is UNSET):
+        yield "", f"has no {'path' if switch.path is UNSET else 'off'}, expected path and off, or neither"
     if ready is not None and (ready.path is UNSET, ready.value is UNSET) != (ready.type is not UNSET,) * 2:
         yield "ready", 'is a mapping, expected either "path" and "value", or "type"'
-    if one.path is not UNSET:
-        yield from _faults_at(one.path, given(one.off))
+    if switch.path is not UNSET:
+        yield from _faults_at(switch.path, given(switch.off))
     elif key not in SWITCHES:
         known = ", ".join(sorted(f"{kind}.{group}" for group, kind in SWITCHES))
         yield "", f"has no path, expected path and off; without them the kinds are known {known}"
@@ -124,13 +124,13 @@ def _faults_at(text: str, off: Any) -> Iterator[tuple[str, str]]:
         yield "off", f"is {shown(off)}, expected a text, as all values of that map are"
 
 
-def _kind_of(one: SwitchFields, group: str, version: str) -> WorkloadKind:
-    known = SWITCHES.get((group, one.kind))
-    text, plural, ready = given(one.path), given(one.plural), given(one.ready)
+def _kind_of(switch: SwitchFields, group: str, version: str) -> WorkloadKind:
+    known = SWITCHES.get((group, switch.kind))
+    text, plural, ready = given(switch.path), given(switch.plural), given(switch.ready)
     if text is not None:
         path, in_map = path_of(text), "[" in text
-        off: Scalar = None if one.off is UNSET else one.off
-        kind = switch_kind(one.api_version, f"{one.kind} {one.kind.lower()}s", path, off, in_map=in_map)
+        off: Scalar = None if switch.off is UNSET else switch.off
+        kind = switch_kind(switch.api_version, f"{switch.kind} {switch.kind.lower()}s", path, off, in_map=in_map)
         if known is not None:
             kind = structs.replace(kind, plural=known.plural, ready=known.ready, finished=known.finished)
         known = kind

@@ -107,12 +107,12 @@ def tenants_of(document: PolicyDocument, fields: Sequence[TenantFields]) -> tupl
     return tuple(
         from_fields(
             Tenant,
-            one,
+            tenant,
             place=document.place_of(("spec", "tenants", position)),
             limits_place=document.limits_place(("spec", "tenants", position)),
-            notify=notifications_of(document, ("spec", "tenants", position, "notify"), one.notify),
+            notify=notifications_of(document, ("spec", "tenants", position, "notify"), tenant.notify),
         )
-        for position, one in enumerate(fields)
+        for position, tenant in enumerate(fields)
     )
 
 

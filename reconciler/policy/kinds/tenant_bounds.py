@@ -80,7 +80,7 @@ class TenantBounds(Struct, frozen=True):
         """
         host = "" if picker is None else picker.host.lower().rstrip(".")
         foreign = [name for name in _namespaces_in(host) if not self.tenant.has_namespace(name)]
-        other = next((one for name in foreign for one in self.fleet.tenants if one.has_namespace(name)), None)
+        other = next((tenant for name in foreign for tenant in self.fleet.tenants if tenant.has_namespace(name)), None)
         if other is not None:
             words = f"is {shown(host)}, a Service of {other}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
