@@ -127,7 +127,7 @@ def _nobody(expectation: Expectation, step: Step) -> Failure:
 
 
 def _unread(expectation: Expectation, step: Step) -> Iterator[Failure]:
-    """Yield the clusters that `one` means by a pattern and that could not be read: nobody knows what holds there."""
+    """Yield the clusters that are meant by a pattern and could not be read: nobody knows what holds there."""
     if given(expectation.fields.object) is not None:
         return  # it is missing then
     for cluster, why in step.plan.unknown.items():
@@ -162,7 +162,7 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
 
 
 def _looked_at(expectation: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:
-    """Yield the runs in which `one` must hold: the first, those before its end, or all of a period."""
+    """Yield the runs in which `expectation` must hold: the first, those before its end, or all of a period."""
     for run in runs:
         at = run.step.at
         if at == moment.start or moment.is_period or (expectation.until is not None and at < expectation.until):
