@@ -133,7 +133,7 @@ class Activation:
     @property
     def has_traffic(self) -> bool:
         """Return whether somebody waits: a connection, or whoever sent a datagram a short time ago."""
-        recently = self._loop.time() - self._traffic_at < self._context.limits.hold_timeout
+        recently = self._loop.time() - self._traffic_at < self._context.settings.hold_timeout
         return self._is_idle and (self.held > 0 or recently)
 
     @property
@@ -309,7 +309,7 @@ class Activation:
         context, namespace = self._context, self.name[0]
         context.metrics.counters["connections"] += 1
         held = context.held
-        if len(self._held) >= context.limits.held_per_service:
+        if len(self._held) >= context.settings.held_per_service:
             next(iter(self._held)).refuse("limit")
         while not held.has_room() and (oldest := held.holder_to_evict(namespace) or held.greatest_of(namespace)):
             oldest.refuse("limit")

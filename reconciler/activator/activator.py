@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
 from reconciler.activator.background import BackgroundTasks, pauses
-from reconciler.activator.connection import ActivatorContext
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorContext, ActivatorSettings
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
@@ -29,8 +27,7 @@ from reconciler.activator.objects import (
     is_restricted,
 )
 from reconciler.activator.pods import PodAddresses
-from reconciler.activator.publication import RENEW_SECONDS, ActivatorPod, Publication
-from reconciler.activator.slice_publisher import SlicePublisher, slices_problem
+from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
 from reconciler.activator.wake import Waker
 from reconciler.activator.wake_queue import WakeQueue, wake_problem
 from reconciler.apply.acceptance import PROXIES_LEARN_SECONDS
@@ -38,7 +35,6 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
-from reconciler.time_limit import TimeLimit
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -51,52 +47,51 @@ _JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
 class Activator:
-    """Runs in one event loop; only requests to the API server run in threads.
+    """Runs in one event loop; only requests to the API server run in threads. `tell` says a line.
 
-    `limit` is cut at the end. `tell` says a line; `grace`: how many seconds connections have after SIGTERM.
+    The time limit of `client` is cut at the end.
     """
 
-    client: ApiClient
-    waker: Waker
-    publication: Publication
-    limit: TimeLimit
-    pod: ActivatorPod
-    limits: ActivatorLimits
-    tell: Callable[[str], None]
-    proxy_protocol: bool = False
-    never_splices: bool = False
-    grace: float = 30.0
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        waker: Waker,
+        publication: Publication,
+        settings: ActivatorSettings,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.pod = publication.pod
+        self._client = client
+        self._waker = waker
+        self._publication = publication
+        self._settings = settings
+        self._tell = tell
         self.metrics = ActivatorMetrics()
-        self._tasks = BackgroundTasks(self.tell)
+        self._tasks = BackgroundTasks(tell)
         self.unexpected = self._tasks.unexpected
         self._activations: dict[NamespacedName, Activation] = {}
         self._services = WatchedObjects(WATCHED_SERVICES, self._name_if_kept)
-        self._slices = WatchedObjects(WATCHED_SLICES, lambda one: one.service if one.service[1] else None)
-        self._policies = WatchedObjects(WATCHED_NETWORK_POLICIES, lambda one: one.name[0])
+        self._slices = WatchedObjects(WATCHED_SLICES, lambda watched: watched.service if watched.service[1] else None)
+        self._policies = WatchedObjects(WATCHED_NETWORK_POLICIES, lambda policy: policy.name[0])
         self._watched: tuple[WatchedObjects[Any, Any], ...] = (self._services, self._slices, self._policies)
-        self._unsynced = {one.resource.plural for one in self._watched}
-        self._pods = PodAddresses(self.client, self._tasks.failed)
-        self._wakes = WakeQueue(self.waker, self.metrics, self._tasks, self._activations)
+        self._unsynced = {objects.resource.plural for objects in self._watched}
+        self._pods = PodAddresses(client, self._tasks.failed)
+        self._wakes = WakeQueue(waker, self.metrics, self._tasks, self._activations)
         self._context = ActivatorContext(
             pod=self.pod,
-            limits=self.limits,
+            settings=settings,
             metrics=self.metrics,
             signal=self._wakes.add,
             changed=self._publish_by_name,
             is_pods=self._pods.has,
-            proxy_protocol=self.proxy_protocol,
         )
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
-        self._publisher = SlicePublisher(self.publication, self._tasks, self._threads)
+        self._publisher = SlicePublisher(publication, self._tasks, self._threads)
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
         self._unheld: set[NamespacedName] = set()
-        self._renewed_at = -float(ACTIVATOR_LEASE_SECONDS)
-        self._fresh_since = inf
+        self._renewed_at, self._fresh_since = -float(ACTIVATOR_LEASE_SECONDS), inf
         self._is_ending = False
 
     async def run(self, until: asyncio.Event) -> None:
@@ -135,7 +130,7 @@ class Activator:
 
     async def _begin(self) -> None:
         """Delete what a former process of this Pod left, renew the Lease of this one, then watch."""
-        withdraw = partial(self.publication.withdraw_all, self.pod.uid)
+        withdraw = partial(self._publication.withdraw_all, self.pod.uid)
         await self._tasks.until_done("begin", partial(self._in_thread, withdraw))
         again, thread = self._tasks.again, self._in_thread
         self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, partial(thread, self._renew, self._renewals)))
@@ -148,25 +143,25 @@ class Activator:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._is_ending = True
         self._publisher.end()
-        until = self._loop.time() + self.grace
+        until = self._loop.time() + self._settings.grace
         for key in ("begin", "renew", "sweep"):
             task = self._tasks.running.pop(key, None)
             if task is not None:
                 task.cancel()
-        seconds = max(1.0, self.grace / 2)
+        seconds = max(1.0, self._settings.grace / 2)
         withdraw = partial(self._withdraw, self._loop.time() + seconds)
         try:  # behind a renewal that is under way
             await asyncio.wait_for(self._loop.run_in_executor(self._renewals, withdraw), seconds)
         except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
-            self.tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
-        await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self.grace))
+            self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
+        await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self._settings.grace))
         for one in self._activations.values():
             one.close()
         while self._loop.time() < until and any(one.held or one.spliced for one in self._activations.values()):
             await asyncio.sleep(0.1)
         for one in self._activations.values():
             one.end("stopped")
-        self.limit.cut("the activator ends")
+        self._client.limit.cut("the activator ends")
         for task in self._tasks.running.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
@@ -185,9 +180,9 @@ class Activator:
         for pause in pauses():
             try:
                 with suppress(ReconcilerError):  # where it cannot be written, it expires soon, by itself
-                    self.publication.expire()
+                    self._publication.expire()
                 self._threads.shutdown(cancel_futures=True)
-                self.publication.end()
+                self._publication.end()
                 return
             except ReconcilerError:
                 if self._loop.time() + pause >= until:
@@ -199,7 +194,7 @@ class Activator:
 
     def _renew(self) -> None:
         began = self._loop.time()
-        self.publication.renew()
+        self._publication.renew()
         if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             self._fresh_since = began
         self._renewed_at = began
@@ -210,8 +205,8 @@ class Activator:
         if now - self._renewed_at > ACTIVATOR_LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
             return
         uids = {one.pod_uid for one in self._slices if one.pod_uid}
-        for uid in self.publication.withdraw_dead(uids):
-            self.tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
+        for uid in self._publication.withdraw_dead(uids):
+            self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
     async def _review_activations(self) -> None:
         """Forget what is over; slices also go when a time is up."""
@@ -246,7 +241,7 @@ class Activator:
             changed=lambda name, changed: _quietly(soon, self._object_changed, objects, name, changed),
             failed=lambda why: _quietly(soon, self._tasks.failed, plural, why),
         )
-        follow = partial(Watch(objects.resource, self.client, handlers).follow, self.limit)
+        follow = partial(Watch(objects.resource, self._client, handlers).follow, self._client.limit)
         thread = threading.Thread(target=follow, name=f"watch of {plural}", daemon=True)
         self._watches.append(thread)
         thread.start()
@@ -299,7 +294,7 @@ class Activator:
         policies = self._policies.of(activation.name[0])
         backends = endpoints_of(slices) if slices else NO_ENDPOINTS
         restricted = service is not None and (
-            self.never_splices or backends.name_no_pods or is_restricted(service, policies)
+            self._settings.never_splices or backends.name_no_pods or is_restricted(service, policies)
         )
         try:
             activation.observe(ObservedService(service, backends, restricted))
@@ -311,7 +306,7 @@ class Activator:
         """Report once, also with an Event, that connections to an idle Service cannot be held."""
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
         if self._tasks.failed(_holding(service.name), words):
-            tell = partial(self.waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
+            tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
             self._tasks.start(("event", service.name), partial(self._in_thread, tell))
 
     def _publish_by_name(self, name: NamespacedName) -> None:

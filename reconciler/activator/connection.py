@@ -10,16 +10,51 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from reconciler.activator.limits import ActivatorLimits, SharedLimit
+from msgspec import Struct
+
+from reconciler.activator.limits import SharedLimit
 from reconciler.activator.listener import PortRange
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
-from reconciler.activator.publication import ActivatorPod
 from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+
+
+class ActivatorPod(Struct, frozen=True):
+    """The Pod of this process; `addresses` are its IPs, at most one of each family."""
+
+    namespace: str
+    name: str
+    uid: str
+    addresses: tuple[str, ...]
+
+
+class ActivatorSettings(Struct, frozen=True):
+    """What an activator may have, and how it treats connections. Times are seconds.
+
+    `held` and `held_per_service` count connections that wait for a pod, `spliced` those that are joined with one,
+    `listeners` ports that are listened on, `kept` bytes that a slow receiver has not taken yet. Each is for all
+    namespaces together, but `held_per_service`; beyond it the namespace with the most gives way.
+
+    `silent` is how long an open connection on which nothing came yet is before it counts as traffic. `grace` is how
+    long connections have after SIGTERM. `proxy_protocol`: pods are told who the client is. `never_splices`: no
+    connection is joined with a pod.
+    """
+
+    held: int = 10_000
+    held_per_service: int = 100
+    spliced: int = 10_000
+    listeners: int = 10_000
+    kept: int = 256 << 20
+    hold_timeout: float = 60.0
+    silent: float = 2.0
+    ports: range = range(20_000, 30_000)
+    grace: float = 30.0
+    proxy_protocol: bool = False
+    never_splices: bool = False
 
 
 @dataclass
@@ -32,20 +67,19 @@ class ActivatorContext:
     """
 
     pod: ActivatorPod
-    limits: ActivatorLimits
+    settings: ActivatorSettings
     metrics: ActivatorMetrics
     signal: Callable[[NamespacedName], None]
     changed: Callable[[NamespacedName], None]
     is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
-    proxy_protocol: bool = False
 
     def __post_init__(self) -> None:
-        limits = self.limits
-        self.ports = PortRange(limits.ports)
-        self.held: SharedLimit[Any] = SharedLimit(limits.held)
-        self.spliced: SharedLimit[Any] = SharedLimit(limits.spliced)
-        self.kept: SharedLimit[Any] = SharedLimit(limits.kept)
-        self.listeners: SharedLimit[Any] = SharedLimit(limits.listeners)
+        settings = self.settings
+        self.ports = PortRange(settings.ports)
+        self.held: SharedLimit[Any] = SharedLimit(settings.held)
+        self.spliced: SharedLimit[Any] = SharedLimit(settings.spliced)
+        self.kept: SharedLimit[Any] = SharedLimit(settings.kept)
+        self.listeners: SharedLimit[Any] = SharedLimit(settings.listeners)
 
 
 class ConnectionPhase(Enum):
@@ -93,10 +127,10 @@ class HeldConnection:
         self._joining: asyncio.Task[None] | None = None
         # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
-        limits = context.limits
+        settings = context.settings
         self._loop.add_reader(client, self._read_first_byte)
-        self._silent = self._loop.call_later(limits.silent, self._signal)
-        self._timeout = self._loop.call_later(limits.hold_timeout, self.refuse, "timeout")
+        self._silent = self._loop.call_later(settings.silent, self._signal)
+        self._timeout = self._loop.call_later(settings.hold_timeout, self.refuse, "timeout")
 
     def join(self) -> None:
         """Begin to connect to a pod, where that has not begun; there is one that is ready."""
@@ -156,7 +190,7 @@ class HeldConnection:
         if pod is None:
             return  # no pod is ready any more
         try:
-            first = proxy_header(self._client) if self._context.proxy_protocol else b""
+            first = proxy_header(self._client) if self._context.settings.proxy_protocol else b""
         except OSError:  # the client has gone meanwhile
             pod.close()
             self.refuse("timeout")

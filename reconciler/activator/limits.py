@@ -1,31 +1,11 @@
-"""The limits of an activator, and how all namespaces share what is within them, such as waiting connections."""
+"""How all namespaces share what an activator may have of something, such as waiting connections."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Generic, TypeVar
 
-from msgspec import Struct
-
 K = TypeVar("K")
-
-
-class ActivatorLimits(Struct, frozen=True):
-    """Times are seconds. `held` and `held_per_service` count connections that wait for a pod, `spliced` those that are
-    joined with one, `listeners` ports that are listened on, `kept` bytes that a slow receiver has not taken yet. Each
-    is for all namespaces together, but `held_per_service`; beyond it the namespace with the most gives way.
-
-    `silent` is how long an open connection on which nothing came yet is before it counts as traffic.
-    """
-
-    held: int = 10_000
-    held_per_service: int = 100
-    spliced: int = 10_000
-    listeners: int = 10_000
-    kept: int = 256 << 20
-    hold_timeout: float = 60.0
-    silent: float = 2.0
-    ports: range = range(20_000, 30_000)
 
 
 class SharedLimit(Generic[K]):

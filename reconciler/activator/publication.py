@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from reconciler.activator.objects import WatchedSlice
+from reconciler.activator.activation import Activation
+from reconciler.activator.background import BackgroundTasks
+from reconciler.activator.connection import ActivatorPod
+from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.wire import micro_time
 from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
@@ -39,15 +43,6 @@ _DELETIONS = 16
 _MANAGER = {"fieldManager": "reconciler-activator", "force": "true"}
 
 
-class ActivatorPod(Struct, frozen=True):
-    """The Pod of this process; `addresses` are its IPs, at most one of each family."""
-
-    namespace: str
-    name: str
-    uid: str
-    addresses: tuple[str, ...]
-
-
 class Publication:
     """Writes through `client`, on behalf of `pod`; any thread may call it.
 
@@ -56,7 +51,7 @@ class Publication:
 
     def __init__(self, client: ApiClient, pod: ActivatorPod) -> None:
         self._client = client
-        self._pod = pod
+        self.pod = pod
 
     def renew(self) -> None:
         """Write the Lease anew. Without a fresh one, the others remove our slices."""
@@ -77,14 +72,14 @@ class Publication:
         manifest = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": self._lease, "labels": {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: self._pod.uid}},
+            "metadata": {"name": self._lease, "labels": {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: self.pod.uid}},
             "spec": {
-                "holderIdentity": self._pod.name,
+                "holderIdentity": self.pod.name,
                 "leaseDurationSeconds": ACTIVATOR_LEASE_SECONDS,
                 "renewTime": micro_time(renewed_at),
             },
         }
-        self._apply(LEASES, self._pod.namespace, manifest, _RENEWAL_SECONDS)
+        self._apply(LEASES, self.pod.namespace, manifest, _RENEWAL_SECONDS)
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write one of our slices, whatever is there of that name."""
@@ -116,32 +111,32 @@ class Publication:
 
     def end(self) -> None:
         """Delete all our slices, then the Lease, which is one of the dead by then: see `expire`."""
-        self.withdraw_all(self._pod.uid)
-        self._delete(LEASES, self._pod.namespace, self._lease)
+        self.withdraw_all(self.pod.uid)
+        self._delete(LEASES, self.pod.namespace, self._lease)
 
     def withdraw_dead(self, uids: Collection[str]) -> frozenset[str]:
         """Delete the slices of those of `uids` that have no fresh Lease, and their Leases; return who they were."""
-        others = set(uids) - {self._pod.uid}
+        others = set(uids) - {self.pod.uid}
         leases = self._leases()
         now = self._client.now()
         alive = {uid for uid, lease in leases.items() if lease.is_fresh(now)}
-        dead = frozenset((others | leases.keys()) - alive - {self._pod.uid})
+        dead = frozenset((others | leases.keys()) - alive - {self.pod.uid})
         for uid in dead:
             self.withdraw_all(uid)
             if uid in leases:
-                self._delete(LEASES, self._pod.namespace, leases[uid].ref.name)
+                self._delete(LEASES, self.pod.namespace, leases[uid].ref.name)
         return dead
 
     def _leases(self) -> Mapping[str, Lease]:
         """Return each activator's Lease by the uid of its Pod."""
-        request = self._list(LEASES, ACTIVATOR_SELECTOR, self._pod.namespace)
+        request = self._list(LEASES, ACTIVATOR_SELECTOR, self.pod.namespace)
         lease_of = partial(model_object, LEASES, cluster=self._client.cluster)
         found = listed(self._client, request, shape_of(LEASES), lease_of, ReadBudget())
         return {one.activator: one for one in found if one.activator}
 
     @property
     def _lease(self) -> str:
-        return f"reconciler-activator-{self._pod.name}"[:253]
+        return f"reconciler-activator-{self.pod.name}"[:253]
 
     def _apply(
         self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], seconds: float | None = None
@@ -158,3 +153,54 @@ class Publication:
 
     def _list(self, resource: Resource[Any], labels: str, namespace: str = "") -> ApiRequest:
         return object_request(self._client.cluster, "list", resource.key, namespace, query={"labelSelector": labels})
+
+
+def slices_problem(service: NamespacedName) -> str:
+    """Return the key of the problem that the slices of a Service cannot be written."""
+    return f"slices of {'/'.join(service)}"
+
+
+class SlicePublisher:
+    """Writes through `publication`, in `threads`; what fails is reported by `tasks`, and tried again."""
+
+    def __init__(self, publication: Publication, tasks: BackgroundTasks, threads: Executor) -> None:
+        self._publication = publication
+        self._tasks = tasks
+        self._threads = threads
+        self._is_ending = False
+
+    def end(self) -> None:
+        """Begin no more writes."""
+        self._is_ending = True
+
+    def publish(self, activation: Activation) -> None:
+        """Write what the slices of `activation` lack, soon."""
+        key = ("slices", activation.name)
+        if key not in self._tasks.running and not self._is_ending and activation.manifests() != activation.published:
+            publish = partial(self._publish, activation)
+            self._tasks.start(key, partial(self._tasks.until_done, slices_problem(activation.name), publish))
+
+    def withdraw(self, namespace: str, name: str) -> None:
+        """Delete a slice of ours that no activation knows, soon."""
+        key = ("stray", namespace, name)
+        if key not in self._tasks.running and not self._is_ending:
+            withdraw = partial(self._publication.withdraw, namespace, name)
+            self._tasks.start(key, partial(asyncio.get_running_loop().run_in_executor, self._threads, withdraw))
+
+    async def _publish(self, activation: Activation) -> None:
+        """Write and delete slices until they are as they should be."""
+        while not self._is_ending and (wanted := activation.manifests()) != activation.published:
+            # A write that fails may have been done all the same, or in part: it counts from here on.
+            activation.published = {**{name: {} for name in wanted}, **activation.published}
+            write = partial(self._write, activation.name[0], wanted, tuple(activation.published))
+            await asyncio.get_running_loop().run_in_executor(self._threads, write)
+            activation.published = dict(wanted)
+            if not wanted:
+                activation.withdrawn()
+
+    def _write(self, namespace: str, wanted: dict[str, Any], published: tuple[str, ...]) -> None:
+        for manifest in wanted.values():
+            self._publication.publish(manifest)
+        for name in published:
+            if name not in wanted:
+                self._publication.withdraw(namespace, name)

@@ -13,8 +13,8 @@ import click
 from msgspec.structs import replace
 
 from reconciler.activator.activator import Activator
-from reconciler.activator.limits import ActivatorLimits
-from reconciler.activator.publication import ActivatorPod, Publication
+from reconciler.activator.connection import ActivatorPod, ActivatorSettings
+from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.http.server import serve
 from reconciler.backends.kubernetes.auth import Connection
@@ -68,25 +68,23 @@ def activator_command(options: ActivatorOptions) -> int:
     client, wakes = (ApiClient(connection, settings) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(options.pod_namespace, options.pod_name, options.pod_uid, _addresses(options.pod_ips))
     ports = _ports(options.port_range, options.http_port)
-    limits = ActivatorLimits(
+    wanted = ActivatorSettings(
         held=options.held,
         held_per_service=options.held_per_service,
         spliced=options.spliced,
         listeners=len(ports),
         hold_timeout=options.hold_timeout,
         ports=ports,
-    )
-    activator = Activator(
-        client=client,
-        waker=Waker(WakeView(wakes), pod.namespace, this_second, read_only=options.read_only),
-        publication=Publication(client, pod),
-        limit=options.limit,
-        pod=pod,
-        limits=within_descriptors(limits, len(pod.addresses)),
-        tell=say,
+        grace=options.grace,
         proxy_protocol=options.proxy_protocol,
         never_splices=options.splice == "Never",
-        grace=options.grace,
+    )
+    activator = Activator(
+        client,
+        Waker(WakeView(wakes), pod.namespace, this_second, read_only=options.read_only),
+        Publication(client, pod),
+        within_descriptors(wanted, len(pod.addresses)),
+        say,
     )
     asyncio.run(_run(activator, options.http_port))
     return ExitCode.DONE
@@ -140,29 +138,29 @@ def _ports(text: str, http_port: int) -> range:
     return range(first, last + 1)
 
 
-def within_descriptors(limits: ActivatorLimits, addresses: int) -> ActivatorLimits:
-    """Let this process have all descriptors it may, and return `limits` so that some of them are always left.
+def within_descriptors(wanted: ActivatorSettings, addresses: int) -> ActivatorSettings:
+    """Let this process have all descriptors it may, and return `wanted` so that some of them are always left.
 
     A connection takes one while it waits, a second one while it is joined with a pod; a port takes one for each of the
     `addresses`, and one more for a moment when its pods are ready. Those that are left are for the API server, that is
     the wakes, the Lease and the watches, and for health.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * (limits.held + limits.spliced) + limits.listeners * (addresses + 1)
+    needed = 2 * (wanted.held + wanted.spliced) + wanted.listeners * (addresses + 1)
     most = needed + _DESCRIPTORS_BESIDE if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     left = max(most - _DESCRIPTORS_BESIDE, most // 2)
     if left >= needed:
-        return limits
+        return wanted
     # An idle Service without a port is never woken, and a connection beyond the limit is only closed: ports come first.
-    listeners = max(1, min(limits.listeners, left * 3 // 4 // (addresses + 1)))
+    listeners = max(1, min(wanted.listeners, left * 3 // 4 // (addresses + 1)))
     rest = left - listeners * (addresses + 1)
     held, spliced = (
-        max(1, min(one, one * rest // (2 * (limits.held + limits.spliced)))) for one in (limits.held, limits.spliced)
+        max(1, min(most, most * rest // (2 * (wanted.held + wanted.spliced)))) for most in (wanted.held, wanted.spliced)
     )
     say(
         f"warning: this process may have {most} open files, expected {needed + _DESCRIPTORS_BESIDE}: at most {held} "
         f"connections wait, {spliced} are joined with pods, and {listeners} ports are listened on"
     )
-    return replace(limits, held=held, spliced=spliced, listeners=listeners)
+    return replace(wanted, held=held, spliced=spliced, listeners=listeners)

@@ -10,11 +10,9 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.connection import ActivatorContext
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorContext, ActivatorPod, ActivatorSettings
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
-from reconciler.activator.publication import ActivatorPod
 from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service
 
@@ -24,7 +22,7 @@ async def is_pods(_: str, backend: EndpointAddress) -> bool:
 
 
 async def serve(target: int, most: int) -> None:
-    limits = ActivatorLimits(
+    limits = ActivatorSettings(
         held=most,
         held_per_service=most,
         spliced=most,
@@ -52,5 +50,5 @@ async def serve(target: int, most: int) -> None:
 
 if __name__ == "__main__":
     number, connections = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    within_descriptors(ActivatorLimits(held=connections, spliced=connections, listeners=1), 1)
+    within_descriptors(ActivatorSettings(held=connections, spliced=connections, listeners=1), 1)
     asyncio.run(serve(number, connections))

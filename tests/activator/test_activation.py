@@ -13,12 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
-from reconciler.activator.connection import ActivatorContext
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorContext, ActivatorPod, ActivatorSettings
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
-from reconciler.activator.publication import ActivatorPod
 from tests.activator.services import IDLE, a_watched_service
 
 _LIMIT = 60
@@ -30,7 +28,7 @@ IDLE_LATER = {**IDLE, "idling.kubernetes.io/idled-at": "2026-11-20T16:00:00Z"}
 class Stage:
     """An activation on loopback and what it asks for."""
 
-    def __init__(self, limits: ActivatorLimits, address: str = "127.0.0.1") -> None:
+    def __init__(self, limits: ActivatorSettings, address: str = "127.0.0.1") -> None:
         self.signals = self.accepted = self.refused_backends = 0
         self.metrics = ActivatorMetrics()
         pod = ActivatorPod("reconciler", "activator-0", "uid-0", (address,))
@@ -114,7 +112,7 @@ async def received(client: socket.socket) -> bytes:
 def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
     async def told() -> None:
         stage = Stage(
-            ActivatorLimits(**{"hold_timeout": NEVER, "silent": NEVER, "ports": range(21_000, 32_000), **limits})
+            ActivatorSettings(**{"hold_timeout": NEVER, "silent": NEVER, "ports": range(21_000, 32_000), **limits})
         )
         try:
             await asyncio.wait_for(story(stage), _LIMIT)
@@ -398,7 +396,7 @@ def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
 
 def test_traffic_of_ipv6() -> None:
     async def story() -> None:
-        stage = Stage(ActivatorLimits(ports=range(21_000, 32_000)), "::1")
+        stage = Stage(ActivatorSettings(ports=range(21_000, 32_000)), "::1")
         try:
             stage.observe(spec={"ipFamilies": ["IPv6"]})
             [made] = stage.activation.published.values()
@@ -432,7 +430,7 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
     async def story(stage: Stage) -> None:
         stage.observe(spec={"ports": [{"name": "a", "port": 80}]})
         [taken] = stage.ports
-        other = Stage(ActivatorLimits(ports=range(taken, taken + 100)))
+        other = Stage(ActivatorSettings(ports=range(taken, taken + 100)))
         try:
             other.observe(spec={"ports": [{"name": "a", "port": 80}]})
             assert taken < other.ports[0] < taken + 100

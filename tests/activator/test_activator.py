@@ -9,16 +9,15 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.activator import Activator
-from reconciler.activator.connection import connected
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorPod, ActivatorSettings, connected
 from reconciler.activator.objects import WatchedNetworkPolicy
-from reconciler.activator.publication import ActivatorPod
 from reconciler.backends.decode.shapes import decoded_json
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
@@ -32,6 +31,8 @@ WEB, API = ("shop", "web"), ("shop", "api")
 
 class Written:
     """What a publication wrote: the slices that are there; it can lose its answers."""
+
+    pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
 
     def __init__(self) -> None:
         self.there: dict[str, Mapping[str, Any]] = {}
@@ -58,13 +59,12 @@ class Written:
 
 
 class Stage:
-    def __init__(self, grace: float = 30.0, **limits: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.written = Written()
         self.told: list[str] = []
-        pod = ActivatorPod("reconciler", "activator-0", "uid-0", ("127.0.0.1",))
-        taken = ActivatorLimits(**{"ports": range(21_000, 32_000), **limits})
-        parts: Any = (None, None, self.written)
-        self.one = one = Activator(*parts, TimeLimit(), pod, taken, self.told.append, grace=grace)
+        parts: Any = (SimpleNamespace(limit=TimeLimit()), None, self.written)
+        taken = ActivatorSettings(**{"ports": range(21_000, 32_000), **settings})
+        self.one = one = Activator(*parts, taken, self.told.append)
         one._loop = asyncio.get_running_loop()
         one._unsynced = set()
 
@@ -220,7 +220,7 @@ def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int
 
     async def story(stage: Stage) -> None:
         written = Failing()
-        stage.one.publication = stage.one._publisher._publication = cast(Any, written)
+        stage.one._publication = stage.one._publisher._publication = cast(Any, written)
         stage.idle()
         await until(lambda: OURS in written.there)
         await stage.one._end()
@@ -297,7 +297,7 @@ def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_no
         ports._ports = range(0)
         stage.idle("api")
         assert "no port of --port-range is free" in stage.told[0]
-        ports._ports = stage.one.limits.ports
+        ports._ports = stage.one._settings.ports
         await stage.one._review_activations()
         assert API not in stage.one._activations  # nothing is tried as long as no port came back
         stage.one._object_changed(stage.one._services, WEB, None)
@@ -374,7 +374,7 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
             return dict.fromkeys(names, "")
 
     async def story(stage: Stage) -> None:
-        stage.one.publication = stage.one._publisher._publication = cast(Any, Hanging())
+        stage.one._publication = stage.one._publisher._publication = cast(Any, Hanging())
         stage.one._wakes._waker = cast(Any, Telling())
         try:
             for number in range(100):

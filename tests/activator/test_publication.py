@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.activator.publication import ActivatorPod, Publication
+from reconciler.activator.connection import ActivatorPod
+from reconciler.activator.publication import Publication
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.errors import ForbiddenError

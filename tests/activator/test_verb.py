@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reconciler.activator.limits import ActivatorLimits
+from reconciler.activator.connection import ActivatorSettings
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings
 from reconciler.cli.activator import activator_command, within_descriptors
@@ -68,7 +68,7 @@ def test_some_descriptors_are_always_left_for_the_api_server(
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
-    found = within_descriptors(ActivatorLimits(held=10_000, spliced=5_000, listeners=10_000), 1)
+    found = within_descriptors(ActivatorSettings(held=10_000, spliced=5_000, listeners=10_000), 1)
     assert set_to == [(taken, hard)]
     assert (found.held, found.spliced, found.listeners) == limits
     used = 2 * (found.held + found.spliced) + 2 * found.listeners
