@@ -23,7 +23,8 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.unknown_clusters import without_faulty
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import Observation, ReadProgress, identified, no_progress
+from reconciler.observe.clusters import Observation, ReadProgress, no_progress
+from reconciler.observe.identities import identified
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
 from reconciler.plan.build import Inputs, doable, in_order, make_plan, numbered_actions
@@ -276,7 +277,7 @@ def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
 
 
 def _applied(early: _EarlyWakes, control: Control, locks: Locks) -> Applied:
-    from reconciler.apply.unseen_decreases import record_unseen_decreases
+    from reconciler.apply.run_records import record_unseen_decreases
 
     planner = replace(early.planner, delayed=early.carry_out)
     fleet, world, callbacks = planner.policies.fleet, planner.world, planner.request.callbacks
@@ -424,10 +425,9 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
     from reconciler.apply.changes import called_by, changes_of
     from reconciler.apply.history import record
-    from reconciler.apply.refusals import remember_refusals
     from reconciler.apply.report_dir import write_changes
     from reconciler.apply.run import ActionRuns
-    from reconciler.apply.unseen_decreases import record_unseen_decreases
+    from reconciler.apply.run_records import record_unseen_decreases, remember_refusals
 
     chosen = control.choose(made)
     run = Run(made.made_at, made.run, made.revision)

@@ -32,8 +32,8 @@ _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
     manifest = _manifest(action, run, f"{run.id}.{action.id}")
-    told = {**manifest, "reason": action.decision.event, "message": event_message(action)}
-    return event_write(action.ref.cluster, told)
+    words = {"reason": action.decision.event, "message": event_message(action)}
+    return event_write(action.ref.cluster, {**manifest, **words})
 
 
 def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
@@ -60,8 +60,8 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
     unknown = [f"{name}: {why}" for name, why in plan.unknown.items() if "/" not in name]
     conflicts = [one.text for one in plan.notices if one.kind == EQUAL_PRIORITIES]
-    told = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
-    for reason, words in told.items():
+    messages = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
+    for reason, words in messages.items():
         if words:
             name = digest([fleet.name, *filter(None, (plan.shard,)), reason], 12)
             manifest = {**event_manifest(about, API_VERSION, None, name, run.now), "reportingInstance": run.id}

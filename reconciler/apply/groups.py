@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
 
-from reconciler.apply.acceptance import POLL_SECONDS
+from reconciler.apply.waits import POLL_SECONDS
 from reconciler.plan.model import Action
 from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool

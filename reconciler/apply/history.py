@@ -20,8 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change
-from reconciler.apply.realised_savings import IdlePeriod, SavedBefore, ended_periods
+from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change, IdlePeriod, SavedBefore, ended_periods
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import format_time

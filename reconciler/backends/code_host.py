@@ -90,7 +90,7 @@ class RestApi:
 
 
 def _check(url: str, variable: str) -> None:
-    from reconciler.backends.http.connections import address_of
+    from reconciler.backends.http.resolver import address_of
 
     try:
         parts = urlsplit(url)

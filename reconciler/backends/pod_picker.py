@@ -31,7 +31,7 @@ from reconciler.untrusted_text import strict_json
 
 if TYPE_CHECKING:
     from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
-    from reconciler.backends.http.connections import Resolver
+    from reconciler.backends.http.resolver import Resolver
 
 SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
@@ -160,7 +160,7 @@ def _client(picker: PodPicker) -> HttpClient:
 @cache
 def _resolver() -> Resolver:
     """Return what looks up the names that policies say, tenants' too: apart from those of the Fleet."""
-    from reconciler.backends.http.connections import Resolver
+    from reconciler.backends.http.resolver import Resolver
 
     return Resolver(_NAMES, _check_address)
 

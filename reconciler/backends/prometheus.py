@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 import msgspec
 
 from reconciler.backends.credential_sources import secret_in
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.backends.http.errors import (
     CertificateError,

@@ -26,7 +26,7 @@ from reconciler.world import World
 from reconciler.yaml.files import write_new
 
 if TYPE_CHECKING:
-    from reconciler.apply.realised_savings import SavedBefore
+    from reconciler.apply.changes import SavedBefore
 
 _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # the last, where --fail-on asks for it
 _FOR_COLLECTORS = 0o644

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.apply.changes import IdlePeriod, ended_periods, lasting_periods
 from reconciler.apply.history import KEPT
-from reconciler.apply.realised_savings import IdlePeriod, ended_periods, lasting_periods
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration

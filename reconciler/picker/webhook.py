@@ -286,7 +286,7 @@ class Webhook:
             self._under_way -= 1
         self.metrics.reviewed(verdict.result, asyncio.get_running_loop().time() - began)
         if verdict.event is not None:
-            self._events.submit(self._told, verdict.event)
+            self._events.submit(self._write_event, verdict.event)
         where = f"{review.ref.namespace}/{review.ref.kind}/{review.ref.name}"
         if verdict.result is not Result.PASSED:
             self.tell(f"{where}: replicas {review.before} -> {review.after}: {verdict.result}: {verdict.why}")
@@ -310,7 +310,7 @@ class Webhook:
         self.metrics.failures["late" if limit.over else "error"] += verdict.result is Result.UNPICKED
         return verdict
 
-    def _told(self, event: Write) -> None:
+    def _write_event(self, event: Write) -> None:
         try:
             self.picker.tell(event, self.limit.within(_EVENT_SECONDS))
         except ReconcilerError as error:

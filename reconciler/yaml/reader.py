@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -54,20 +55,16 @@ def plain_value(text: str) -> Any:
     if text in _BOOL:
         return _BOOL[text]
     if _INT.fullmatch(text):
-        return _whole(text)
+        if len(text) > _MAX_DIGITS:
+            raise ValueError(TOO_LARGE)
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        return int(text if base == 10 else text[2:], base)
     if _FLOAT.fullmatch(text):
         return float(text)
     special = _SPECIAL_FLOAT.fullmatch(text)
     if special is None:
         return text
     return float("nan") if special[1] is None else float(f"{special[1]}inf")
-
-
-def _whole(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
-        raise ValueError(TOO_LARGE)
-    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-    return int(text if base == 10 else text[2:], base)
 
 
 MAX_DEPTH = 64
@@ -77,7 +74,7 @@ MAX_PROBLEMS = 100
 """What one file may hold: levels of collections, entries of them, entries that aliases stand for, problems reported."""
 
 _LARGEST = 2**63
-_PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _MAX_SYNTAX_PROBLEMS = 20
 _NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
@@ -134,22 +131,14 @@ class _Anchored(NamedTuple):
     depth: int
 
 
-def _of_type(name: str, *kinds: type) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        value = plain_value(text)
-        if type(value) not in kinds:
-            raise ValueError(f"is no {name}, expected what its tag says")
-        return value
-
-    return read
+_TAGGED: dict[str, tuple[type, ...]] = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (float, int)}
 
 
-_TAGGED = {
-    "null": _of_type("null", type(None)),
-    "bool": _of_type("bool", bool),
-    "int": _of_type("int", int),
-    "float": _of_type("float", float, int),
-}
+def _tagged_value(name: str, text: str) -> Any:
+    value = plain_value(text)
+    if type(value) not in _TAGGED[name]:
+        raise ValueError(f"is no {name}, expected what its tag says")
+    return value
 
 
 class _RefusedError(Exception):
@@ -188,7 +177,7 @@ class _Reader:
         """Read from `start` on; return the index at which reading stopped, None where everything was read."""
         self._start, self._line = start, self._text.count("\n", 0, start)
         try:
-            self._next = _PARSER(self._text[start:] if start else self._text).get_event
+            self._next = PARSER(self._text[start:] if start else self._text).get_event
             self._read_all()
         except _RefusedError as error:
             self._tell(error.mark, str(error))
@@ -207,7 +196,7 @@ class _Reader:
 
     def first(self) -> Any:
         """Return the value of the first document that holds anything."""
-        self._next = _PARSER(self._text).get_event
+        self._next = PARSER(self._text).get_event
         while type(event := self._next()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent and (value := self._node(self._next(), 1)) is not None:
                 return value
@@ -374,7 +363,7 @@ class _Reader:
         if event.tag == "!" or name == "str":
             return event.value
         if name in _TAGGED:
-            return self._number(event, _TAGGED[name])
+            return self._number(event, partial(_tagged_value, name))
         self._add(event, f"has the tag {shown(event.tag)}, expected none")
         return None
 

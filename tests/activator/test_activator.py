@@ -18,7 +18,7 @@ from reconciler.activator.activation import Activation
 from reconciler.activator.activator import Activator
 from reconciler.activator.connection import ActivatorPod, ActivatorSettings, connected
 from reconciler.activator.objects import WatchedNetworkPolicy
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from reconciler.time_limit import TimeLimit

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.acceptance import Acceptance
 from reconciler.apply.access import Access
+from reconciler.apply.waits import Acceptance
 from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb

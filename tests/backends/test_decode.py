@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.config_map_store import entry_name
+from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
 from reconciler.backends.decode.mismatches import json_path, mismatches
 from reconciler.backends.decode.objects import model_object, shape_of
-from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition, decoded_json, decoded_value
+from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
@@ -251,7 +252,7 @@ def test_every_key_of_state_is_a_key_of_a_config_map(keys: list[str]) -> None:
 
 THREADS = """
 import sys, threading, msgspec
-from reconciler.backends.decode.shapes import SHAPES, decoded_json, decoded_value
+from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
 from reconciler.backends.kubernetes.pages import _Page
 from reconciler.workload_kinds import WorkloadKind
 

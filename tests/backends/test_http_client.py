@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import credentials
-from reconciler.backends.http import connections as http_connections
+from reconciler.backends.http import resolver as http_resolver
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.connections import Resolver, connections, tls_context
+from reconciler.backends.http.connections import connections, tls_context
 from reconciler.backends.http.errors import (
     CertificateError,
     HttpError,
@@ -35,6 +35,7 @@ from reconciler.backends.http.errors import (
     TimedOutError,
     TooLargeError,
 )
+from reconciler.backends.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
 from tests.real.faults import gzipped_zeros
@@ -119,7 +120,7 @@ def unresolved() -> Iterator[str]:
         return known(host, *args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http_connections.socket, "getaddrinfo", blocking)
+        patch.setattr(http_resolver.socket, "getaddrinfo", blocking)
         try:
             yield f"http://{uuid4().hex}.hanging:80"
         finally:
@@ -238,7 +239,7 @@ def test_a_name_for_which_there_is_no_thread_is_an_error_of_its_own_alone(monkey
 
     resolver = Resolver()
     with monkeypatch.context() as patch:
-        patch.setattr(http_connections.threading.Thread, "start", no_thread)
+        patch.setattr(http_resolver.threading.Thread, "start", no_thread)
         with pytest.raises(HttpError, match="its host name cannot be looked up, no thread is left"):
             resolver.addresses("localhost", 80, TimeLimit(20))
     assert resolver.addresses("localhost", 80, TimeLimit(20))
@@ -279,7 +280,7 @@ def test_the_next_address_is_tried_also_where_the_first_one_hangs(monkeypatch: p
         def both(*_: Any, **more: Any) -> Any:
             return [*known("127.0.0.1", port, **more), *known("127.0.0.1", server.port, **more)]
 
-        monkeypatch.setattr(http_connections.socket, "getaddrinfo", both)
+        monkeypatch.setattr(http_resolver.socket, "getaddrinfo", both)
         assert asked("http://two.addresses", 1.5).status == 200
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends import pod_picker
-from reconciler.backends.http import connections as http_connections
+from reconciler.backends.http import resolver as http_resolver
 from reconciler.backends.http.errors import TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey, is_forbidden
@@ -186,14 +186,14 @@ def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     release = threading.Event()
-    known = http_connections.socket.getaddrinfo
+    known = http_resolver.socket.getaddrinfo
 
     def hanging(host: str, *args: Any, **more: Any) -> Any:
         if host.endswith(".example"):
             release.wait(60)
         return known("127.0.0.1" if host.endswith(".example") else host, *args, **more)
 
-    monkeypatch.setattr(http_connections.socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(http_resolver.socket, "getaddrinfo", hanging)
     pod_picker._resolver.cache_clear()
     with PickerServer(says(["web-1"])) as server:
         for number in range(64):
@@ -201,7 +201,7 @@ def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are
                 pod_picker._resolver().addresses(f"picker-{number}.example", server.port, TimeLimit(0))
         asked = a_picker(server, host="picker-64.example")
         assert "waits behind 64 others" in refusal(asked, allowed=("*.example",))
-        assert http_connections.RESOLVER.addresses("localhost", server.port, TimeLimit(20))
+        assert http_resolver.RESOLVER.addresses("localhost", server.port, TimeLimit(20))
     release.set()
     pod_picker._resolver.cache_clear()
 
@@ -385,12 +385,12 @@ def test_a_forbidden_address_is_never_asked(host: str) -> None:
 
 
 def test_one_forbidden_address_among_others_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = http_connections.socket.getaddrinfo
+    resolve = http_resolver.socket.getaddrinfo
 
     def rebinding(_: str, port: int, **options: Any) -> list[Any]:
         return [*resolve("127.0.0.1", port, **options), *resolve("169.254.169.254", port, **options)]
 
-    monkeypatch.setattr(http_connections.socket, "getaddrinfo", rebinding)
+    monkeypatch.setattr(http_resolver.socket, "getaddrinfo", rebinding)
     with PickerServer(says(["web-1"])) as server:
         assert "169.254.169.254" in refusal(a_picker(server, host="picker.svc", max_retries=2), allowed=("*.svc",))
     assert server.connections == 0

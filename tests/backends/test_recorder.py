@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.objects import model_object, shape_of
-from reconciler.backends.decode.shapes import ReplicaSet, decoded_value
+from reconciler.backends.decode.shapes import ReplicaSet
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
+from reconciler.apply.changes import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.realised_savings import SavedBefore
 from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
 from reconciler.pod_requests import Hours, PodRequests

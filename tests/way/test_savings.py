@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.apply.changes import Change
+from reconciler.apply.changes import Change, ended_periods
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
-from reconciler.apply.realised_savings import ended_periods
 from reconciler.exit_codes import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
 from tests.way.calls import Folder

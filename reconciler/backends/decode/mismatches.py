@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
-from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate, read_custom
+from reconciler.backends.decode.decoder import read_custom
+from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Number
 from reconciler.messages import nearest
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from reconciler import model
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.decoder import SHAPES
 from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_of, datetime_of
 from reconciler.backends.decode.workloads import workload_of, writer_of
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource

@@ -1,4 +1,4 @@
-"""The shapes of the objects that are read, and decoding to them, from JSON bytes and from values alike.
+"""The shapes of the objects that are read; decoder.py decodes to them.
 
 A shape is named as the API names its kind, as the type in model.py is that it becomes; they are `shapes.Pod` and `Pod`.
 
@@ -8,9 +8,8 @@ kedacore/keda apis/keda/v1alpha1 ScaledObject.
 
 from __future__ import annotations
 
-import threading
 from sys import intern
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,15 +18,12 @@ from reconciler.backends.decode.wire import (
     CustomMetadata,
     Instant,
     NonEmptyText,
-    Number,
     Object,
     PodMetadata,
     ScalableMetadata,
     StringMap,
     Wire,
     controller_of,
-    instant,
-    number,
     shared,
     shared_text,
 )
@@ -398,79 +394,3 @@ class CustomResourceDefinitionSpec(Wire):
 
 class CustomResourceDefinition(Object):
     spec: CustomResourceDefinitionSpec
-
-
-T = TypeVar("T")
-
-SHAPES: dict[tuple[str, str], type[Wire]] = {
-    ("apps", "Deployment"): AppsWorkload,
-    ("apps", "StatefulSet"): AppsWorkload,
-    ("apps", "ReplicaSet"): ReplicaSet,
-    ("", "ReplicationController"): ReplicationController,
-    ("batch", "CronJob"): CronJob,
-    ("keda.sh", "ScaledObject"): ScaledObject,
-    ("autoscaling", "HorizontalPodAutoscaler"): HorizontalPodAutoscaler,
-    ("", "Service"): Service,
-    ("", "Endpoints"): Endpoints,
-    ("discovery.k8s.io", "EndpointSlice"): EndpointSlice,
-    ("", "Namespace"): Object,
-    ("", "Node"): Object,
-    ("", "Event"): Event,
-    ("", "ConfigMap"): ConfigMap,
-    ("", "Secret"): Secret,
-    ("", "Pod"): Pod,
-    ("coordination.k8s.io", "Lease"): Lease,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): CustomResourceDefinition,
-}
-"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""
-
-
-def read_custom(kind: type, value: Any) -> Any:
-    """Return `value` as the custom type `kind`; msgspec calls this for types it does not know.
-
-    Raises:
-        ValueError, msgspec.ValidationError: it is none.
-    """
-    if kind is Instant and isinstance(value, str):
-        return instant(value)
-    if kind is Number:
-        return number(value)
-    if kind is WholeTemplate and isinstance(value, dict):
-        return WholeTemplate(value, decoded_value(PodTemplate, value))
-    raise ValueError(f"no {kind.__name__}")
-
-
-def decoded_value(shape: type[T], value: Any) -> T:
-    """Return parsed JSON or YAML as `shape`.
-
-    Raises:
-        msgspec.ValidationError: it is not of that shape.
-    """
-    _decoder_of(shape)  # so that msgspec knows the type
-    return msgspec.convert(value, shape, dec_hook=read_custom)
-
-
-def decoded_json(shape: type[T], data: bytes | bytearray | msgspec.Raw) -> T:
-    """Return JSON bytes as `shape`.
-
-    Raises:
-        msgspec.DecodeError: they are not JSON, or not of that shape (msgspec.ValidationError).
-    """
-    return _decoder_of(shape).decode(data)
-
-
-_making = threading.Lock()
-_made: dict[Any, Any] = {}
-
-
-def _decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
-    """Return the one decoder of `shape`, made by one thread at a time.
-
-    msgspec looks at a type when it first meets it, and notes on the type, unguarded, what it found: threads that meet
-    one at the same time end the process (seen with msgspec 0.22). After this it knows `shape` and all that is in it.
-    """
-    with _making:
-        if shape not in _made:
-            _made[shape] = msgspec.json.Decoder(shape, dec_hook=read_custom)
-        made: msgspec.json.Decoder[T] = _made[shape]
-        return made

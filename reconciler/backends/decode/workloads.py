@@ -10,13 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.shapes import (
-    CustomResourceDefinition,
-    CustomVersion,
-    Subresources,
-    WholeTemplate,
-    decoded_value,
-)
+from reconciler.backends.decode.decoder import decoded_value
+from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources, WholeTemplate
 from reconciler.backends.decode.wire import (
     CustomManagedFields,
     CustomMetadata,

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.backends.http.errors import HttpError, ReadEnoughError, TimedOutError, TooLargeError, http_error
-from reconciler.backends.http.waits import step_of
+from reconciler.backends.http.errors import (
+    HttpError,
+    ReadEnoughError,
+    TimedOutError,
+    TooLargeError,
+    http_error,
+    step_of,
+)
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:

@@ -1,9 +1,16 @@
-"""The errors that an exchange with a server can end with; their texts hold nothing of what was sent or received."""
+"""The errors that an exchange with a server can end with; their texts hold nothing of what was sent or received. And
+its waits, each in steps of its `TimeLimit`, which end with one.
+"""
 
 from __future__ import annotations
 
 import http.client
 import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reconciler.time_limit import TimeLimit
 
 _CUT = (
     http.client.RemoteDisconnected,
@@ -88,3 +95,30 @@ def causes(error: BaseException) -> list[BaseException]:
             found.append(one)
             waiting += [one.__cause__, one.__context__, *one.args]
     return found
+
+
+def step_of(limit: TimeLimit, words: str) -> float:
+    """Return for how many seconds to wait before asking again.
+
+    Raises:
+        TimedOutError: `limit` is over; `words` say what was waited for.
+    """
+    step = limit.step()
+    if step <= 0:
+        raise TimedOutError(words)
+    return step
+
+
+@contextmanager
+def alone(guard: threading.Lock, limit: TimeLimit, words: str) -> Iterator[None]:
+    """Let one thread in; the others wait, each as long as it has time.
+
+    Raises:
+        TimedOutError: `limit` was over first; `words` say what was waited for.
+    """
+    if not limit.until(lambda seconds: guard.acquire(timeout=seconds)):
+        raise TimedOutError(words)
+    try:
+        yield
+    finally:
+        guard.release()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
 from reconciler.backends.http.client import ByteBudget, HttpClient
-from reconciler.backends.http.errors import TimedOutError
-from reconciler.backends.http.waits import alone
+from reconciler.backends.http.errors import TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.connection_settings import ClusterConnection
 from reconciler.credentials import remember_authorization
@@ -45,20 +44,12 @@ WEAKNESSES = {
 
 
 class ApiServer(Struct, frozen=True):
-    """A cluster's address, the clients that ask it, and as whom (`impersonation`, headers).
+    """Where a cluster is, and the clients that ask it. `certificate` is the client's, b"" for none."""
 
-    `weakness` is the key of WEAKNESSES that the kubeconfig itself has, "" for none. `certificate` is the client's.
-    `compressed`: long answers may be.
-    """
-
-    url: str
+    access: ServerAccess
     reader: HttpClient
     writer: HttpClient
-    authorization: Callable[[TimeLimit], str | None]
-    impersonation: tuple[tuple[str, str], ...] = ()
-    weakness: str = ""
-    certificate: bytes = b""
-    compressed: bool = True
+    certificate: bytes
 
 
 class Connection:
@@ -90,7 +81,7 @@ class Connection:
     @property
     def weakness(self) -> str:
         """The key of WEAKNESSES that the kubeconfig has, as far as it was read."""
-        return "" if self._endpoint is None else self._endpoint.weakness
+        return "" if self._endpoint is None else weakness_of(self._endpoint.access)
 
     @property
     def context(self) -> str:
@@ -160,7 +151,7 @@ class Connection:
         return access_to(self._settings, limit) if self._client is None else access_of(self._client)
 
     def _ask(self, endpoint: ApiServer, limit: TimeLimit) -> None:
-        self._header = endpoint.authorization(limit)
+        self._header = (endpoint.access.authorization(limit) or "").strip() or None
         remember_authorization(self._header)
         self._asked_at = limit.now()
 
@@ -180,21 +171,8 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
         server_name=access.server_name or None,
         proxy=access.proxy or environment_proxy(access.server),
     )
-
-    def authorization(limit: TimeLimit) -> str | None:
-        found = access.authorization(limit)
-        return found.strip() or None if found is not None else None
-
-    return ApiServer(
-        url=access.server,
-        reader=HttpClient(pool, largest=_LARGEST_ANSWER, budget=budget),
-        writer=HttpClient(pool, largest=_LARGEST_ANSWER),
-        authorization=authorization,
-        impersonation=access.impersonation,
-        weakness=weakness_of(access),
-        certificate=_certificate(access),
-        compressed=access.compressed,
-    )
+    reader = HttpClient(pool, largest=_LARGEST_ANSWER, budget=budget)
+    return ApiServer(access, reader, HttpClient(pool, largest=_LARGEST_ANSWER), _certificate(access))
 
 
 def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:

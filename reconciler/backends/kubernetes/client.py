@@ -281,16 +281,16 @@ class ApiClient:
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
         account = request.account
-        impersonation = endpoint.impersonation if account is None else ((IMPERSONATE_USER, account.user),)
+        impersonation = endpoint.access.impersonation if account is None else ((IMPERSONATE_USER, account.user),)
         headers = [("User-Agent", self._agent), ("Accept", request.accept), *impersonation]
-        if endpoint.compressed:
+        if endpoint.access.compressed:
             headers.append(("Accept-Encoding", "gzip"))
         if header is not None:
             headers.append(("Authorization", header))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         query = f"?{urlencode(request.query)}" if request.query else ""
-        return HttpRequest(request.method, endpoint.url + request.path + query, headers, request.body, check)
+        return HttpRequest(request.method, endpoint.access.server + request.path + query, headers, request.body, check)
 
 
 class _Patience:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from reconciler.backends.decode.objects import is_listed, model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.wire import Object, Wire
-from reconciler.backends.kubernetes.access_review import own_user
 from reconciler.backends.kubernetes.client import (
     ApiClient,
     ApiRequest,
@@ -23,6 +22,7 @@ from reconciler.backends.kubernetes.client import (
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.object_write import ObjectWrite
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, listed
+from reconciler.backends.kubernetes.rights import own_user
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     EVENTS,

@@ -241,11 +241,11 @@ def _served(client: ApiClient) -> tuple[list[Served], dict[str, ClusterError]]:
     """Return what is served, and the groups that do not say all they serve."""
     operation = Operation(client.cluster, "get", "/apis")
     answer = client.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
-    groups = decoded(answer, _GroupList, operation)
+    groups = decoded(answer.body, _GroupList, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
         return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
-    groups_of_old = decoded(answer, _OldGroups, operation).groups or ()
+    groups_of_old = decoded(answer.body, _OldGroups, operation).groups or ()
     return _asked_one_by_one(client, groups_of_old)
 
 

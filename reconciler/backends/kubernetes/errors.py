@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.http.errors import HttpError, ReadEnoughError, TooLargeError
 from reconciler.credentials import without_credentials

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.http.waits import step_of
+from reconciler.backends.http.errors import step_of
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
 from reconciler.time_limit import TimeLimit
 

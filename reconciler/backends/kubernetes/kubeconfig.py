@@ -21,14 +21,14 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.http.waits import alone
+from reconciler.backends.http.errors import alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 from reconciler.time_limit import TimeLimit
+from reconciler.yaml.reader import PARSER
 
 if TYPE_CHECKING:
     from reconciler.backends.kubernetes.exec_plugin import Credential, ExecPlugin
 
-_PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _LISTS = ("clusters", "contexts", "users")
 _DEFAULT = "~/.kube/config"
 _TOKEN = "!#$&'*+-.^_`|~"  # what names of headers may hold beside letters and digits
@@ -278,14 +278,14 @@ def _cluster_info(cluster: ConfigNode) -> dict[str, Any]:
 
     Source: kubernetes/client-go rest/exec.go, ConfigToExecCluster; pkg/apis/clientauthentication/v1 types.go, Cluster.
     """
-    told = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key) is not None}
+    info = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key) is not None}
     authority = _pem(cluster, "certificate-authority")
     if authority is not None:
         content = authority if isinstance(authority, bytes) else Path(authority).read_bytes()
-        told["certificate-authority-data"] = base64.b64encode(content).decode()
+        info["certificate-authority-data"] = base64.b64encode(content).decode()
     extensions = (one for one in cluster.nodes("extensions") if one.get("name") == _EXTENSION)
     config = next(extensions, None)
-    return told if config is None else {**told, "config": config.get("extension")}
+    return info if config is None else {**info, "config": config.get("extension")}
 
 
 def _certificate(user: ConfigNode) -> tuple[Pem, Pem] | None:
@@ -335,7 +335,7 @@ def _stamp(path: str) -> tuple[int, int]:
 def _parsed(path: str, changed_at: int, size: int) -> _Parts:  # noqa: ARG001 - the key
     """Return the entries of each list by name, as the file has them; they are shared, nobody may change them."""
     with open(path, encoding="utf-8") as file:
-        content = yaml.load(file, _PARSER)
+        content = yaml.load(file, PARSER)
     if content is None:
         raise KubeconfigError(f"{path} is empty")
     if not isinstance(content, dict):

@@ -25,13 +25,13 @@ from reconciler.backends.kubernetes.kubeconfig import ServerAccess
 from reconciler.backends.kubernetes.manifests import Manifest, Manifests
 from reconciler.errors import AlreadyExistsError, ConflictError, InvalidError, UsageError
 from reconciler.yaml.files import write_new
+from reconciler.yaml.reader import PARSER
 from reconciler.yaml.writer import block_text
 
 KEY = "kubeconfig"
 """The key in the Secret."""
 
 _LISTS = {"clusters": "cluster", "users": "user", "contexts": "context"}
-_PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 class KubeconfigEntry(Struct, frozen=True):
@@ -136,7 +136,7 @@ def _content(text: str | None) -> ConfigNode:
     if text is None:
         return ConfigNode("kubeconfig", {"apiVersion": "v1", "kind": "Config", **{part: [] for part in _LISTS}})
     try:
-        return ConfigNode("kubeconfig", yaml.load(text, _PARSER))
+        return ConfigNode("kubeconfig", yaml.load(text, PARSER))
     except yaml.YAMLError as error:
         raise KubeconfigError("is no YAML") from error
 

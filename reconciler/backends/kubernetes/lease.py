@@ -268,7 +268,7 @@ class LeaseLock:
         )
 
     def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
-        return decoded(answer, LockManifest, self._request(verb).operation)
+        return decoded(answer.body, LockManifest, self._request(verb).operation)
 
     def _set_time(self, answer: HttpResponse) -> None:
         """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""

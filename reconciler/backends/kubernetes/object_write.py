@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.kubernetes.access_review import is_allowed
 from reconciler.backends.kubernetes.client import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -21,7 +20,7 @@ from reconciler.backends.kubernetes.client import (
 )
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import decoded, decoded_object
-from reconciler.backends.kubernetes.rights import Right, impersonation_right
+from reconciler.backends.kubernetes.rights import Right, impersonation_right, is_allowed
 from reconciler.backends.patched_values import equal, patched, value_at
 from reconciler.errors import (
     AlreadyExistsError,
@@ -205,7 +204,7 @@ class ObjectWrite:
         for last in (False, True):
             answer = self._client.send(request, self._attempts)
             try:
-                decoded(answer, _Written, request.operation)
+                decoded(answer.body, _Written, request.operation)
                 return answer
             except MalformedAnswerError:
                 self._attempts.unsure += 1

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.decode.wire import Object
 from reconciler.backends.http.client import ByteBudget, HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
@@ -183,7 +183,7 @@ class _PageRequests:
     def _without_items(self, query: dict[str, str]) -> HttpResponse:
         """Return a page of one object without it: where the list goes on says the server with its metadata alone."""
         request = replace(self._request, query=query, accept=METADATA_ONLY)
-        named = decoded(self._client.send(request), _Names, request.operation)
+        named = decoded(self._client.send(request).body, _Names, request.operation)
         self._left_out += [(one.metadata.namespace or "", one.metadata.name) for one in named.items]
         return HttpResponse(200, {}, b'{"items":[],"metadata":%b}' % bytes(named.metadata))
 
@@ -198,7 +198,7 @@ def _pages(
     asked = PAGE
     answer = pages.send("")
     while True:
-        page: _Page[W] = decoded(answer, page_of, request.operation)
+        page: _Page[W] = decoded(answer.body, page_of, request.operation)
         token = page.metadata.next or ""
         if not token:
             yield page
@@ -247,22 +247,17 @@ def answer_to(client: ApiClient, request: ApiRequest, shape: type[W]) -> W:
     Raises:
         ClusterError: there is none, or it is not of that shape.
     """
-    return decoded(client.send(request), shape, request.operation)
+    return decoded(client.send(request).body, shape, request.operation)
 
 
-def decoded(answer: HttpResponse, shape: type[W], operation: Operation) -> W:
-    """Return an answer's body as `shape`.
+def decoded(body: bytes | bytearray, shape: type[W], operation: Operation) -> W:
+    """Return the body of an answer, or a part of it such as an event of a watch, as `shape`.
 
     Raises:
         MalformedAnswerError: it is not of that shape; the message says where.
     """
-    return decoded_part(answer.body, shape, operation)
-
-
-def decoded_part(part: bytes | bytearray, shape: type[W], operation: Operation) -> W:
-    """Return one part of an answer, such as an event of a watch, as `shape`; errors as of `decoded`."""
     try:
-        return decoded_json(shape, part)
+        return decoded_json(shape, body)
     except msgspec.ValidationError as error:
         raise MalformedAnswerError(
             f"{operation}: the answer is malformed ({without_credentials(str(error))}), expected the API's form"

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.access_review import is_allowed, own_user
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
-from reconciler.backends.kubernetes.rights import Right
+from reconciler.backends.kubernetes.rights import Right, is_allowed, own_user
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import NotFoundError
@@ -61,7 +60,7 @@ class Preflight:
         answer = self._client.send(ApiRequest("GET", "/version", operation))
         middle = began + (datetime.now(UTC) - began) / 2
         ahead = None if answer.date is None else answer.date - (middle - _HALF_A_SECOND)
-        return Server(decoded(answer, _ServerVersion, operation).git_version, ahead)
+        return Server(decoded(answer.body, _ServerVersion, operation).git_version, ahead)
 
     def token(self) -> TokenClaims | None:
         """Return what the token in the kubeconfig says of itself; None where it has none, or one without an end.

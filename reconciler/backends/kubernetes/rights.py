@@ -1,4 +1,5 @@
-"""The rights that a plan and an apply need: the one table of them, and rules of roles made of it.
+"""The rights that a plan and an apply need: the one table of them, rules of roles made of it, and what an API server
+says about us: whether we have a right, and which user it takes us for.
 
 What every authenticated user may do anyway is not in it (roles system:discovery and system:basic-user): ask what is
 served, ask what one may do and who one is.
@@ -9,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.client import resource_name
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
+from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.errors import NotFoundError
 from reconciler.model import EVERY_KIND, ServiceAccount
 from reconciler.workload_kinds import WorkloadKind
 
@@ -122,3 +127,73 @@ def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
         }
         for (group, name, found), names in sorted(resources.items())
     ]
+
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
+
+    status: _Verdict
+
+
+def is_allowed(client: ApiClient, right: Right, namespace: str, account: ServiceAccount | None = None) -> bool:
+    """Return whether we, or `account` where it is given, have `right` in `namespace`, "" for all.
+
+    Raises:
+        ClusterError: the server does not say.
+    """
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "version": right.version,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": right.name,
+    }
+    operation = Operation(client.cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review), account=account)
+    return answer_to(client, request, _Review).status.allowed
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+
+
+class _UserStatus(msgspec.Struct, rename="camel"):
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
+
+
+class _UserReview(msgspec.Struct):
+    """Source: kubernetes/api authentication/v1 types.go, SelfSubjectReview."""
+
+    status: _UserStatus
+
+
+def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
+    """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
+    no such question.
+
+    Raises:
+        ClusterError: the server does not answer.
+    """
+    operation = Operation(client.cluster, "create", "selfsubjectreviews.authentication.k8s.io")
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
+    try:
+        return answer_to(client, request, _UserReview).status.user_info.username
+    except NotFoundError:
+        return ""

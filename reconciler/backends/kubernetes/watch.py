@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.shapes import decoded_json
+from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.backends.kubernetes.pages import ReadBudget, decoded_part, listed_at
+from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed_at
 from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
@@ -150,8 +150,8 @@ class Watch(Generic[W]):
         for line in lines:
             if not line.strip():
                 continue
-            event = decoded_part(line, _WatchEvent, operation)
-            about = decoded_part(bytes(event.object), _Reference, operation)
+            event = decoded(line, _WatchEvent, operation)
+            about = decoded(bytes(event.object), _Reference, operation)
             if event.type == "ERROR":
                 kind = GoneError if about.code == 410 else MalformedAnswerError
                 words = without_credentials(about.message) or "an error without words"

@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
-from reconciler.backends.decode.shapes import decoded_value
 from reconciler.backends.decode.wire import Wire
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from reconciler.backends.decode.decoder import SHAPES, decoded_value
 from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in
-from reconciler.backends.decode.shapes import SHAPES, Custom, decoded_value
+from reconciler.backends.decode.shapes import Custom
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.decode.workloads import scale_kind_of, value_below
 from reconciler.backends.patched_values import equal

@@ -13,14 +13,8 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.shapes import (
-    Custom,
-    CustomStatus,
-    PodTemplate,
-    ReplicaSet,
-    WholeTemplate,
-    decoded_value,
-)
+from reconciler.backends.decode.decoder import decoded_value
+from reconciler.backends.decode.shapes import Custom, CustomStatus, PodTemplate, ReplicaSet, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.decode.workloads import count_at, switch_tree, value_below
 from reconciler.backends.patched_values import equal

@@ -13,11 +13,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.apply.acceptance import POLL_SECONDS
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
-from reconciler.apply.waits import Readiness
+from reconciler.apply.waits import POLL_SECONDS, Readiness
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store

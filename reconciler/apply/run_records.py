@@ -1,13 +1,17 @@
-"""Writes that clusters refused, recorded for the next run: after three in a row the replicas move elsewhere."""
+"""What a run records for the next one: writes that clusters refused, of which after three in a row the replicas move
+elsewhere; and decreases that no picker saw, with an Event on each workload.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from reconciler.apply.access import Access
+from reconciler.apply.events import decrease_event
 from reconciler.apply.outcomes import Outcome
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
+from reconciler.decide.downscale.every_decrease import RECORD
 from reconciler.decide.placement.status import (
     MEMORY,
     STATUS_PREFIX,
@@ -19,7 +23,7 @@ from reconciler.decide.placement.status import (
 )
 from reconciler.errors import reason_of
 from reconciler.model import Run
-from reconciler.plan.model import Action
+from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet
 
 _PLACING = frozenset({Verb.CREATE, Verb.OVERWRITE, Verb.SCALE})
@@ -71,3 +75,23 @@ def _recorded_in(actions: Sequence[Action], fleet: Fleet) -> str:
         if action.decision.verb is Verb.REMEMBER and action.ref.name.startswith((MEMORY, STATUS_PREFIX))
     )
     return next(recorded, keeper_of(fleet, fleet.home.__eq__))
+
+
+def record_unseen_decreases(made: Plan, accesses: Mapping[str, Access]) -> tuple[str, ...]:
+    """Write what `made` found, before anything of it is carried out; return what failed: no run fails for that, and the
+    next one compares with what was known before.
+    """
+    run, lost = Run(made.made_at, made.run, made.revision), []
+    for seen in made.seen:
+        access = accesses.get(seen.cluster)
+        if access is None:
+            continue
+        try:
+            for one in seen.decreases:
+                about = one.workload
+                access.cluster.write(decrease_event(about.ref, about.uid, run, one.message, picked=False))
+            if seen.after != seen.before:
+                access.store.write(RECORD, seen.after, seen.before)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            lost.append(f"{seen.cluster}: decreases without a picker were not recorded: {reason_of(error)}")
+    return tuple(lost)
